@@ -1,0 +1,111 @@
+/* Weft: devices, their memory, streams and events.
+ *
+ * A device is a GPU or a virtual GPU: memory that other ranks can reach, and streams. On a virtual
+ * GPU the memory is ordinary host memory in a segment that every other rank of the host maps, so
+ * the caller may also read and write it directly.
+ *
+ * Every thread has a current device (0 until weft_device_set, or the local rank where the process
+ * was started by a launcher). Handles remember their device; only calls that create something use
+ * the current one.
+ *
+ * Streams run their work in order, each on a worker of its own. The default stream, NULL, runs in
+ * the calling thread: a call on it returns when its work is done. It does not wait for, nor hold
+ * up, other streams. */
+#ifndef WEFT_DEVICE_H
+#define WEFT_DEVICE_H
+
+#include <weft/status.h>
+#include <weft/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- devices ---------------------------------------------------------------------------- */
+
+/* How many devices this process can use. */
+weft_status_t weft_device_count(int *count_p);
+
+/* Make `device` current for the calling thread. WEFT_ERR_INVALID if there is no such device. */
+weft_status_t weft_device_set(int device);
+weft_status_t weft_device_get(int *device_p);
+
+/* Wait until all streams of the current device are idle. Returns the first error of their work. */
+weft_status_t weft_device_synchronize(void);
+
+/* ---- memory ----------------------------------------------------------------------------- */
+
+/* Allocate `bytes` on the current device, aligned to 256 bytes, contents undefined. 0 bytes gives
+ * a valid pointer that may be freed. WEFT_ERR_NO_MEMORY says how much was asked for, by which
+ * device, and how much it had. */
+weft_status_t weft_malloc(void **ptr_p, size_t bytes);
+
+/* Give memory back to its device's pool. NULL is allowed. The caller makes sure that no queued
+ * work still uses it. Any thread may free. WEFT_ERR_INVALID if `ptr` is not from weft_malloc. */
+weft_status_t weft_free(void *ptr);
+
+/* Copy or fill `bytes` in stream order. Pointers may be device memory or plain host memory.
+ * Regions of a copy may overlap. */
+weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream);
+weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream);
+
+typedef struct weft_pool_stats {
+    size_t capacity;     /* bytes the device may hand out (WEFT_DEVICE_MEMORY) */
+    size_t in_use;       /* bytes handed out now, after rounding */
+    size_t in_use_peak;  /* largest in_use so far */
+    size_t reserved;     /* bytes held from the system: in_use plus what the pool keeps for reuse */
+    uint64_t allocs;     /* weft_malloc calls that succeeded */
+    uint64_t frees;      /* weft_free calls */
+    uint64_t reused;     /* allocs served from memory the pool had kept */
+} weft_pool_stats_t;
+
+/* Statistics of a device's memory pool. */
+weft_status_t weft_pool_stats(int device, weft_pool_stats_t *stats_p);
+
+/* Give kept memory back to the system until at most `keep` bytes of unused memory are held. */
+weft_status_t weft_pool_trim(int device, size_t keep);
+
+/* ---- streams ---------------------------------------------------------------------------- */
+
+weft_status_t weft_stream_create(weft_stream_h *stream_p);
+
+/* Wait for the stream's work, then free it. Returns the first error of that work. */
+weft_status_t weft_stream_destroy(weft_stream_h stream);
+
+/* Wait until all work queued so far is done. Returns the first error of work since the last
+ * synchronize, and clears it. */
+weft_status_t weft_stream_synchronize(weft_stream_h stream);
+
+/* WEFT_OK if all work queued so far is done, WEFT_PENDING if not. */
+weft_status_t weft_stream_query(weft_stream_h stream);
+
+/* Make later work of `stream` wait for `event`. An event never recorded does not hold it up. */
+weft_status_t weft_stream_wait(weft_stream_h stream, weft_event_h event);
+
+/* Call `fn(arg)` in stream order, on the stream's worker. It must not call back into Weft on the
+ * same stream. */
+weft_status_t weft_stream_call(weft_stream_h stream, void (*fn)(void *arg), void *arg);
+
+/* ---- events ----------------------------------------------------------------------------- */
+
+weft_status_t weft_event_create(weft_event_h *event_p);
+
+/* Free the event. Work that already waits for it is not affected. */
+weft_status_t weft_event_destroy(weft_event_h event);
+
+/* Mark the point that `stream` has been filled up to. Recording again moves the mark; waits that
+ * were queued before keep the old one. */
+weft_status_t weft_event_record(weft_event_h event, weft_stream_h stream);
+
+/* WEFT_OK once the stream has passed the mark (or none was made), WEFT_PENDING before. */
+weft_status_t weft_event_query(weft_event_h event);
+weft_status_t weft_event_synchronize(weft_event_h event);
+
+/* Milliseconds between two recorded, passed events. WEFT_PENDING if one has not passed yet,
+ * WEFT_ERR_INVALID if one was never recorded. */
+weft_status_t weft_event_elapsed(weft_event_h start, weft_event_h end, double *ms_p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

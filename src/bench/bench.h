@@ -1,0 +1,33 @@
+/* Benchmarks of collectives, in the manner and with the columns of nccl-tests. */
+#ifndef WEFT_BENCH_BENCH_H
+#define WEFT_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <weft/weft.h>
+
+typedef struct weft_bench {
+    const char *collective; /* a name of the table, "sendrecv" or "p2p", or "all" */
+    size_t min, max;        /* bytes */
+    double factor;
+    weft_dtype_t type;
+    weft_op_t op;
+    int root;
+    int iters;    /* 0: as many as fill about 30 ms */
+    int repeat;   /* timed loops per size; the median is printed */
+    bool check;   /* verify values */
+    bool explain; /* say which algorithm and why */
+    bool threads;
+    const char *json; /* file, or NULL */
+} weft_bench_t;
+
+/* Is `name` something that can be measured? */
+bool weft__bench_knows(const char *name);
+
+/* Measure, as one rank of `comm`; called by all of them. Rank 0 prints the table and writes the
+ * JSON file. *wrong_p: wrong elements over all ranks and sizes. */
+weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p);
+
+#endif

@@ -1,0 +1,226 @@
+#include "bench/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/settings.h"
+
+struct weft_table {
+    const weft_bench_t *bench;
+    int ranks;
+    const char *last; /* collective of the last row */
+    double busbw_sum;
+    int busbw_rows;
+    FILE *file;
+    weft_json_t json;
+};
+
+static void json_setting(const char *name, const char *value, bool is_default, const char *text,
+                         void *ctx)
+{
+    weft_json_t *json = ctx;
+    (void)is_default;
+    (void)text;
+    weft__json_key(json, name);
+    weft__json_string(json, value);
+}
+
+static void start_json(weft_table_t *table)
+{
+    weft_json_t *json = &table->json;
+    weft__json_start(json, table->file);
+    weft__json_object(json);
+    weft__json_key(json, "bench");
+    weft__json_string(json, "weft");
+    weft__json_key(json, "version");
+    weft__json_string(json, weft_version());
+    weft__json_key(json, "ranks");
+    weft__json_int(json, table->ranks);
+    weft__json_key(json, "ranks_are");
+    weft__json_string(json, table->bench->threads ? "threads" : "processes");
+    weft__json_key(json, "kernels");
+    weft__json_string(json, weft__kernels()->name);
+    weft__json_key(json, "settings");
+    weft__json_object(json);
+    weft__settings_each(json_setting, json);
+    weft__json_end(json);
+    weft__json_key(json, "results");
+    weft__json_array(json);
+}
+
+weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_t **table_p)
+{
+    weft_table_t *table = calloc(1, sizeof(*table));
+    if (!table) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the table of results");
+    }
+    table->bench = bench;
+    table->ranks = ranks;
+    if (bench->json) {
+        table->file = fopen(bench->json, "w");
+        if (!table->file) {
+            weft_status_t status = weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", bench->json,
+                                              strerror(errno));
+            free(table);
+            return status;
+        }
+        start_json(table);
+    }
+    printf("# weft %s: %d ranks (%s), %s, kernels %s\n", weft_version(), ranks,
+           bench->threads ? "threads" : "processes", weft_dtype_name(bench->type),
+           weft__kernels()->name);
+    *table_p = table;
+    return WEFT_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const weft_sample_t *sample)
+{
+    double us[WEFT_REPEAT_MOST];
+    int n = sample->repeats;
+    memcpy(us, sample->us, (size_t)n * sizeof(*us));
+    qsort(us, (size_t)n, sizeof(*us), by_value);
+    return n == 0 ? 0 : n % 2 ? us[n / 2] : (us[n / 2 - 1] + us[n / 2]) / 2;
+}
+
+/* Bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
+static double bus_factor(const char *collective, int ranks)
+{
+    double n = ranks;
+    if (strcmp(collective, "allreduce") == 0) {
+        return 2 * (n - 1) / n;
+    }
+    bool whole = strcmp(collective, "broadcast") == 0 || strcmp(collective, "reduce") == 0 ||
+                 strcmp(collective, "sendrecv") == 0;
+    return whole ? 1 : (n - 1) / n;
+}
+
+static void print_head(const char *collective)
+{
+    printf("#\n# %s\n", collective);
+    printf("#%43s  %-34s  %-34s\n", "", "          out of place", "            in place");
+    printf("#%11s %11s %6s %6s %4s", "size", "count", "type", "redop", "root");
+    for (int i = 0; i < 2; i++) {
+        printf("  %9s %8s %8s %6s", "time", "algbw", "busbw", "#wrong");
+    }
+    printf("\n#%11s %11s %6s %6s %4s", "(B)", "(elements)", "", "", "");
+    for (int i = 0; i < 2; i++) {
+        printf("  %9s %8s %8s %6s", "(us)", "(GB/s)", "(GB/s)", "");
+    }
+    printf("\n");
+}
+
+static void print_sample(weft_table_t *table, const weft_row_t *row, const weft_sample_t *sample)
+{
+    double us = median(sample);
+    double algbw = us > 0 ? (double)row->bytes / us / 1e3 : 0;
+    double busbw = algbw * bus_factor(row->collective, table->ranks);
+    char wrong[24] = "-";
+    if (table->bench->check) {
+        snprintf(wrong, sizeof(wrong), "%zu", sample->wrong);
+    }
+    printf("  %9.*f %8.2f %8.2f %6s", us < 100 ? 2 : 1, us, algbw, busbw, wrong);
+    table->busbw_sum += busbw;
+    table->busbw_rows++;
+}
+
+static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_sample_t *sample,
+                        bool in_place)
+{
+    weft_json_t *json = &table->json;
+    weft__json_object(json);
+    weft__json_key(json, "collective");
+    weft__json_string(json, row->collective);
+    weft__json_key(json, "bytes");
+    weft__json_uint(json, row->bytes);
+    weft__json_key(json, "count");
+    weft__json_uint(json, row->count);
+    weft__json_key(json, "type");
+    weft__json_string(json, weft_dtype_name(table->bench->type));
+    weft__json_key(json, "op");
+    weft__json_string(json, weft_op_name(table->bench->op));
+    weft__json_key(json, "algorithm");
+    weft__json_string(json, weft__algo_name(row->choice.algo));
+    weft__json_key(json, "in_place");
+    weft__json_bool(json, in_place);
+    weft__json_key(json, "us");
+    weft__json_array(json);
+    for (int i = 0; i < sample->repeats; i++) {
+        weft__json_double(json, sample->us[i]);
+    }
+    weft__json_end(json);
+    weft__json_key(json, "iters");
+    weft__json_int(json, sample->iters);
+    weft__json_key(json, "wrong");
+    if (table->bench->check) {
+        weft__json_uint(json, sample->wrong);
+    } else {
+        weft__json_string(json, NULL);
+    }
+    weft__json_end(json);
+}
+
+void weft__table_row(weft_table_t *table, const weft_row_t *row)
+{
+    if (!table) {
+        return;
+    }
+    if (!table->last || strcmp(table->last, row->collective) != 0) {
+        print_head(row->collective);
+        table->last = row->collective;
+    }
+    bool reduces = strstr(row->collective, "reduce") != NULL;
+    bool rooted = strcmp(row->collective, "broadcast") == 0 ||
+                  strcmp(row->collective, "reduce") == 0 ||
+                  strcmp(row->collective, "gather") == 0 || strcmp(row->collective, "scatter") == 0;
+    printf(" %11zu %11zu %6s %6s %4d", row->bytes, row->count, weft_dtype_name(table->bench->type),
+           reduces ? weft_op_name(table->bench->op) : "none", rooted ? table->bench->root : -1);
+    print_sample(table, row, &row->out_of_place);
+    if (row->has_in_place) {
+        print_sample(table, row, &row->in_place);
+    }
+    if (table->bench->explain) {
+        printf("   %s: %s", weft__algo_name(row->choice.algo), row->choice.why);
+    }
+    printf("\n");
+    fflush(stdout);
+    if (table->file) {
+        json_sample(table, row, &row->out_of_place, false);
+        if (row->has_in_place) {
+            json_sample(table, row, &row->in_place, true);
+        }
+    }
+}
+
+weft_status_t weft__table_close(weft_table_t *table, size_t wrong)
+{
+    weft_status_t status = WEFT_OK;
+    if (table->bench->check) {
+        printf("#\n# wrong elements: %zu %s\n", wrong, wrong ? "FAILED" : "(all results verified)");
+    }
+    if (table->busbw_rows > 0) {
+        printf("# average bus bandwidth: %.2f GB/s\n", table->busbw_sum / table->busbw_rows);
+    }
+    fflush(stdout);
+    if (table->file) {
+        weft__json_end(&table->json);
+        weft__json_key(&table->json, "wrong");
+        weft__json_uint(&table->json, wrong);
+        weft__json_end(&table->json);
+        status = weft__json_finish(&table->json);
+        if (fclose(table->file) != 0 && status == WEFT_OK) {
+            status = weft__fail(WEFT_ERR_SYSTEM, "writing %s failed: %s", table->bench->json,
+                                strerror(errno));
+        }
+    }
+    free(table);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* The table that weft bench prints, and the same as JSON. */
+#ifndef WEFT_BENCH_TABLE_H
+#define WEFT_BENCH_TABLE_H
+
+#include "bench/bench.h"
+#include "comm/tuner.h"
+
+#define WEFT_REPEAT_MOST 64
+
+typedef struct weft_sample {
+    double us[WEFT_REPEAT_MOST]; /* time of a call, one per timed loop */
+    int repeats, iters;
+    size_t wrong;
+} weft_sample_t;
+
+typedef struct weft_row {
+    const char *collective;
+    size_t bytes, count;
+    weft_choice_t choice;
+    bool has_in_place;
+    weft_sample_t out_of_place, in_place;
+} weft_row_t;
+
+typedef struct weft_table weft_table_t;
+
+weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_t **table_p);
+
+/* Print a row and write it to the JSON file. A NULL table (other ranks) does nothing. */
+void weft__table_row(weft_table_t *table, const weft_row_t *row);
+
+/* Print the closing line, finish the file. */
+weft_status_t weft__table_close(weft_table_t *table, size_t wrong);
+
+#endif

@@ -1,0 +1,191 @@
+/* Calls: names, argument checks, descriptions. */
+#include "comm/call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "comm/comm.h"
+
+const weft_coll_info_t weft__coll_info[WEFT_COLL_COUNT] = {
+#define COLL_INFO(name, text, sb, db, sw, dw, red) [WEFT_COLL_##name] = {#text, sb, db, sw, dw, red},
+    WEFT_COLL_TABLE(COLL_INFO)
+#undef COLL_INFO
+};
+
+const char *weft__algo_name(weft_algo_t algo)
+{
+    static const char *const names[] = {
+#define ALGO_NAME(name, text) [WEFT_ALGO_##name] = #text,
+        WEFT_ALGO_TABLE(ALGO_NAME)
+#undef ALGO_NAME
+    };
+    return (unsigned)algo < WEFT_ALGO_COUNT ? names[algo] : "?";
+}
+
+void weft__call_cleanup(weft_call_t *call)
+{
+    free(call->vectors.sendcounts);
+    call->vectors = (weft_vectors_t){0};
+}
+
+static bool is_p2p(weft_coll_t coll)
+{
+    return coll == WEFT_COLL_SEND || coll == WEFT_COLL_RECV;
+}
+
+static bool is_rooted(weft_coll_t coll)
+{
+    const weft_coll_info_t *info = &weft__coll_info[coll];
+    return info->src_where == 'r' || info->dst_where == 'r';
+}
+
+void weft__call_describe(const weft_call_t *call, char *text, size_t room)
+{
+    const weft_coll_info_t *info = &weft__coll_info[call->coll];
+    const char *type = weft_dtype_name(call->type);
+    if (call->coll == WEFT_COLL_BARRIER) {
+        snprintf(text, room, "barrier");
+    } else if (call->coll == WEFT_COLL_ALLTOALLV) {
+        snprintf(text, room, "alltoallv of %s", type);
+    } else if (is_p2p(call->coll)) {
+        snprintf(text, room, "%s of %zu %s %s %d", info->name, call->count, type,
+                 call->coll == WEFT_COLL_SEND ? "to" : "from", call->root);
+    } else if (call->fused > 0) {
+        snprintf(text, room, "group of %d allreduces of together %zu %s, %s", call->fused,
+                 call->count, type, weft_op_name(call->op));
+    } else {
+        int n = snprintf(text, room, "%s of %zu %s", info->name, call->count, type);
+        if (info->reduces && n >= 0 && (size_t)n < room) {
+            n += snprintf(text + n, room - (size_t)n, ", %s", weft_op_name(call->op));
+        }
+        if (is_rooted(call->coll) && n >= 0 && (size_t)n < room) {
+            snprintf(text + n, room - (size_t)n, ", root %d", call->root);
+        }
+    }
+}
+
+int weft__call_src_blocks(const weft_call_t *call, int rank, int size)
+{
+    const weft_coll_info_t *info = &weft__coll_info[call->coll];
+    if (call->coll == WEFT_COLL_BARRIER || call->coll == WEFT_COLL_RECV ||
+        (info->src_where == 'r' && rank != call->root)) {
+        return 0;
+    }
+    return info->src_blocks == 'S' ? size : 1;
+}
+
+int weft__call_dst_blocks(const weft_call_t *call, int rank, int size)
+{
+    const weft_coll_info_t *info = &weft__coll_info[call->coll];
+    if (call->coll == WEFT_COLL_BARRIER || call->coll == WEFT_COLL_SEND ||
+        (info->dst_where == 'r' && rank != call->root)) {
+        return 0;
+    }
+    return info->dst_blocks == 'S' ? size : 1;
+}
+
+static weft_status_t check_values(const weft_call_t *call, const char *name)
+{
+    const weft_comm_h comm = call->comm;
+    if ((unsigned)call->type >= WEFT_DTYPE_COUNT) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: unknown element type %d", name,
+                          (int)call->type);
+    }
+    if ((unsigned)call->op >= WEFT_OP_COUNT) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: unknown operation %d", name, (int)call->op);
+    }
+    if (call->root < 0 || call->root >= comm->size) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: %s %d is not a rank of this communicator (0 to %d)",
+                          name, is_p2p(call->coll) ? "peer" : "root", call->root, comm->size - 1);
+    }
+    size_t most = SIZE_MAX / 2 / weft_dtype_size(call->type) / (size_t)comm->size;
+    if (call->count > most) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: count %zu is beyond the address space", name,
+                          call->count);
+    }
+    return WEFT_OK;
+}
+
+/* Where dst must be to be in place; NULL where there is no such place. */
+static const char *in_place_address(const weft_call_t *call, size_t block)
+{
+    const char *src = call->src;
+    size_t here = (size_t)call->comm->rank * block;
+    switch (call->coll) {
+    case WEFT_COLL_ALLREDUCE:
+    case WEFT_COLL_REDUCE:
+    case WEFT_COLL_BROADCAST:
+    case WEFT_COLL_ALLTOALL:
+        return src;
+    case WEFT_COLL_REDUCE_SCATTER:
+    case WEFT_COLL_SCATTER:
+        return src + here;
+    case WEFT_COLL_ALLGATHER:
+    case WEFT_COLL_GATHER:
+        return (const char *)((uintptr_t)src - here);
+    default:
+        return NULL;
+    }
+}
+
+static weft_status_t check_buffers(const weft_call_t *call, const char *name)
+{
+    size_t block = call->count * weft_dtype_size(call->type);
+    int rank = call->comm->rank, size = call->comm->size;
+    size_t src_bytes = block * (size_t)weft__call_src_blocks(call, rank, size);
+    size_t dst_bytes = block * (size_t)weft__call_dst_blocks(call, rank, size);
+    if ((src_bytes && !call->src) || (dst_bytes && !call->dst)) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: %s is NULL but count is %zu", name,
+                          src_bytes && !call->src ? "src" : "dst", call->count);
+    }
+    uintptr_t src = (uintptr_t)call->src, dst = (uintptr_t)call->dst;
+    bool overlap = src_bytes && dst_bytes && src < dst + dst_bytes && dst < src + src_bytes;
+    if (overlap && dst != (uintptr_t)in_place_address(call, block)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_%s: src %p (%zu bytes) and dst %p (%zu bytes) overlap, and not in "
+                          "the way that this call allows in place",
+                          name, call->src, src_bytes, call->dst, dst_bytes);
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t check_vectors(const weft_call_t *call, const char *name)
+{
+    const weft_vectors_t *v = &call->vectors;
+    size_t most = SIZE_MAX / 4 / weft_dtype_size(call->type);
+    size_t sent = 0, got = 0;
+    for (int p = 0; p < call->comm->size; p++) {
+        if (v->sendcounts[p] > most || v->recvcounts[p] > most || v->sendoffsets[p] > most ||
+            v->recvoffsets[p] > most) {
+            return weft__fail(WEFT_ERR_INVALID,
+                              "weft_%s: a count or offset for rank %d is beyond the address space",
+                              name, p);
+        }
+        sent |= v->sendcounts[p];
+        got |= v->recvcounts[p];
+    }
+    if ((sent && !call->src) || (got && !call->dst)) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: %s is NULL but not all counts are 0", name,
+                          sent && !call->src ? "src" : "dst");
+    }
+    if (sent && got && call->src == call->dst) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: src and dst are the same; it has no in-place form",
+                          name);
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__call_check(const weft_call_t *call)
+{
+    const char *name = weft__coll_info[call->coll].name;
+    weft_status_t status = weft__comm_check(call->comm, name);
+    if (status == WEFT_OK) {
+        status = check_values(call, name);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    return call->coll == WEFT_COLL_ALLTOALLV ? check_vectors(call, name)
+                                             : check_buffers(call, name);
+}

@@ -1,0 +1,80 @@
+/* The communicator, and what a backend must offer. */
+#ifndef WEFT_COMM_COMM_H
+#define WEFT_COMM_COMM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "comm/call.h"
+#include "comm/tuner.h"
+
+#define WEFT_MAX_RANKS 1024
+#define WEFT_COMM_MAGIC 0x574654434f4d4d31ull /* "WFTCOMM1" */
+#define WEFT_ERROR_TEXT 1024
+
+struct weft_backend_ops;
+
+/* Structs of destroyed communicators are kept and reused, oldest first, so that a stale handle is
+ * refused rather than followed into freed memory. */
+struct weft_comm {
+    _Atomic uint64_t magic; /* WEFT_COMM_MAGIC while alive */
+    int rank, size, device;
+    int timeout_ms;
+    _Atomic uint64_t issued;  /* calls made */
+    _Atomic uint64_t served;  /* calls finished: released by the executor of a call, acquired by the
+                               * executor of the next one (weft__comm_turn) and by destroy */
+    _Atomic bool has_streams; /* some call went to a stream: finishing one must wake waiters */
+    pthread_mutex_t turn_lock;
+    pthread_cond_t turn;
+    weft_tuner_t tuner;
+    weft_stream_h helper; /* runs calls on NULL streams of a group that spans several ranks */
+    void *fuse_buffer;    /* WEFT_SLOT_BYTES of device memory for fused calls; made when needed */
+    const struct weft_backend_ops *backend;
+    void *ctx; /* the backend's */
+    struct weft_comm *next_free;
+};
+
+/* A backend carries out calls for a communicator. One const table each; registry in backends.c. */
+#define WEFT_BACKEND_ABI 1
+typedef struct weft_backend_ops {
+    uint32_t abi;     /* required: WEFT_BACKEND_ABI at compile time */
+    const char *name; /* required: in logs */
+
+    /* Required. Carry out one collective; blocks until it is done. Called in order, by one thread
+     * at a time. On error the communicator must be broken for all its ranks. */
+    weft_status_t (*collective)(void *ctx, const weft_call_t *call);
+
+    /* Required. Carry out `n` sends and receives at once, in any order that makes progress. */
+    weft_status_t (*exchange)(void *ctx, const weft_call_t *calls, int n);
+
+    /* Required. Make the communicator of those that gave `color` (>= 0); *ctx_p stays NULL for a
+     * negative one. Collective. Fills rank, size and ctx of `child`. */
+    weft_status_t (*split)(void *ctx, int color, int key, weft_comm_h child);
+
+    /* Required, any thread: WEFT_OK or what broke the communicator, and its sentence. */
+    weft_status_t (*error)(void *ctx, const char **text_p);
+
+    /* Required, any thread: break the communicator for all ranks. */
+    void (*abort)(void *ctx);
+
+    /* Required. This rank leaves; frees ctx; never fails. */
+    void (*close)(void *ctx);
+} weft_backend_ops_t;
+
+extern const weft_backend_ops_t weft__backend_shm;
+
+/* WEFT_ERR_INVALID with a sentence unless `comm` is a live handle. `who` is the API call. */
+weft_status_t weft__comm_check(weft_comm_h comm, const char *who);
+
+/* Run a checked call: now, on its stream, or at the end of the group. Takes over call->vectors. */
+weft_status_t weft__call_submit(weft_call_t *call);
+
+/* Run `n` calls of one communicator as one: a batch of sends and receives, or all-reduces to be
+ * fused, or (n = 1) anything. On `stream`, or in the caller if NULL. Takes over their vectors. */
+weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h stream);
+
+/* Wait until all calls before `ticket` are done. */
+void weft__comm_turn(weft_comm_h comm, uint64_t ticket);
+
+#endif

@@ -1,0 +1,275 @@
+/* Groups: calls are collected per thread and run together at the outermost end.
+ *
+ * Per communicator, all sends and receives form one batch that progresses in any order, and runs
+ * first; collectives follow in their order, neighbouring small all-reduces fused into one. If the
+ * group spans several communicators (several ranks driven by one thread), calls on NULL streams run
+ * on helper streams, one per communicator, so that they do not wait for each other in a row. */
+#include "comm/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "comm/init.h"
+#include "device/device.h"
+
+#define FUSE_MOST 255
+
+typedef struct group {
+    int depth;
+    weft_status_t failed;
+    char why[WEFT_ERROR_TEXT];
+    weft_call_t *calls;
+    int n, room;
+    weft_joiner_t *joiners;
+    int njoiners, joiner_room;
+} group_t;
+
+static _Thread_local group_t group;
+
+bool weft__group_open(void)
+{
+    return group.depth > 0;
+}
+
+void weft__group_fail(weft_status_t status)
+{
+    if (group.depth > 0 && group.failed == WEFT_OK) {
+        group.failed = status;
+        strncpy(group.why, weft_last_error(), sizeof(group.why) - 1);
+    }
+}
+
+/* Grow *list_p of *room_p items to hold one more than `n`. */
+static weft_status_t grow(void **list_p, int n, int *room_p, size_t item)
+{
+    if (n < *room_p) {
+        return WEFT_OK;
+    }
+    int room = *room_p ? 2 * *room_p : 16;
+    void *list = realloc(*list_p, (size_t)room * item);
+    if (!list) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a group of %d calls", room);
+    }
+    *list_p = list;
+    *room_p = room;
+    return WEFT_OK;
+}
+
+weft_status_t weft__group_add(weft_call_t *call)
+{
+    void *list = group.calls;
+    weft_status_t status = grow(&list, group.n, &group.room, sizeof(*call));
+    group.calls = list;
+    if (status != WEFT_OK) {
+        weft__group_fail(status);
+        weft__call_cleanup(call);
+        return status;
+    }
+    group.calls[group.n++] = *call;
+    return WEFT_OK;
+}
+
+weft_status_t weft__group_add_joiner(const weft_joiner_t *joiner)
+{
+    void *list = group.joiners;
+    weft_status_t status = grow(&list, group.njoiners, &group.joiner_room, sizeof(*joiner));
+    group.joiners = list;
+    if (status != WEFT_OK) {
+        weft__group_fail(status);
+        return status;
+    }
+    group.joiners[group.njoiners++] = *joiner;
+    return WEFT_OK;
+}
+
+weft_status_t weft_group_start(void)
+{
+    group.depth++;
+    return WEFT_OK;
+}
+
+static bool is_p2p(const weft_call_t *call)
+{
+    return call->coll == WEFT_COLL_SEND || call->coll == WEFT_COLL_RECV;
+}
+
+static weft_status_t first_of(weft_status_t a, weft_status_t b)
+{
+    return a != WEFT_OK ? a : b;
+}
+
+/* Make `later` wait for what `earlier` has queued so far. */
+static weft_status_t chain(weft_stream_h earlier, weft_stream_h later)
+{
+    weft_event_h event;
+    weft_status_t status = weft_event_create(&event);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_event_record(event, earlier);
+    if (status == WEFT_OK) {
+        status = weft_stream_wait(later, event);
+    }
+    weft_event_destroy(event);
+    return status;
+}
+
+/* A batch runs on one stream; the other streams of its calls are tied in before and after. */
+static weft_status_t dispatch(weft_call_t *calls, int n, weft_stream_h stream)
+{
+    weft_status_t status = WEFT_OK;
+    for (int i = 1; i < n && status == WEFT_OK; i++) {
+        if (calls[i].stream && stream && calls[i].stream != calls[i - 1].stream) {
+            status = chain(calls[i].stream, stream);
+        }
+    }
+    weft_stream_h *others = n > 1 ? malloc((size_t)n * sizeof(*others)) : NULL;
+    for (int i = 1; i < n && others; i++) {
+        others[i] = calls[i].stream;
+    }
+    if (status == WEFT_OK) {
+        status = weft__call_dispatch(calls, n, stream);
+    }
+    for (int i = 1; i < n && others && status == WEFT_OK; i++) {
+        if (others[i] && stream && others[i] != stream && others[i] != others[i - 1]) {
+            status = chain(stream, others[i]);
+        }
+    }
+    free(others);
+    return status;
+}
+
+/* How many calls from calls[0] on can be fused: same type, op and stream, small together. */
+static int fusible(const weft_call_t *calls, int n)
+{
+    const weft_call_t *a = &calls[0];
+    size_t element = weft_dtype_size(a->type), total = 0;
+    int i = 0;
+    while (i < n && i < FUSE_MOST) {
+        const weft_call_t *b = &calls[i];
+        if (b->coll != WEFT_COLL_ALLREDUCE || b->type != a->type || b->op != a->op ||
+            b->stream != a->stream || b->count > WEFT_SLOT_BYTES / element) {
+            break;
+        }
+        total += b->count * element;
+        if (total > WEFT_SLOT_BYTES) {
+            break;
+        }
+        i++;
+    }
+    return i;
+}
+
+/* The stream for a call: its own; the helper's for a NULL one in a group of several ranks. */
+static weft_status_t stream_for(weft_call_t *call, bool several, weft_stream_h *stream_p)
+{
+    *stream_p = call->stream;
+    if (call->stream || !several) {
+        return WEFT_OK;
+    }
+    if (!call->comm->helper) {
+        weft_status_t status = weft_stream_create(&call->comm->helper);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    *stream_p = call->comm->helper;
+    return WEFT_OK;
+}
+
+/* All calls of one communicator: `calls` holds them together, sends and receives first. */
+static weft_status_t run_comm(weft_call_t *calls, int n, bool several)
+{
+    weft_status_t status = WEFT_OK;
+    weft_stream_h stream;
+    int i = 0;
+    while (i < n && is_p2p(&calls[i])) {
+        i++;
+    }
+    if (i > 0) {
+        status = stream_for(calls, several, &stream);
+        status = status == WEFT_OK ? dispatch(calls, i, stream) : status;
+    }
+    while (i < n && status == WEFT_OK) {
+        int together = fusible(calls + i, n - i);
+        together = together > 1 ? together : 1;
+        status = stream_for(&calls[i], several, &stream);
+        status = status == WEFT_OK ? dispatch(calls + i, together, stream) : status;
+        i += together;
+    }
+    return status;
+}
+
+/* Move the calls of calls[0]'s communicator to the front, sends and receives before collectives,
+ * each in their order. Returns how many there are. */
+static int bring_together(weft_call_t *calls, int n, weft_call_t *scratch)
+{
+    weft_comm_h comm = calls[0].comm;
+    int k = 0;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < n; i++) {
+            bool mine = calls[i].comm == comm;
+            int turn = !mine ? 2 : is_p2p(&calls[i]) ? 0 : 1;
+            if (turn == round) {
+                scratch[k++] = calls[i];
+            }
+        }
+    }
+    memcpy(calls, scratch, (size_t)n * sizeof(*calls));
+    int own = 0;
+    while (own < n && calls[own].comm == comm) {
+        own++;
+    }
+    return own;
+}
+
+static weft_status_t run_all(weft_call_t *calls, int n)
+{
+    weft_status_t status = WEFT_OK;
+    weft_call_t *scratch = malloc((size_t)n * sizeof(*calls));
+    if (!scratch) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to run a group of %d calls", n);
+    }
+    bool several = false;
+    for (int i = 1; i < n; i++) {
+        several = several || calls[i].comm != calls[0].comm;
+    }
+    for (int i = 0, own; i < n && status == WEFT_OK; i += own) {
+        own = bring_together(calls + i, n - i, scratch);
+        status = run_comm(calls + i, own, several);
+    }
+    for (int i = 0; i < n && several; i++) {
+        if (calls[i].comm->helper) {
+            status = first_of(status, weft_stream_synchronize(calls[i].comm->helper));
+        }
+    }
+    free(scratch);
+    return status;
+}
+
+weft_status_t weft_group_end(void)
+{
+    if (group.depth == 0) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_group_end without weft_group_start");
+    }
+    if (--group.depth > 0) {
+        return WEFT_OK;
+    }
+    group_t g = group;
+    group = (group_t){0};
+    weft_status_t status;
+    if (g.failed != WEFT_OK) {
+        status = weft__fail(g.failed, "the group was not run, because a call in it was refused: %s",
+                            g.why);
+    } else {
+        status = g.njoiners ? weft__comm_join_all(g.joiners, g.njoiners) : WEFT_OK;
+        status = g.n && status == WEFT_OK ? run_all(g.calls, g.n) : status;
+    }
+    for (int i = 0; i < g.n; i++) {
+        weft__call_cleanup(&g.calls[i]); /* those that were not run */
+    }
+    free(g.calls);
+    free(g.joiners);
+    return status;
+}

@@ -1,0 +1,216 @@
+/* Handles of communicators: creation, checks, destruction, queries. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "comm/init.h"
+#include "device/device.h"
+
+/* Handles given back, oldest first. One is reused only when there are some in stock, so that a stale
+ * handle is recognized for a while. */
+#define STOCK 64
+static pthread_mutex_t stock_lock = PTHREAD_MUTEX_INITIALIZER;
+static weft_comm_h stock_first, stock_last;
+static int stock_count;
+
+static weft_comm_h take_from_stock(void)
+{
+    weft_comm_h comm = NULL;
+    pthread_mutex_lock(&stock_lock);
+    if (stock_count >= STOCK) {
+        comm = stock_first;
+        stock_first = comm->next_free;
+        stock_count--;
+    }
+    pthread_mutex_unlock(&stock_lock);
+    return comm;
+}
+
+static void put_in_stock(weft_comm_h comm)
+{
+    pthread_mutex_lock(&stock_lock);
+    comm->next_free = NULL;
+    if (stock_count++ > 0) {
+        stock_last->next_free = comm;
+    } else {
+        stock_first = comm;
+    }
+    stock_last = comm;
+    pthread_mutex_unlock(&stock_lock);
+}
+
+static weft_status_t read_config(const weft_comm_config_t *config, weft_comm_h comm)
+{
+    const weft_settings_t *settings = weft__settings();
+    weft_comm_config_t given = WEFT_COMM_CONFIG_INIT;
+    if (config) {
+        if (config->size < sizeof(config->size) || config->size > 4096) {
+            return weft__fail(WEFT_ERR_INVALID,
+                              "weft_comm_config_t has size %zu; start from WEFT_COMM_CONFIG_INIT",
+                              config->size);
+        }
+        memcpy(&given, config, config->size < sizeof(given) ? config->size : sizeof(given));
+    }
+    if (given.timeout_ms < -1) {
+        return weft__fail(WEFT_ERR_INVALID, "timeout_ms %d: give -1 for the setting, 0 for none",
+                          given.timeout_ms);
+    }
+    comm->timeout_ms = given.timeout_ms < 0 ? settings->timeout : given.timeout_ms;
+    return weft__tuner_init(&comm->tuner, given.algo ? given.algo : settings->algo);
+}
+
+weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, weft_comm_h *comm_p)
+{
+    weft_comm_h comm = take_from_stock();
+    bool used = comm != NULL;
+    if (!comm && !(comm = calloc(1, sizeof(*comm)))) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator's handle");
+    }
+    if (!used) {
+        pthread_mutex_init(&comm->turn_lock, NULL);
+        pthread_cond_init(&comm->turn, NULL);
+    }
+    atomic_store(&comm->issued, 0);
+    atomic_store(&comm->served, 0);
+    atomic_store(&comm->has_streams, false);
+    comm->rank = comm->size = 0;
+    comm->helper = NULL;
+    comm->fuse_buffer = NULL;
+    comm->backend = NULL;
+    comm->ctx = NULL;
+    comm->device = device;
+    weft_status_t status = read_config(config, comm);
+    if (status != WEFT_OK) {
+        put_in_stock(comm);
+        return status;
+    }
+    atomic_store(&comm->magic, WEFT_COMM_MAGIC);
+    *comm_p = comm;
+    return WEFT_OK;
+}
+
+void weft__comm_release(weft_comm_h comm)
+{
+    atomic_store(&comm->magic, 0);
+    if (comm->ctx) {
+        comm->backend->close(comm->ctx);
+    }
+    if (comm->helper) {
+        weft_stream_destroy(comm->helper);
+    }
+    weft_free(comm->fuse_buffer);
+    put_in_stock(comm);
+}
+
+weft_status_t weft__comm_check(weft_comm_h comm, const char *who)
+{
+    if (!comm) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: the communicator is NULL", who);
+    }
+    if (atomic_load_explicit(&comm->magic, memory_order_relaxed) != WEFT_COMM_MAGIC) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: the communicator was destroyed", who);
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft_comm_destroy(weft_comm_h comm)
+{
+    if (!comm) {
+        return WEFT_OK;
+    }
+    weft_status_t status = weft__comm_check(comm, "comm_destroy");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft__comm_turn(comm, atomic_load(&comm->issued));
+    weft__comm_release(comm);
+    return WEFT_OK;
+}
+
+weft_status_t weft_comm_abort(weft_comm_h comm)
+{
+    weft_status_t status = weft__comm_check(comm, "comm_abort");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    comm->backend->abort(comm->ctx);
+    /* Other threads inside a call of this handle return soon; has_streams makes them wake us. */
+    atomic_store(&comm->has_streams, true);
+    uint64_t served;
+    while ((served = atomic_load(&comm->served)) != atomic_load(&comm->issued)) {
+        struct timespec pause = {.tv_nsec = 100000};
+        nanosleep(&pause, NULL);
+    }
+    weft__comm_release(comm);
+    return WEFT_OK;
+}
+
+static weft_status_t query(weft_comm_h comm, const char *who, int value, int *out_p)
+{
+    if (!out_p) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: no place for the result", who);
+    }
+    *out_p = value;
+    (void)comm;
+    return WEFT_OK;
+}
+
+weft_status_t weft_comm_rank(weft_comm_h comm, int *rank_p)
+{
+    weft_status_t status = weft__comm_check(comm, "comm_rank");
+    return status != WEFT_OK ? status : query(comm, "comm_rank", comm->rank, rank_p);
+}
+
+weft_status_t weft_comm_size(weft_comm_h comm, int *size_p)
+{
+    weft_status_t status = weft__comm_check(comm, "comm_size");
+    return status != WEFT_OK ? status : query(comm, "comm_size", comm->size, size_p);
+}
+
+weft_status_t weft_comm_device(weft_comm_h comm, int *device_p)
+{
+    weft_status_t status = weft__comm_check(comm, "comm_device");
+    return status != WEFT_OK ? status : query(comm, "comm_device", comm->device, device_p);
+}
+
+weft_status_t weft_comm_error(weft_comm_h comm, const char **text_p)
+{
+    const char *text = "";
+    weft_status_t status = weft__comm_check(comm, "comm_error");
+    if (status == WEFT_OK) {
+        status = comm->backend->error(comm->ctx, &text);
+    }
+    if (text_p) {
+        *text_p = text;
+    }
+    return status;
+}
+
+weft_status_t weft_comm_split(weft_comm_h comm, int color, int key, weft_comm_h *new_p,
+                              const weft_comm_config_t *config)
+{
+    weft_status_t status = weft__comm_check(comm, "comm_split");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!new_p) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_comm_split: no place for the new communicator");
+    }
+    weft_comm_h child;
+    status = weft__comm_create(config, comm->device, &child);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    uint64_t ticket = atomic_load(&comm->issued);
+    weft__comm_turn(comm, ticket);
+    status = comm->backend->split(comm->ctx, color, key, child);
+    if (status != WEFT_OK || color < 0) {
+        weft__comm_release(child);
+        child = NULL;
+    }
+    if (status == WEFT_OK) {
+        *new_p = child;
+    }
+    return status;
+}

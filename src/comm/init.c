@@ -1,0 +1,324 @@
+/* Communicators from the job, from a unique id, or all in one process. */
+#include "comm/init.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/settings.h"
+#include "boot/job.h"
+#include "boot/store.h"
+#include "comm/group.h"
+#include "comm/shm/shm.h"
+
+/* ---- unique ids ------------------------------------------------------------------------- */
+
+#define ID_MAGIC "WEFTID1"
+
+/* What is inside weft_unique_id_t. */
+typedef struct id_body {
+    char magic[8];
+    uint64_t key; /* tells communicators of one store apart */
+    uint8_t secret[WEFT_SECRET_BYTES];
+    int32_t port;
+    char host[64];
+} id_body_t;
+
+_Static_assert(sizeof(id_body_t) <= sizeof(weft_unique_id_t), "the id holds its body");
+
+/* The store of this process, for ids made here; it lives as long as the process. */
+static struct {
+    pthread_mutex_t lock;
+    weft_store_server_t *server;
+    uint8_t secret[WEFT_SECRET_BYTES];
+    int port;
+} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static weft_status_t own_store(void)
+{
+    weft_status_t status = WEFT_OK;
+    pthread_mutex_lock(&own.lock);
+    if (!own.server) {
+        status = weft__secret_create(own.secret);
+        if (status == WEFT_OK) {
+            status = weft__store_serve(weft__settings()->store_host, 0, own.secret, &own.server,
+                                       &own.port);
+        }
+    }
+    pthread_mutex_unlock(&own.lock);
+    return status;
+}
+
+weft_status_t weft_unique_id_create(weft_unique_id_t *id_p)
+{
+    if (!id_p) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_unique_id_create: no place for the id");
+    }
+    weft_status_t status = own_store();
+    if (status != WEFT_OK) {
+        return status;
+    }
+    id_body_t body = {.magic = ID_MAGIC, .port = own.port};
+    memcpy(body.secret, own.secret, sizeof(body.secret));
+    snprintf(body.host, sizeof(body.host), "%s", weft__settings()->store_host);
+    status = weft__random_bytes(&body.key, sizeof(body.key));
+    if (status == WEFT_OK) {
+        memset(id_p, 0, sizeof(*id_p));
+        memcpy(id_p, &body, sizeof(body));
+    }
+    return status;
+}
+
+/* ---- finding the segment ---------------------------------------------------------------- */
+
+static int store_timeout(const weft_comm_h comm)
+{
+    return comm->timeout_ms > 0 ? comm->timeout_ms : -1;
+}
+
+/* Rank 0 makes the segment and publishes it under `key`; the others find it there. */
+static weft_status_t find_segment(weft_store_conn_t *store, const char *key, weft_comm_h comm,
+                                  int nranks, int rank, weft_segment_t **segment_p)
+{
+    weft_segment_t *segment;
+    weft_status_t status;
+    if (rank == 0) {
+        status = weft__segment_create(nranks, &segment);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        status = weft__store_set(store, key, &segment->handle, sizeof(segment->handle));
+    } else {
+        weft_segment_handle_t handle;
+        size_t bytes = sizeof(handle);
+        status = weft__store_get(store, key, &handle, &bytes, store_timeout(comm));
+        if (status == WEFT_ERR_TIMEOUT) {
+            return weft__fail(status, "rank 0 did not open the communicator within %.1f s",
+                              comm->timeout_ms / 1000.0);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+        status = weft__segment_open(&handle, &segment);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        if ((int)segment->head->size != nranks) {
+            status = weft__fail(WEFT_ERR_MISMATCH,
+                                "rank 0 opened a communicator of %u ranks, rank %d asks for %d",
+                                segment->head->size, rank, nranks);
+        }
+    }
+    if (status != WEFT_OK) {
+        weft__segment_close(segment);
+        return status;
+    }
+    *segment_p = segment;
+    return WEFT_OK;
+}
+
+/* ---- from a unique id ------------------------------------------------------------------- */
+
+static weft_status_t enter_by_id(const weft_joiner_t *joiner)
+{
+    id_body_t body;
+    memcpy(&body, &joiner->id, sizeof(body));
+    weft_store_conn_t *store;
+    weft_status_t status = weft__store_connect(body.host, body.port, body.secret,
+                                               store_timeout(joiner->comm), &store);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    char key[64];
+    snprintf(key, sizeof(key), "comm/%016llx", (unsigned long long)body.key);
+    weft_segment_t *segment;
+    status = find_segment(store, key, joiner->comm, joiner->nranks, joiner->rank, &segment);
+    weft__store_close(store);
+    if (status == WEFT_OK) {
+        status = weft__shm_enter(segment, joiner->rank, joiner->comm);
+    }
+    return status;
+}
+
+weft_status_t weft__comm_join_all(weft_joiner_t *joiners, int n)
+{
+    weft_status_t status = WEFT_OK;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < n && status == WEFT_OK; i++) {
+            if ((joiners[i].rank != 0) == pass) {
+                status = enter_by_id(&joiners[i]);
+            }
+        }
+    }
+    for (int i = 0; i < n && status == WEFT_OK; i++) {
+        status = weft__shm_meet(joiners[i].comm);
+    }
+    for (int i = 0; i < n && status == WEFT_OK; i++) {
+        status = weft__shm_settle(joiners[i].comm);
+    }
+    for (int i = 0; i < n; i++) {
+        if (status == WEFT_OK) {
+            *joiners[i].comm_p = joiners[i].comm;
+        } else {
+            weft__comm_release(joiners[i].comm);
+        }
+    }
+    return status;
+}
+
+weft_status_t weft_comm_init_rank(weft_comm_h *comm_p, int nranks, weft_unique_id_t id, int rank,
+                                  const weft_comm_config_t *config)
+{
+    weft_status_t status = WEFT_OK;
+    if (!comm_p) {
+        status = weft__fail(WEFT_ERR_INVALID, "weft_comm_init_rank: no place for the communicator");
+    } else if (nranks < 1 || nranks > WEFT_MAX_RANKS) {
+        status = weft__fail(WEFT_ERR_INVALID, "weft_comm_init_rank: %d ranks; 1 to %d are possible",
+                            nranks, WEFT_MAX_RANKS);
+    } else if (rank < 0 || rank >= nranks) {
+        status = weft__fail(WEFT_ERR_INVALID, "weft_comm_init_rank: rank %d of %d", rank, nranks);
+    } else if (memcmp(id.bytes, ID_MAGIC, sizeof(ID_MAGIC)) != 0) {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "weft_comm_init_rank: this id is not from weft_unique_id_create");
+    }
+    int device;
+    if (status == WEFT_OK) {
+        status = weft_device_get(&device);
+    }
+    weft_joiner_t joiner = {.comm_p = comm_p, .id = id, .nranks = nranks, .rank = rank};
+    if (status == WEFT_OK) {
+        status = weft__comm_create(config, device, &joiner.comm);
+    }
+    if (status != WEFT_OK) {
+        weft__group_fail(status);
+        return status;
+    }
+    return weft__group_open() ? weft__group_add_joiner(&joiner) : weft__comm_join_all(&joiner, 1);
+}
+
+/* ---- all in one process ----------------------------------------------------------------- */
+
+static weft_status_t enter_all(weft_comm_h *comms, int ndev, const int *devlist, int *made_p)
+{
+    weft_segment_t *segment;
+    weft_status_t status = weft__segment_create(ndev, &segment);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (int i = 0; i < ndev && status == WEFT_OK; i++) {
+        status = weft__comm_create(NULL, devlist ? devlist[i] : i, &comms[i]);
+        if (status == WEFT_OK) {
+            *made_p = i + 1;
+            status = weft__shm_enter(weft__segment_share(segment), i, comms[i]);
+        }
+    }
+    for (int i = 0; i < ndev && status == WEFT_OK; i++) {
+        status = weft__shm_meet(comms[i]);
+    }
+    for (int i = 0; i < ndev && status == WEFT_OK; i++) {
+        status = weft__shm_settle(comms[i]);
+    }
+    weft__segment_close(segment);
+    return status;
+}
+
+weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlist)
+{
+    if (!comms || ndev < 1 || ndev > WEFT_MAX_DEVICES) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: %s",
+                          comms ? "the number of devices must be 1 to 256"
+                                : "no place for the communicators");
+    }
+    for (int i = 0; i < ndev && devlist; i++) {
+        if (devlist[i] < 0 || devlist[i] >= WEFT_MAX_DEVICES) {
+            return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: there is no device %d",
+                              devlist[i]);
+        }
+    }
+    weft_comm_h *made = calloc((size_t)ndev, sizeof(*made));
+    if (!made) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d communicators", ndev);
+    }
+    int n = 0;
+    weft_status_t status = enter_all(made, ndev, devlist, &n);
+    for (int i = 0; i < n; i++) {
+        if (status == WEFT_OK) {
+            comms[i] = made[i];
+        } else {
+            weft__comm_release(made[i]);
+        }
+    }
+    free(made);
+    return status;
+}
+
+/* ---- from the job ----------------------------------------------------------------------- */
+
+weft_status_t weft_job_info(int *rank_p, int *size_p, int *local_rank_p, int *local_size_p)
+{
+    const weft_job_t *job;
+    weft_status_t status = weft__job(&job);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int *const outs[] = {rank_p, size_p, local_rank_p, local_size_p};
+    const int values[] = {job->rank, job->size, job->local_rank, job->local_size};
+    for (int i = 0; i < 4; i++) {
+        if (outs[i]) {
+            *outs[i] = values[i];
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t job_segment(const weft_job_t *job, weft_comm_h comm, weft_segment_t **segment_p)
+{
+    /* Every rank makes its n-th communicator of the job in the same n-th call. */
+    static _Atomic unsigned counter;
+    if (job->size == 1) {
+        return weft__segment_create(1, segment_p);
+    }
+    weft_store_conn_t *store;
+    weft_status_t status = weft__job_store(&store);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    char key[64];
+    snprintf(key, sizeof(key), "job/%d/%u", weft__settings()->restart, atomic_fetch_add(&counter, 1));
+    status = find_segment(store, key, comm, job->size, job->rank, segment_p);
+    weft__store_close(store);
+    return status;
+}
+
+weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *config)
+{
+    if (!comm_p) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_job: no place for the communicator");
+    }
+    const weft_job_t *job;
+    weft_comm_h comm;
+    int device;
+    weft_status_t status = weft__job(&job);
+    if (status == WEFT_OK) {
+        status = weft_device_get(&device);
+    }
+    if (status == WEFT_OK) {
+        status = weft__comm_create(config, device, &comm);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_segment_t *segment;
+    status = job_segment(job, comm, &segment);
+    if (status == WEFT_OK) {
+        status = weft__shm_join(segment, job->rank, comm);
+    }
+    if (status != WEFT_OK) {
+        weft__comm_release(comm);
+        return status;
+    }
+    *comm_p = comm;
+    return WEFT_OK;
+}

@@ -1,0 +1,144 @@
+/* Collectives over shared memory: announce the call, choose the way, carry it out. */
+#include <string.h>
+
+#include "base/log.h"
+#include "comm/shm/shm.h"
+#include "comm/shm/wait.h"
+
+weft_slot_t *weft__shm_slot(weft_shm_t *shm, int peer)
+{
+    return &shm->peers[peer].block->slot[shm->seq & 1];
+}
+
+/* Bytes from the start of a buffer to the end of the last block that the call uses. */
+static size_t extent(const weft_shm_t *shm, const weft_call_t *call, bool dst)
+{
+    size_t size = weft_dtype_size(call->type);
+    if (call->coll != WEFT_COLL_ALLTOALLV) {
+        int blocks = dst ? weft__call_dst_blocks(call, shm->rank, shm->size)
+                         : weft__call_src_blocks(call, shm->rank, shm->size);
+        return call->count * size * (size_t)blocks;
+    }
+    const size_t *counts = dst ? call->vectors.recvcounts : call->vectors.sendcounts;
+    const size_t *offsets = dst ? call->vectors.recvoffsets : call->vectors.sendoffsets;
+    size_t end = 0;
+    for (int p = 0; p < shm->size; p++) {
+        if (counts[p] > 0 && offsets[p] + counts[p] > end) {
+            end = offsets[p] + counts[p];
+        }
+    }
+    return end * size;
+}
+
+/* Can ranks of other processes reach [ptr, ptr + bytes)? */
+bool weft__shm_shared(const weft_shm_t *shm, const void *ptr, size_t bytes)
+{
+    int device;
+    uint64_t offset;
+    return shm->one_process || bytes == 0 ||
+           (weft__heap_find(ptr, bytes, &device, &offset) && device == shm->device);
+}
+
+static uint32_t sharing(const weft_shm_t *shm, const weft_call_t *call)
+{
+    bool src = weft__shm_shared(shm, call->src, extent(shm, call, false));
+    bool dst = weft__shm_shared(shm, call->dst, extent(shm, call, true));
+    return (src ? WEFT_SLOT_SRC_SHARED : 0) | (dst ? WEFT_SLOT_DST_SHARED : 0);
+}
+
+/* Write our announcement and let the others see it. With a payload the data itself is in it,
+ * without one the addresses of the buffers are. */
+static void post(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo, size_t payload)
+{
+    weft_slot_t *slot = weft__shm_slot(shm, shm->rank);
+    atomic_store_explicit(&slot->count, call->count, memory_order_relaxed);
+    atomic_store_explicit(&slot->sig, weft__sig_pack(call, algo), memory_order_relaxed);
+    slot->bytes = (uint32_t)payload;
+    if (payload > 0) {
+        weft__kernels()->copy(weft__slot_payload(slot), call->src, payload, WEFT_STORE_CACHED);
+    } else if (algo != WEFT_ALGO_ONESHOT) {
+        bool has_src = weft__call_src_blocks(call, shm->rank, shm->size) > 0;
+        bool has_dst = weft__call_dst_blocks(call, shm->rank, shm->size) > 0;
+        slot->flags = sharing(shm, call);
+        slot->u.at.src = has_src ? (uint64_t)(uintptr_t)call->src : 0;
+        slot->u.at.dst = has_dst ? (uint64_t)(uintptr_t)call->dst : 0;
+    }
+    /* Partner: the acquire load in weft__wait of every other rank. */
+    atomic_store_explicit(&slot->seq, shm->seq + 1, memory_order_release);
+    weft__ring_bell(shm->me);
+}
+
+weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo,
+                                 size_t bytes)
+{
+    shm->current = call;
+    post(shm, call, algo, bytes);
+    weft_slot_t *mine = weft__shm_slot(shm, shm->rank);
+    uint64_t sig = atomic_load_explicit(&mine->sig, memory_order_relaxed);
+    for (int i = 1, p = shm->rank; i < shm->size; i++) {
+        p = p + 1 == shm->size ? 0 : p + 1;
+        weft_slot_t *slot = weft__shm_slot(shm, p);
+        weft_status_t status = weft__wait(shm, p, &slot->seq, shm->seq + 1);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        if (atomic_load_explicit(&slot->sig, memory_order_relaxed) != sig ||
+            atomic_load_explicit(&slot->count, memory_order_relaxed) != call->count) {
+            return weft__shm_mismatch(shm, p);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Did every rank offer buffers that all others can reach? */
+static bool all_shared(weft_shm_t *shm)
+{
+    const uint32_t both = WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED;
+    uint32_t flags = both;
+    for (int p = 0; p < shm->size; p++) {
+        flags &= weft__shm_slot(shm, p)->flags;
+    }
+    return flags == both;
+}
+
+/* Carry out a call by a given algorithm. */
+static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t choice)
+{
+    if (choice.algo == WEFT_ALGO_ONESHOT) {
+        bool blocks = weft__coll_info[call->coll].src_blocks == 'S';
+        size_t payload = call->count * weft_dtype_size(call->type) *
+                         (blocks ? (size_t)shm->size : 1);
+        return payload <= WEFT_SLOT_BYTES ? weft__shm_oneshot(shm, call)
+                                          : weft__shm_pieces(shm, call, WEFT_ALGO_ONESHOT);
+    }
+    weft_status_t status = weft__shm_announce(shm, call, choice.algo, 0);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (all_shared(shm)) {
+        return weft__shm_window(shm, call, choice);
+    }
+    shm->seq++;
+    return weft__shm_pieces(shm, call, choice.algo);
+}
+
+weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
+{
+    weft_shm_t *shm = ctx;
+    if (atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) != 0) {
+        return weft__shm_refuse(shm);
+    }
+    if (call->coll == WEFT_COLL_ALLTOALLV) {
+        return weft__shm_alltoallv(shm, call);
+    }
+    size_t bytes = call->count * weft_dtype_size(call->type);
+    weft_choice_t choice = weft__tuner_choose(&shm->comm->tuner, call->coll, bytes);
+    return run(shm, call, choice);
+}
+
+/* For pieces: a part of a call, by the same algorithm as the whole. */
+weft_status_t weft__shm_run_piece(weft_shm_t *shm, const weft_call_t *piece, weft_algo_t algo)
+{
+    weft_choice_t choice = {algo, WEFT_STORE_CACHED, "a piece"};
+    return run(shm, piece, choice);
+}

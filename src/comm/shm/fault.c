@@ -1,0 +1,226 @@
+/* Errors that concern all ranks: breaking a communicator, and naming who is to blame. */
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "comm/shm/shm.h"
+#include "comm/shm/wait.h"
+
+uint64_t weft__sig_pack(const weft_call_t *call, weft_algo_t algo)
+{
+    uint64_t op = weft__coll_info[call->coll].reduces ? (uint64_t)call->op : 0;
+    return (uint64_t)call->coll | (uint64_t)call->type << 8 | op << 16 | (uint64_t)algo << 24 |
+           (uint64_t)call->root << 32 | (uint64_t)call->fused << 56;
+}
+
+static weft_algo_t sig_algo(uint64_t sig)
+{
+    return (weft_algo_t)(sig >> 24 & 0xff);
+}
+
+void weft__sig_describe(uint64_t sig, uint64_t count, char *text, size_t room)
+{
+    weft_call_t call = {.coll = (weft_coll_t)(sig & 0xff),
+                        .type = (weft_dtype_t)(sig >> 8 & 0xff),
+                        .op = (weft_op_t)(sig >> 16 & 0xff),
+                        .root = (int)(sig >> 32 & 0xffffff),
+                        .fused = (int)(sig >> 56),
+                        .count = count};
+    if ((unsigned)call.coll >= WEFT_COLL_COUNT) {
+        snprintf(text, room, "an unknown call");
+        return;
+    }
+    weft__call_describe(&call, text, room);
+}
+
+/* Wait for the writer of the error to finish; it was killed in between if that takes long. */
+static bool error_written(weft_segment_head_t *head)
+{
+    for (int i = 0; i < 100; i++) {
+        if (atomic_load_explicit(&head->broken, memory_order_acquire) == 2) {
+            return true;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return false;
+}
+
+weft_status_t weft__shm_broken(weft_shm_t *shm)
+{
+    weft_segment_head_t *head = shm->segment->head;
+    if (!error_written(head)) {
+        return weft__fail(WEFT_ERR_BROKEN, "the communicator is broken; the rank that broke it died "
+                                           "before it said why");
+    }
+    return weft__fail((weft_status_t)head->status, "%s", head->text);
+}
+
+weft_status_t weft__shm_refuse(weft_shm_t *shm)
+{
+    weft__shm_broken(shm);
+    char why[WEFT_ERROR_TEXT];
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    return weft__fail(WEFT_ERR_BROKEN, "the communicator is broken by an earlier error: %s", why);
+}
+
+weft_status_t weft__shm_break(weft_shm_t *shm, weft_status_t status, int culprit,
+                              const char *format, ...)
+{
+    weft_segment_head_t *head = shm->segment->head;
+    uint32_t whole = 0;
+    /* Partner: every other rank's CAS here, and the acquire loads of `broken`. */
+    if (atomic_compare_exchange_strong(&head->broken, &whole, 1)) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(head->text, sizeof(head->text), format, args);
+        va_end(args);
+        head->status = status;
+        head->culprit = culprit;
+        atomic_store_explicit(&head->broken, 2, memory_order_release);
+        for (int p = 0; p < shm->size; p++) {
+            weft__wake_all(shm->peers[p].block);
+        }
+    }
+    return weft__shm_broken(shm);
+}
+
+/* The newest call that rank `peer` announced; false if it made none. */
+static bool last_call(const weft_shm_t *shm, int peer, uint64_t *seq_p, char *text, size_t room)
+{
+    weft_slot_t *slots = shm->peers[peer].block->slot;
+    uint64_t a = atomic_load_explicit(&slots[0].seq, memory_order_acquire);
+    uint64_t b = atomic_load_explicit(&slots[1].seq, memory_order_acquire);
+    weft_slot_t *newest = a > b ? &slots[0] : &slots[1];
+    *seq_p = a > b ? a : b;
+    if (*seq_p == 0) {
+        return false;
+    }
+    weft__sig_describe(atomic_load_explicit(&newest->sig, memory_order_relaxed),
+                       atomic_load_explicit(&newest->count, memory_order_relaxed), text, room);
+    return true;
+}
+
+/* "allreduce of 8 f32, sum (call 17)": what this rank is in. */
+static void describe_current(const weft_shm_t *shm, char *text, size_t room)
+{
+    char call[160];
+    if (!shm->current) {
+        snprintf(text, room, "joining");
+        return;
+    }
+    weft__call_describe(shm->current, call, sizeof(call));
+    if (shm->current->coll == WEFT_COLL_SEND || shm->current->coll == WEFT_COLL_RECV) {
+        snprintf(text, room, "%s", call);
+    } else {
+        snprintf(text, room, "call %llu, %s", (unsigned long long)shm->seq + 1, call);
+    }
+}
+
+weft_status_t weft__shm_mismatch(weft_shm_t *shm, int peer)
+{
+    weft_slot_t *slot = weft__shm_slot(shm, peer), *mine = weft__shm_slot(shm, shm->rank);
+    uint64_t sig = atomic_load_explicit(&slot->sig, memory_order_relaxed);
+    uint64_t own = atomic_load_explicit(&mine->sig, memory_order_relaxed);
+    uint64_t count = atomic_load_explicit(&slot->count, memory_order_relaxed);
+    uint64_t own_count = atomic_load_explicit(&mine->count, memory_order_relaxed);
+    char theirs[160], ours[160];
+    weft__sig_describe(sig, count, theirs, sizeof(theirs));
+    weft__sig_describe(own, own_count, ours, sizeof(ours));
+    unsigned long long number = shm->seq + 1;
+    if (count == own_count && ((sig ^ own) & ~(0xffull << 24)) == 0) {
+        return weft__shm_break(shm, WEFT_ERR_MISMATCH, peer,
+                               "ranks chose different algorithms for call %llu, %s: rank %d %s, "
+                               "rank %d %s; give all ranks the same WEFT_* settings",
+                               number, ours, shm->rank, weft__algo_name(sig_algo(own)), peer,
+                               weft__algo_name(sig_algo(sig)));
+    }
+    return weft__shm_break(shm, WEFT_ERR_MISMATCH, peer,
+                           "ranks made different calls: call %llu is %s on rank %d, but %s on rank "
+                           "%d; all ranks must make the same calls in the same order",
+                           number, ours, shm->rank, theirs, peer);
+}
+
+static bool process_ended(int pidfd)
+{
+    struct pollfd item = {.fd = pidfd, .events = POLLIN};
+    return pidfd >= 0 && poll(&item, 1, 0) == 1;
+}
+
+weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
+                                   uint64_t target)
+{
+    weft_peer_t *p = &shm->peers[peer];
+    char current[200];
+    describe_current(shm, current, sizeof(current));
+    /* Ask first, then look again: what it did before it went away still counts. */
+    bool left = atomic_load_explicit(&p->block->state, memory_order_acquire) == WEFT_RANK_LEFT;
+    bool ended = process_ended(p->pidfd);
+    if (atomic_load_explicit(word, memory_order_acquire) >= target || (!left && !ended)) {
+        return WEFT_OK;
+    }
+    if (left) {
+        return weft__shm_break(shm, WEFT_ERR_RANK_LEFT, peer,
+                               "rank %d destroyed its handle while rank %d waits for it in %s",
+                               peer, shm->rank, current);
+    }
+    return weft__shm_break(shm, WEFT_ERR_RANK_DEAD, peer,
+                           "rank %d (process %d) died; rank %d noticed in %s", peer, p->block->pid,
+                           shm->rank, current);
+}
+
+/* Lists ranks as "1 2 5"; `arrived` selects those that are in the current call, or those not. */
+static void list_ranks(const weft_shm_t *shm, bool arrived, char *text, size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int p = 0; p < shm->size && used < room; p++) {
+        char call[160];
+        uint64_t seq = 0;
+        bool any = last_call(shm, p, &seq, call, sizeof(call));
+        if ((seq > shm->seq) != arrived) {
+            continue;
+        }
+        int n;
+        if (arrived) {
+            n = snprintf(text + used, room - used, "%s%d", used ? " " : "", p);
+        } else if (any) {
+            n = snprintf(text + used, room - used, "%srank %d (last seen in call %llu, %s)",
+                         used ? ", " : "", p, (unsigned long long)seq, call);
+        } else {
+            n = snprintf(text + used, room - used, "%srank %d (made no call yet)",
+                         used ? ", " : "", p);
+        }
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+weft_status_t weft__shm_late(weft_shm_t *shm, int peer)
+{
+    char current[200], missing[400], there[200];
+    double seconds = shm->comm->timeout_ms / 1000.0;
+    describe_current(shm, current, sizeof(current));
+    if (!shm->current) {
+        return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
+                               "rank %d did not join the communicator within %.1f s", peer, seconds);
+    }
+    if (shm->current->coll == WEFT_COLL_SEND || shm->current->coll == WEFT_COLL_RECV) {
+        return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
+                               "timed out after %.1f s on rank %d in %s: rank %d has not made the "
+                               "matching call",
+                               seconds, shm->rank, current, peer);
+    }
+    list_ranks(shm, false, missing, sizeof(missing));
+    list_ranks(shm, true, there, sizeof(there));
+    if (missing[0] == '\0') {
+        return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
+                               "timed out after %.1f s in %s: all ranks arrived, but rank %d does "
+                               "not go on",
+                               seconds, current, peer);
+    }
+    return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
+                           "timed out after %.1f s in %s: not arrived: %s; arrived: %s", seconds,
+                           current, missing, there);
+}

@@ -1,0 +1,316 @@
+/* Joining and leaving a communicator over shared memory; splitting one. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "boot/job.h"
+#include "comm/shm/procs.h"
+#include "comm/shm/shm.h"
+#include "comm/shm/wait.h"
+
+static weft_shm_t *alloc_shm(int size)
+{
+    weft_shm_t *shm = calloc(1, sizeof(*shm));
+    if (!shm) {
+        return NULL;
+    }
+    shm->peers = calloc((size_t)size, sizeof(*shm->peers));
+    shm->lanes = calloc((size_t)size, sizeof(*shm->lanes));
+    shm->pointers = calloc(3 * (size_t)size, sizeof(*shm->pointers));
+    if (!shm->peers || !shm->lanes || !shm->pointers) {
+        free(shm->peers);
+        free(shm->lanes);
+        free(shm->pointers);
+        free(shm);
+        return NULL;
+    }
+    return shm;
+}
+
+/* Write who we are into our block and let the others see it. */
+static weft_status_t introduce(weft_shm_t *shm)
+{
+    weft_rank_block_t *me = shm->me;
+    uint64_t absent = WEFT_RANK_ABSENT;
+    if (!atomic_compare_exchange_strong(&me->state, &absent, WEFT_RANK_TAKEN)) {
+        shm->me = NULL; /* it is somebody else's */
+        return weft__fail(WEFT_ERR_INVALID, "rank %d of this communicator has joined already",
+                          shm->rank);
+    }
+    weft_status_t status = weft__heap_export(shm->device, &me->heap);
+    if (status != WEFT_OK) {
+        return weft__shm_break(shm, status, shm->rank, "rank %d: %s", shm->rank, weft_last_error());
+    }
+    char *base;
+    status = weft__heap_open(&me->heap, &base);
+    if (status != WEFT_OK) {
+        return weft__shm_break(shm, status, shm->rank, "rank %d: %s", shm->rank, weft_last_error());
+    }
+    shm->peers[shm->rank].heap_open = true;
+    me->heap_base = (uint64_t)(uintptr_t)base;
+    me->pid = getpid();
+    me->device = shm->device;
+    CPU_ZERO(&me->cpus);
+    sched_getaffinity(0, sizeof(me->cpus), &me->cpus);
+    atomic_store_explicit(&me->state, WEFT_RANK_JOINED, memory_order_release);
+    weft__ring_bell(me);
+    return WEFT_OK;
+}
+
+weft_status_t weft__shm_enter(weft_segment_t *segment, int rank, weft_comm_h comm)
+{
+    int size = (int)segment->head->size;
+    weft_shm_t *shm = alloc_shm(size);
+    if (!shm) {
+        weft__segment_close(segment);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", size);
+    }
+    shm->segment = segment;
+    shm->rank = rank;
+    shm->size = size;
+    shm->device = comm->device;
+    shm->comm = comm;
+    shm->naps = !weft__wait_init();
+    for (int p = 0; p < size; p++) {
+        shm->peers[p] =
+            (weft_peer_t){.block = weft__segment_block(segment, p), .pidfd = -1, .near = p == rank};
+    }
+    shm->me = shm->peers[rank].block;
+    comm->rank = rank;
+    comm->size = size;
+    comm->tuner.size = size;
+    comm->backend = &weft__backend_shm;
+    comm->ctx = shm;
+    return introduce(shm);
+}
+
+static weft_status_t wait_state(weft_shm_t *shm, uint64_t state)
+{
+    shm->current = NULL;
+    for (int p = 0; p < shm->size; p++) {
+        weft_status_t status = weft__wait(shm, p, &shm->peers[p].block->state, state);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* More ranks than cores, here or in the whole job? Then waiting ranks must give way at once. */
+static bool is_crowded(const weft_shm_t *shm)
+{
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (int p = 0; p < shm->size; p++) {
+        CPU_OR(&all, &all, &shm->peers[p].block->cpus);
+    }
+    const weft_job_t *job;
+    bool job_crowded = weft__job(&job) == WEFT_OK &&
+                       job->local_size > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return job_crowded || shm->size > CPU_COUNT(&all);
+}
+
+static weft_status_t open_peer(weft_shm_t *shm, int rank)
+{
+    weft_peer_t *peer = &shm->peers[rank];
+    if (rank == shm->rank) {
+        return WEFT_OK;
+    }
+    peer->near = peer->block->pid == getpid();
+    char *base;
+    weft_status_t status = weft__heap_open(&peer->block->heap, &base);
+    if (status != WEFT_OK) {
+        return weft__shm_break(shm, status, rank, "rank %d cannot map the memory of rank %d: %s",
+                               shm->rank, rank, weft_last_error());
+    }
+    peer->heap_open = true;
+    peer->delta = peer->near ? 0 : (intptr_t)base - (intptr_t)peer->block->heap_base;
+    peer->pidfd = weft__proc_open(peer->block->pid);
+    return WEFT_OK;
+}
+
+weft_status_t weft__shm_meet(weft_comm_h comm)
+{
+    weft_shm_t *shm = comm->ctx;
+    weft_status_t status = wait_state(shm, WEFT_RANK_JOINED);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft__segment_seal(shm->segment);
+    shm->one_process = true;
+    for (int p = 0; p < shm->size; p++) {
+        status = open_peer(shm, p);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        shm->one_process = shm->one_process && shm->peers[p].near;
+    }
+    shm->crowded = shm->crowded || is_crowded(shm);
+    shm->spin = weft__wait_spin(shm->crowded);
+    atomic_store_explicit(&shm->me->state, WEFT_RANK_READY, memory_order_release);
+    weft__ring_bell(shm->me);
+    return WEFT_OK;
+}
+
+weft_status_t weft__shm_settle(weft_comm_h comm)
+{
+    return wait_state(comm->ctx, WEFT_RANK_READY);
+}
+
+weft_status_t weft__shm_join(weft_segment_t *segment, int rank, weft_comm_h comm)
+{
+    weft_status_t status = weft__shm_enter(segment, rank, comm);
+    if (status == WEFT_OK) {
+        status = weft__shm_meet(comm);
+    }
+    return status == WEFT_OK ? weft__shm_settle(comm) : status;
+}
+
+static void shm_close(void *ctx)
+{
+    weft_shm_t *shm = ctx;
+    if (shm->me) {
+        atomic_store_explicit(&shm->me->state, WEFT_RANK_LEFT, memory_order_release);
+        weft__ring_bell(shm->me);
+    }
+    for (int p = 0; p < shm->size; p++) {
+        weft_peer_t *peer = &shm->peers[p];
+        if (peer->heap_open) {
+            weft__heap_close(&peer->block->heap);
+            if (p != shm->rank) {
+                weft__proc_close(peer->block->pid);
+            }
+        }
+    }
+    weft_free(shm->bounce);
+    weft__segment_close(shm->segment);
+    free(shm->peers);
+    free(shm->lanes);
+    free(shm->pointers);
+    free(shm);
+}
+
+static weft_status_t shm_error(void *ctx, const char **text_p)
+{
+    weft_shm_t *shm = ctx;
+    weft_segment_head_t *head = shm->segment->head;
+    bool broken = atomic_load_explicit(&head->broken, memory_order_acquire) == 2;
+    *text_p = broken ? head->text : "";
+    return broken ? (weft_status_t)head->status : WEFT_OK;
+}
+
+static void shm_abort(void *ctx)
+{
+    weft_shm_t *shm = ctx;
+    weft__shm_break(shm, WEFT_ERR_ABORTED, shm->rank, "rank %d aborted the communicator", shm->rank);
+}
+
+/* ---- split ------------------------------------------------------------------------------ */
+
+typedef struct ballot {
+    int32_t color, key;
+} ballot_t;
+
+static weft_status_t gather_bytes(weft_shm_t *shm, const void *mine, void *all, size_t bytes)
+{
+    weft_call_t call = {.coll = WEFT_COLL_ALLGATHER, .type = WEFT_U8, .count = bytes,
+                        .src = mine, .dst = all, .comm = shm->comm};
+    return weft__shm_collective(shm, &call);
+}
+
+/* This rank's place among those of its color, their number, and who is first. */
+static void find_place(const weft_shm_t *shm, const ballot_t *ballots, int *rank_p, int *size_p,
+                       int *leader_p)
+{
+    const ballot_t *mine = &ballots[shm->rank];
+    int before = 0, size = 0, leader = -1;
+    for (int p = 0; p < shm->size; p++) {
+        const ballot_t *b = &ballots[p];
+        if (b->color != mine->color) {
+            continue;
+        }
+        size++;
+        before += b->key < mine->key || (b->key == mine->key && p < shm->rank);
+        if (leader < 0 || b->key < ballots[leader].key) {
+            leader = p;
+        }
+    }
+    *rank_p = before;
+    *size_p = size;
+    *leader_p = leader;
+}
+
+static weft_status_t split_segment(weft_shm_t *shm, bool joins, const ballot_t *ballots,
+                                   weft_segment_handle_t *handles, weft_segment_t **segment_p,
+                                   int *rank_p)
+{
+    int size, leader;
+    weft_segment_handle_t mine = {0};
+    weft_status_t made = WEFT_OK;
+    *segment_p = NULL;
+    find_place(shm, ballots, rank_p, &size, &leader);
+    if (joins && leader == shm->rank) {
+        made = weft__segment_create(size, segment_p);
+        if (made == WEFT_OK) {
+            mine = (*segment_p)->handle;
+        }
+    }
+    weft_status_t status = gather_bytes(shm, &mine, handles, sizeof(mine));
+    if (status != WEFT_OK || made != WEFT_OK || !joins || leader == shm->rank) {
+        return status != WEFT_OK ? status : made;
+    }
+    if (handles[leader].pid == 0) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "rank %d could not make the new communicator", leader);
+    }
+    return weft__segment_open(&handles[leader], segment_p);
+}
+
+weft_status_t weft__shm_split(void *ctx, int color, int key, weft_comm_h child)
+{
+    weft_shm_t *shm = ctx;
+    ballot_t mine = {color < 0 ? -1 : color, key};
+    ballot_t *ballots = calloc((size_t)shm->size, sizeof(*ballots));
+    weft_segment_handle_t *handles = calloc((size_t)shm->size, sizeof(*handles));
+    weft_segment_t *segment = NULL;
+    weft_status_t status;
+    int rank = 0;
+    if (!ballots || !handles) {
+        status = weft__shm_break(shm, WEFT_ERR_NO_MEMORY, shm->rank,
+                                 "rank %d has no memory to split the communicator", shm->rank);
+        goto out;
+    }
+    status = gather_bytes(shm, &mine, ballots, sizeof(mine));
+    if (status == WEFT_OK) {
+        status = split_segment(shm, color >= 0, ballots, handles, &segment, &rank);
+    }
+    if (status == WEFT_OK && color >= 0) {
+        status = weft__shm_enter(segment, rank, child);
+        segment = NULL;
+        if (status == WEFT_OK) {
+            ((weft_shm_t *)child->ctx)->crowded = shm->crowded;
+            status = weft__shm_meet(child);
+        }
+        if (status == WEFT_OK) {
+            status = weft__shm_settle(child);
+        }
+    }
+out:
+    if (segment) {
+        weft__segment_close(segment);
+    }
+    free(ballots);
+    free(handles);
+    return status;
+}
+
+const weft_backend_ops_t weft__backend_shm = {
+    .abi = WEFT_BACKEND_ABI,
+    .name = "shm",
+    .collective = weft__shm_collective,
+    .exchange = weft__shm_exchange,
+    .split = weft__shm_split,
+    .error = shm_error,
+    .abort = shm_abort,
+    .close = shm_close,
+};

@@ -1,0 +1,406 @@
+/* Sends and receives.
+ *
+ * Each ordered pair of ranks has a channel: a ring of fragments, flag and data.
+ *
+ *  - Small: the message is one fragment; the sender is done when it is written.
+ *  - Large: the sender posts where the message is; the receiver says where it goes; then both copy
+ *    pieces of it, claimed one by one, until all are done. Whoever cannot reach the other's buffer
+ *    leaves the copying to the other. So two idle cores share the work, and on one core whoever
+ *    runs does it.
+ *  - Large, and neither reaches the other's buffer: fragments stream through the ring.
+ *
+ * Sends and receives are small state machines, so that a group of them progresses in any order.
+ * Within a channel messages go one at a time. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "comm/shm/shm.h"
+#include "comm/shm/wait.h"
+
+#define PIECE_BYTES ((size_t)128 << 10)
+#define STREAM_BYTES ((size_t)8 << 20) /* messages from here on bypass the cache */
+
+enum { KIND_WHOLE, KIND_MEET, KIND_PART };
+
+typedef enum phase { START, MEET, COPY, STREAM, DONE } phase_t;
+
+typedef struct transfer {
+    const weft_call_t *call;
+    weft_channel_t *channel;
+    weft_lane_t *lane;
+    int peer;
+    int before; /* index of the earlier transfer on the same channel, or -1 */
+    bool sends;
+    phase_t phase;
+    size_t bytes, moved;
+    uint64_t message; /* number of a large one */
+    char *here, *there;
+    bool can_copy;
+    const _Atomic uint64_t *word; /* what it waits for: *word >= target */
+    uint64_t target;
+} transfer_t;
+
+static weft_frag_t *frag_of(transfer_t *t, uint64_t number)
+{
+    return &t->channel->frag[number % WEFT_FRAGS];
+}
+
+static char *frag_data(transfer_t *t, uint64_t number)
+{
+    weft_frag_t *frag = frag_of(t, number);
+    return frag->bytes <= WEFT_INLINE_BYTES ? frag->u.data
+                                            : t->channel->payload[number % WEFT_FRAGS];
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0) {
+        weft__kernels()->copy(to, from, bytes, WEFT_STORE_CACHED);
+    }
+}
+
+static void wait_on(transfer_t *t, const _Atomic uint64_t *word, uint64_t target)
+{
+    t->word = word;
+    t->target = target;
+}
+
+static bool ready(transfer_t *t)
+{
+    return atomic_load_explicit(t->word, memory_order_acquire) >= t->target;
+}
+
+/* ---- copying a large message together ---------------------------------------------------- */
+
+static uint64_t pieces_of(const transfer_t *t)
+{
+    return (t->bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+}
+
+/* Claim and copy pieces until there are none left. */
+static void copy_pieces(weft_shm_t *shm, transfer_t *t)
+{
+    weft_store_t store = t->bytes >= STREAM_BYTES ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
+    uint64_t end = t->message << 32 | pieces_of(t);
+    uint64_t next = atomic_load_explicit(&t->channel->next, memory_order_acquire);
+    while (t->can_copy && next >> 32 == t->message && next < end) {
+        /* Partner: the other side's CAS; one of the two gets each piece. */
+        if (!atomic_compare_exchange_weak(&t->channel->next, &next, next + 1)) {
+            continue;
+        }
+        size_t at = (size_t)(next & 0xffffffffu) * PIECE_BYTES;
+        size_t n = t->bytes - at < PIECE_BYTES ? t->bytes - at : PIECE_BYTES;
+        char *to = t->sends ? t->there : t->here, *from = t->sends ? t->here : t->there;
+        weft__kernels()->copy(to + at, from + at, n, store);
+        /* Partner: the acquire load of `done` by the side that waits. */
+        atomic_fetch_add_explicit(&t->channel->done, 1, memory_order_acq_rel);
+        weft__ring_bell(shm->me);
+        next = atomic_load_explicit(&t->channel->next, memory_order_acquire);
+    }
+    t->phase = COPY;
+    wait_on(t, &t->channel->done, end);
+}
+
+/* ---- sending ---------------------------------------------------------------------------- */
+
+/* Is there room in the ring? If not, what to wait for. */
+static bool ring_room(transfer_t *t)
+{
+    weft_lane_t *lane = t->lane;
+    if (lane->sent - lane->acked < WEFT_FRAGS) {
+        return true;
+    }
+    lane->acked = atomic_load_explicit(&t->channel->consumed, memory_order_acquire);
+    wait_on(t, &t->channel->consumed, lane->sent - WEFT_FRAGS + 1);
+    return lane->sent - lane->acked < WEFT_FRAGS;
+}
+
+static void post(weft_shm_t *shm, transfer_t *t, uint32_t kind, const char *data, size_t bytes)
+{
+    weft_frag_t *frag = frag_of(t, t->lane->sent);
+    frag->count = t->call->count;
+    frag->sig = weft__sig_pack(t->call, WEFT_ALGO_AUTO);
+    frag->kind = kind;
+    frag->bytes = (uint32_t)bytes;
+    if (kind == KIND_MEET) {
+        frag->u.at.src = (uint64_t)(uintptr_t)t->here;
+        frag->u.at.shared = shm->peers[t->peer].near || weft__shm_shared(shm, t->here, t->bytes);
+    } else {
+        copy(frag_data(t, t->lane->sent), data, bytes);
+    }
+    atomic_store_explicit(&frag->seq, ++t->lane->sent, memory_order_release);
+    weft__ring_bell(shm->me);
+}
+
+static void send_start(weft_shm_t *shm, transfer_t *t)
+{
+    if (t->bytes <= WEFT_FRAG_BYTES) {
+        post(shm, t, KIND_WHOLE, t->here, t->bytes);
+        t->phase = DONE;
+        return;
+    }
+    post(shm, t, KIND_MEET, NULL, 0);
+    t->message = ++t->lane->met_out;
+    t->phase = MEET;
+    wait_on(t, &t->channel->clear, t->message);
+}
+
+static void send_meet(weft_shm_t *shm, transfer_t *t)
+{
+    bool dst_shared = t->channel->shared;
+    bool src_shared = shm->peers[t->peer].near || weft__shm_shared(shm, t->here, t->bytes);
+    t->there = weft__shm_reach(shm, t->peer, t->channel->dst);
+    t->can_copy = dst_shared;
+    if (dst_shared || src_shared) {
+        copy_pieces(shm, t);
+    } else {
+        t->phase = STREAM;
+    }
+}
+
+static bool send_stream(weft_shm_t *shm, transfer_t *t)
+{
+    bool moved = false;
+    while (t->moved < t->bytes && ring_room(t)) {
+        size_t left = t->bytes - t->moved;
+        size_t n = left < WEFT_FRAG_BYTES ? left : WEFT_FRAG_BYTES;
+        post(shm, t, KIND_PART, t->here + t->moved, n);
+        t->moved += n;
+        moved = true;
+    }
+    if (t->moved == t->bytes) {
+        t->phase = DONE;
+    }
+    return moved;
+}
+
+static bool progress_send(weft_shm_t *shm, transfer_t *t)
+{
+    switch (t->phase) {
+    case START:
+        if (!ring_room(t)) {
+            return false;
+        }
+        send_start(shm, t);
+        return true;
+    case MEET:
+        if (!ready(t)) {
+            return false;
+        }
+        send_meet(shm, t);
+        return true;
+    case COPY:
+        t->phase = ready(t) ? DONE : COPY;
+        return t->phase == DONE;
+    case STREAM:
+        return send_stream(shm, t);
+    default:
+        return false;
+    }
+}
+
+/* ---- receiving -------------------------------------------------------------------------- */
+
+static void consume(weft_shm_t *shm, transfer_t *t)
+{
+    atomic_store_explicit(&t->channel->consumed, ++t->lane->got, memory_order_release);
+    weft__ring_bell(shm->me);
+}
+
+static weft_status_t check_match(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
+{
+    weft_dtype_t type = (weft_dtype_t)(frag->sig >> 8 & 0xff);
+    if (frag->count == t->call->count && type == t->call->type) {
+        return WEFT_OK;
+    }
+    return weft__shm_break(shm, WEFT_ERR_MISMATCH, t->peer,
+                           "ranks disagree: rank %d sends %llu %s to rank %d, which receives %zu %s",
+                           t->peer, (unsigned long long)frag->count, weft_dtype_name(type),
+                           shm->rank, t->call->count, weft_dtype_name(t->call->type));
+}
+
+static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
+{
+    weft_channel_t *channel = t->channel;
+    bool near = shm->peers[t->peer].near;
+    bool src_shared = frag->u.at.shared;
+    bool dst_shared = near || weft__shm_shared(shm, t->here, t->bytes);
+    t->there = weft__shm_reach(shm, t->peer, frag->u.at.src);
+    t->can_copy = src_shared;
+    t->message = ++t->lane->met_in;
+    consume(shm, t);
+    channel->dst = (uint64_t)(uintptr_t)t->here;
+    channel->shared = dst_shared;
+    atomic_store_explicit(&channel->next, t->message << 32, memory_order_relaxed);
+    atomic_store_explicit(&channel->done, t->message << 32, memory_order_relaxed);
+    atomic_store_explicit(&channel->clear, t->message, memory_order_release);
+    weft__ring_bell(shm->me);
+    if (src_shared || dst_shared) {
+        copy_pieces(shm, t);
+    } else {
+        t->phase = STREAM;
+        wait_on(t, &frag_of(t, t->lane->got)->seq, t->lane->got + 1);
+    }
+}
+
+static weft_status_t recv_start(weft_shm_t *shm, transfer_t *t)
+{
+    weft_frag_t *frag = frag_of(t, t->lane->got);
+    weft_status_t status = check_match(shm, t, frag);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (frag->kind == KIND_MEET) {
+        recv_meet(shm, t, frag);
+        return WEFT_OK;
+    }
+    copy(t->here, frag_data(t, t->lane->got), frag->bytes);
+    consume(shm, t);
+    t->phase = DONE;
+    return WEFT_OK;
+}
+
+static void recv_part(weft_shm_t *shm, transfer_t *t)
+{
+    weft_frag_t *frag = frag_of(t, t->lane->got);
+    copy(t->here + t->moved, frag_data(t, t->lane->got), frag->bytes);
+    t->moved += frag->bytes;
+    consume(shm, t);
+    wait_on(t, &frag_of(t, t->lane->got)->seq, t->lane->got + 1);
+    t->phase = t->moved == t->bytes ? DONE : STREAM;
+}
+
+static weft_status_t progress_recv(weft_shm_t *shm, transfer_t *t, bool *moved_p)
+{
+    if (t->phase == START) {
+        wait_on(t, &frag_of(t, t->lane->got)->seq, t->lane->got + 1);
+    }
+    *moved_p = ready(t);
+    if (!*moved_p) {
+        return WEFT_OK;
+    }
+    if (t->phase == START) {
+        return recv_start(shm, t);
+    }
+    if (t->phase == STREAM) {
+        recv_part(shm, t);
+    } else {
+        t->phase = DONE;
+    }
+    return WEFT_OK;
+}
+
+/* ---- running a batch -------------------------------------------------------------------- */
+
+static void make_transfer(weft_shm_t *shm, const weft_call_t *call, transfer_t *t)
+{
+    bool sends = call->coll == WEFT_COLL_SEND;
+    int peer = call->root;
+    *t = (transfer_t){.call = call,
+                      .channel = sends ? weft__segment_channel(shm->segment, shm->rank, peer)
+                                       : weft__segment_channel(shm->segment, peer, shm->rank),
+                      .lane = &shm->lanes[peer],
+                      .peer = peer,
+                      .before = -1,
+                      .sends = sends,
+                      .bytes = call->count * weft_dtype_size(call->type),
+                      .here = sends ? (char *)(uintptr_t)call->src : call->dst};
+}
+
+/* Link each transfer to the earlier one on its channel. */
+static void link_transfers(weft_shm_t *shm, transfer_t *all, int n, int *last)
+{
+    for (int i = 0; i < 2 * shm->size; i++) {
+        last[i] = -1;
+    }
+    for (int i = 0; i < n; i++) {
+        int lane = 2 * all[i].peer + all[i].sends;
+        all[i].before = last[lane];
+        last[lane] = i;
+    }
+}
+
+static weft_status_t pass(weft_shm_t *shm, transfer_t *all, int n, int *left_p, int *first_p,
+                          bool *moved_p)
+{
+    *left_p = 0;
+    *first_p = -1;
+    *moved_p = false;
+    for (int i = 0; i < n; i++) {
+        transfer_t *t = &all[i];
+        if (t->phase == DONE) {
+            continue;
+        }
+        if (t->before < 0 || all[t->before].phase == DONE) {
+            bool moved = false;
+            weft_status_t status = WEFT_OK;
+            shm->current = t->call;
+            if (t->sends) {
+                moved = progress_send(shm, t);
+            } else {
+                status = progress_recv(shm, t, &moved);
+            }
+            if (status != WEFT_OK) {
+                return status;
+            }
+            *moved_p = *moved_p || moved;
+            *first_p = *first_p < 0 && t->phase != DONE ? i : *first_p;
+        }
+        *left_p += t->phase != DONE;
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t run_transfers(weft_shm_t *shm, transfer_t *all, int n)
+{
+    const weft_waiter_t fresh = {.several = n > 1};
+    weft_waiter_t waiter = fresh;
+    for (;;) {
+        int left, first;
+        bool moved;
+        weft_status_t status = pass(shm, all, n, &left, &first, &moved);
+        if (status != WEFT_OK || left == 0) {
+            return status;
+        }
+        if (moved || first < 0) {
+            waiter = fresh;
+            continue;
+        }
+        transfer_t *t = &all[first];
+        shm->current = t->call;
+        status = weft__wait_step(shm, &waiter, t->peer, t->word, t->target);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+}
+
+weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n)
+{
+    weft_shm_t *shm = ctx;
+    if (atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) != 0) {
+        return weft__shm_refuse(shm);
+    }
+    if (n == 1) {
+        transfer_t one;
+        make_transfer(shm, calls, &one);
+        return run_transfers(shm, &one, 1);
+    }
+    transfer_t *all = malloc((size_t)n * sizeof(*all));
+    int *last = malloc(2 * (size_t)shm->size * sizeof(*last));
+    weft_status_t status;
+    if (!all || !last) {
+        status = weft__shm_break(shm, WEFT_ERR_NO_MEMORY, shm->rank,
+                                 "rank %d has no memory for a group of %d sends and receives",
+                                 shm->rank, n);
+    } else {
+        for (int i = 0; i < n; i++) {
+            make_transfer(shm, &calls[i], &all[i]);
+        }
+        link_transfers(shm, all, n, last);
+        status = run_transfers(shm, all, n);
+    }
+    free(all);
+    free(last);
+    return status;
+}

@@ -1,0 +1,10 @@
+/* Is that process still alive? One pidfd per peer process, shared by all communicators. */
+#ifndef WEFT_COMM_SHM_PROCS_H
+#define WEFT_COMM_SHM_PROCS_H
+
+/* A descriptor that becomes readable when process `pid` ends, also while it is a zombie; -1 for this
+ * process itself or where the kernel has none (then only timeouts tell). One close per open. */
+int weft__proc_open(int pid);
+void weft__proc_close(int pid);
+
+#endif

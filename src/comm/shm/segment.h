@@ -1,0 +1,163 @@
+/* The control segment of one communicator: flags, small payloads and channels, shared by all its
+ * ranks. It has no name in any file system (a memfd, opened through /proc/<pid>/fd), so nothing can
+ * be left behind.
+ *
+ *     +--------------------+
+ *     | head               |  size of the communicator, first error
+ *     +--------------------+
+ *     | block of rank 0    |  who it is; doorbell; progress; two slots; scratch
+ *     | ...                |
+ *     | block of rank N-1  |
+ *     +--------------------+
+ *     | channel 0 -> 0     |  one per ordered pair: sends and receives (p2p.c)
+ *     | channel 0 -> 1     |
+ *     | ...                |
+ *     +--------------------+
+ *
+ * A rank writes its own block and reads the others'. Pages are only backed once touched, so unused
+ * channels cost nothing.
+ *
+ * Slots: call number k is announced in slot k % 2. A rank posts call k+2 only after it finished
+ * call k+1, for which it saw everybody's k+1, which they posted after they finished k: so nobody
+ * still reads slot k. This is why two slots are enough and no acknowledgement is needed. */
+#ifndef WEFT_COMM_SHM_SEGMENT_H
+#define WEFT_COMM_SHM_SEGMENT_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "comm/coll/window.h"
+#include "comm/comm.h"
+#include "device/device.h"
+
+#define WEFT_INLINE_BYTES 32 /* payload that fits into the flag's own cache line */
+
+/* Where a rank stands. TAKEN: somebody joins as this rank. JOINED: its identity is written. READY:
+ * it has mapped all others' memory. LEFT: it destroyed its handle. */
+enum { WEFT_RANK_ABSENT, WEFT_RANK_TAKEN, WEFT_RANK_JOINED, WEFT_RANK_READY, WEFT_RANK_LEFT };
+
+/* The buffers of a call can be reached by ranks of other processes. */
+#define WEFT_SLOT_SRC_SHARED 1u
+#define WEFT_SLOT_DST_SHARED 2u
+
+/* One cache line that announces a call, and carries its data if that is small. */
+typedef struct weft_slot {
+    _Alignas(64) _Atomic uint64_t seq; /* call number + 1; released by post, acquired by wait */
+    _Atomic uint64_t count;            /* relaxed: read after seq, or for an error text */
+    _Atomic uint64_t sig;              /* relaxed: weft__sig_pack of the call */
+    uint32_t flags;
+    uint32_t bytes; /* of the payload */
+    union {
+        char data[WEFT_INLINE_BYTES];
+        struct {
+            uint64_t src, dst; /* addresses in the owner's process */
+        } at;
+    } u;
+    char payload[WEFT_SLOT_BYTES];
+} weft_slot_t;
+
+typedef struct weft_rank_block {
+    /* All but state is written once, before state becomes JOINED (released; acquired by the others
+     * in join.c). */
+    _Alignas(4096) _Atomic uint64_t state;
+    int32_t pid, device;
+    uint64_t heap_base; /* of the heap below, in the owner's process */
+    weft_heap_handle_t heap;
+    cpu_set_t cpus; /* where the rank may run when it joined */
+
+    /* Doorbell: whoever sleeps until this rank does something counts itself in `sleepers` and waits
+     * on `wake`; the rank rings after every flag it writes (wait.h has the ordering). */
+    _Alignas(128) _Atomic uint32_t sleepers;
+    _Atomic uint32_t wake;
+
+    /* How far the rank is inside a window: window number << 24 | step. Released by signal,
+     * acquired by wait. */
+    _Alignas(128) _Atomic uint64_t progress;
+
+    _Alignas(4096) weft_slot_t slot[2];
+    _Alignas(4096) char tmp[WEFT_TMP_BYTES];
+} weft_rank_block_t;
+
+/* Head of the segment. */
+typedef struct weft_segment_head {
+    uint64_t magic, id, bytes;
+    uint32_t size;
+    /* 0 whole, 1 somebody writes the error, 2 broken. CAS 0 -> 1 by the first to fail, released as
+     * 2 by it; acquired by everyone who looks. */
+    _Alignas(64) _Atomic uint32_t broken;
+    int32_t status, culprit;
+    char text[WEFT_ERROR_TEXT];
+} weft_segment_head_t;
+
+/* What a rank needs to find the segment; plain bytes, sent through the rendezvous. */
+typedef struct weft_segment_handle {
+    uint64_t id, bytes;
+    uint64_t host; /* hash of boot id and pid name space: who can open it at all */
+    int32_t pid, fd;
+} weft_segment_handle_t;
+
+typedef struct weft_segment {
+    weft_segment_head_t *head;
+    weft_segment_handle_t handle;
+    int fd;   /* the creator keeps it open until all have joined; -1 elsewhere and after */
+    int refs; /* ranks of this process; under the table's lock */
+    struct weft_segment *next;
+} weft_segment_t;
+
+/* Make a segment for `size` ranks. */
+weft_status_t weft__segment_create(int size, weft_segment_t **segment_p);
+
+/* Map the segment of `handle`, once per process. */
+weft_status_t weft__segment_open(const weft_segment_handle_t *handle, weft_segment_t **segment_p);
+weft_segment_t *weft__segment_share(weft_segment_t *segment);
+void weft__segment_close(weft_segment_t *segment);
+
+/* No further rank will open it: close the descriptor. */
+void weft__segment_seal(weft_segment_t *segment);
+
+weft_rank_block_t *weft__segment_block(const weft_segment_t *segment, int rank);
+
+/* A hash of what must be equal for two processes to share memory through /proc. */
+uint64_t weft__host_id(void);
+
+/* ---- channels: sends and receives, see p2p.c --------------------------------------------- */
+
+#define WEFT_FRAG_BYTES ((size_t)8 << 10)
+#define WEFT_FRAGS 8
+
+/* The flag of one message, or of one fragment of a staged one. Written by the sender. */
+typedef struct weft_frag {
+    _Alignas(64) _Atomic uint64_t seq; /* fragment number + 1; released by post, acquired by recv */
+    uint64_t count;                    /* of the whole message */
+    uint64_t sig;
+    uint32_t kind;
+    uint32_t bytes; /* in this fragment */
+    union {
+        char data[WEFT_INLINE_BYTES];
+        struct {
+            uint64_t src; /* address of the message in the sender's process */
+            uint32_t shared;
+        } at;
+    } u;
+} weft_frag_t;
+
+typedef struct weft_channel {
+    weft_frag_t frag[WEFT_FRAGS];
+    _Alignas(128) _Atomic uint64_t consumed; /* fragments taken: released by the receiver, acquired
+                                              * by the sender when the ring looks full */
+    /* The meeting of a large message: the receiver writes all of this, `clear` last. */
+    _Alignas(128) _Atomic uint64_t clear; /* number of the message it is ready for; released by it,
+                                           * acquired by the sender */
+    uint64_t dst;
+    uint32_t shared;
+    /* Pieces of that message: claimed by CAS on `next`, counted in `done` (acquire-release on both
+     * sides). Both hold message << 32 | piece, so a late claim for an old message fails. */
+    _Alignas(128) _Atomic uint64_t next;
+    _Alignas(128) _Atomic uint64_t done;
+    _Alignas(4096) char payload[WEFT_FRAGS][WEFT_FRAG_BYTES];
+} weft_channel_t;
+
+weft_channel_t *weft__segment_channel(const weft_segment_t *segment, int from, int to);
+
+#endif

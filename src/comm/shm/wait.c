@@ -1,0 +1,116 @@
+/* Waiting: see wait.h. */
+#include "comm/shm/wait.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/settings.h"
+
+#define MS 1000000ull
+#define YIELD_NS (1 * MS)  /* yield this long before sleeping */
+#define SLEEP_NS (50 * MS) /* look around at least this often while asleep */
+#define NAP_NS (1 * MS)
+#define CHECK_NS (20 * MS) /* look for dead peers this often */
+
+static long membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0);
+}
+
+bool weft__wait_init(void)
+{
+    long offered = membarrier(MEMBARRIER_CMD_QUERY);
+    return offered > 0 && (offered & MEMBARRIER_CMD_GLOBAL_EXPEDITED) &&
+           membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+}
+
+int weft__wait_spin(bool crowded)
+{
+    int asked = weft__settings()->spin;
+    if (asked >= 0) {
+        return asked;
+    }
+    /* Crowded: whoever we wait for may need this very core. Otherwise about 50 us. */
+    return crowded ? 0 : 1000;
+}
+
+void weft__wake_all(weft_rank_block_t *block)
+{
+    /* Partner: the sleeper's load of wake before its futex_wait. */
+    atomic_fetch_add_explicit(&block->wake, 1, memory_order_seq_cst);
+    syscall(SYS_futex, &block->wake, FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0);
+}
+
+static void sleep_on(weft_shm_t *shm, weft_rank_block_t *block, const _Atomic uint64_t *word,
+                     uint64_t target, uint64_t ns)
+{
+    atomic_fetch_add_explicit(&block->sleepers, 1, memory_order_seq_cst);
+    if (!shm->naps) {
+        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    }
+    uint32_t wake = atomic_load_explicit(&block->wake, memory_order_seq_cst);
+    bool broken = atomic_load_explicit(&shm->segment->head->broken, memory_order_seq_cst) == 2;
+    if (!broken && atomic_load_explicit(word, memory_order_seq_cst) < target) {
+        struct timespec limit = {.tv_sec = 0, .tv_nsec = (long)ns};
+        syscall(SYS_futex, &block->wake, FUTEX_WAIT, wake, &limit, NULL, 0);
+    }
+    atomic_fetch_sub_explicit(&block->sleepers, 1, memory_order_seq_cst);
+}
+
+weft_status_t weft__wait_step(weft_shm_t *shm, weft_waiter_t *waiter, int peer,
+                              const _Atomic uint64_t *word, uint64_t target)
+{
+    if (waiter->polls < shm->spin) {
+        waiter->polls++;
+        weft__pause();
+        return WEFT_OK;
+    }
+    if (atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) == 2) {
+        return weft__shm_broken(shm);
+    }
+    /* The clock is read on every 16th yield: it costs a tenth of one. */
+    if (waiter->start_ns == 0 || (++waiter->polls & 15) == 0) {
+        uint64_t now = weft__now_ns();
+        if (waiter->start_ns == 0) {
+            waiter->start_ns = now;
+            waiter->check_ns = now + CHECK_NS;
+        }
+        if (now >= waiter->check_ns) {
+            waiter->check_ns = now + CHECK_NS;
+            weft_status_t status = weft__shm_check_peer(shm, peer, word, target);
+            if (status != WEFT_OK) {
+                return status;
+            }
+            int limit = shm->comm->timeout_ms;
+            if (limit > 0 && now - waiter->start_ns >= (uint64_t)limit * MS) {
+                return weft__shm_late(shm, peer);
+            }
+        }
+        if (now - waiter->start_ns >= YIELD_NS) {
+            uint64_t ns = waiter->several ? NAP_NS / 5 : shm->naps ? NAP_NS : SLEEP_NS;
+            sleep_on(shm, shm->peers[peer].block, word, target, ns);
+            waiter->polls |= 15; /* awake: look at the clock next time */
+            return WEFT_OK;
+        }
+    }
+    sched_yield();
+    return WEFT_OK;
+}
+
+weft_status_t weft__wait_slow(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
+                              uint64_t target)
+{
+    weft_waiter_t waiter = {0};
+    while (atomic_load_explicit(word, memory_order_acquire) < target) {
+        weft_status_t status = weft__wait_step(shm, &waiter, peer, word, target);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}

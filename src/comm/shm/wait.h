@@ -1,0 +1,73 @@
+/* Waiting for another rank: spin, then yield, then sleep.
+ *
+ * A rank that waits for a flag of rank p polls it, gives its core away with sched_yield, and after
+ * about a millisecond sleeps on p's doorbell. The bell costs the writer one load of its own cache
+ * line per flag, no fence: the ordering is the sleeper's to pay.
+ *
+ *     writer p                          sleeper
+ *     store flag (release)              sleepers += 1
+ *     load sleepers                     membarrier: every core of registered processes passes a fence
+ *     if any: wake += 1, futex_wake     read wake; load flag; futex_wait(wake) if it is not there
+ *
+ * Either the sleeper's second look sees the flag, or the writer's load came after the membarrier
+ * and sees the sleeper. Where membarrier is not to be had, the sleeper naps for at most 1 ms. */
+#ifndef WEFT_COMM_SHM_WAIT_H
+#define WEFT_COMM_SHM_WAIT_H
+
+#include "comm/shm/shm.h"
+
+/* Can sleepers rely on membarrier in this process? Registers it; called once per join. */
+bool weft__wait_init(void);
+
+/* Polls before yielding, from the setting WEFT_SPIN and whether ranks share cores. */
+int weft__wait_spin(bool crowded);
+
+void weft__wake_all(weft_rank_block_t *block);
+
+/* To be called after every store that another rank may wait for. */
+static inline void weft__ring_bell(weft_rank_block_t *me)
+{
+    /* Partner: the sleeper's membarrier, see above. The compiler must not hoist the load. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(atomic_load_explicit(&me->sleepers, memory_order_relaxed) != 0, 0)) {
+        weft__wake_all(me);
+    }
+}
+
+static inline void weft__pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Poll `word`, owned by rank `peer`, until it is at least `target` (acquire). */
+weft_status_t weft__wait_slow(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
+                              uint64_t target);
+
+static inline weft_status_t weft__wait(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
+                                       uint64_t target)
+{
+    for (int i = 0; i < 64; i++) {
+        if (__builtin_expect(atomic_load_explicit(word, memory_order_acquire) >= target, 1)) {
+            return WEFT_OK;
+        }
+    }
+    return weft__wait_slow(shm, peer, word, target);
+}
+
+/* State of a longer wait, for callers that poll something else than one word. */
+typedef struct weft_waiter {
+    int polls;
+    bool several; /* waits for more than `word`: sleep only briefly */
+    uint64_t start_ns, check_ns;
+} weft_waiter_t;
+
+/* Pass the time once: spin, yield or sleep a little, on the doorbell of `peer`. `word` and `target`
+ * as for weft__wait: what is looked at before sleeping. Errors: broken, dead, left, late. */
+weft_status_t weft__wait_step(weft_shm_t *shm, weft_waiter_t *waiter, int peer,
+                              const _Atomic uint64_t *word, uint64_t target);
+
+#endif

@@ -1,0 +1,83 @@
+/* Windows over shared memory: everybody's buffers at hand, numbered steps, a closing barrier. */
+#include "base/settings.h"
+#include "comm/shm/shm.h"
+#include "comm/shm/wait.h"
+
+#define LAST_STEP 0xffffffu
+
+static uint64_t progress_of(const weft_shm_t *shm, uint32_t step)
+{
+    return shm->window << 24 | step;
+}
+
+static void window_signal(weft_window_t *window, uint32_t step)
+{
+    weft_shm_t *shm = window->ctx;
+    /* Partner: the acquire load in window_wait of whoever depends on this step. */
+    atomic_store_explicit(&shm->me->progress, progress_of(shm, step), memory_order_release);
+    weft__ring_bell(shm->me);
+}
+
+static weft_status_t window_wait(weft_window_t *window, int peer, uint32_t step)
+{
+    weft_shm_t *shm = window->ctx;
+    return weft__wait(shm, peer, &shm->peers[peer].block->progress, progress_of(shm, step));
+}
+
+static weft_status_t close_window(weft_window_t *window)
+{
+    window_signal(window, LAST_STEP);
+    for (int i = 1; i < window->size; i++) {
+        weft_status_t status = window_wait(window, (window->rank + i) % window->size, LAST_STEP);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+static const weft_algo_fn algorithms[WEFT_ALGO_COUNT] = {
+    [WEFT_ALGO_DIRECT] = weft__direct,
+    [WEFT_ALGO_RING] = weft__ring,
+    [WEFT_ALGO_TREE] = weft__tree,
+    [WEFT_ALGO_DOUBLING] = weft__doubling,
+};
+
+weft_status_t weft__shm_in_window(weft_shm_t *shm, const weft_call_t *call, weft_store_t store,
+                                  weft_algo_fn algorithm)
+{
+    char **src = shm->pointers, **dst = src + shm->size, **tmp = dst + shm->size;
+    for (int p = 0; p < shm->size; p++) {
+        weft_slot_t *slot = weft__shm_slot(shm, p);
+        src[p] = weft__shm_reach(shm, p, slot->u.at.src);
+        dst[p] = weft__shm_reach(shm, p, slot->u.at.dst);
+        tmp[p] = shm->peers[p].block->tmp;
+    }
+    shm->window++;
+    weft_window_t window = {.rank = shm->rank,
+                            .size = shm->size,
+                            .call = call,
+                            .src = src,
+                            .dst = dst,
+                            .tmp = tmp,
+                            .kernels = weft__kernels(),
+                            .store = store,
+                            .chunk = weft__settings()->chunk,
+                            .ctx = shm,
+                            .signal = window_signal,
+                            .wait = window_wait};
+    weft_status_t status = algorithm ? algorithm(&window) : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = close_window(&window);
+    }
+    if (status == WEFT_OK) {
+        shm->seq++;
+    }
+    return status;
+}
+
+weft_status_t weft__shm_window(weft_shm_t *shm, const weft_call_t *call, weft_choice_t choice)
+{
+    return weft__shm_in_window(shm, call, choice.store,
+                               call->count ? algorithms[choice.algo] : NULL);
+}

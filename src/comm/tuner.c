@@ -1,0 +1,163 @@
+/* The tuner's table and the parser of WEFT_ALGO. */
+#include "comm/tuner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+
+#define A(name) (1u << WEFT_ALGO_##name)
+
+static const unsigned has[WEFT_COLL_COUNT] = {
+    [WEFT_COLL_ALLREDUCE] = A(ONESHOT) | A(DIRECT) | A(RING) | A(TREE) | A(DOUBLING),
+    [WEFT_COLL_REDUCE] = A(ONESHOT) | A(DIRECT) | A(TREE),
+    [WEFT_COLL_BROADCAST] = A(ONESHOT) | A(DIRECT) | A(RING) | A(TREE),
+    [WEFT_COLL_REDUCE_SCATTER] = A(ONESHOT) | A(DIRECT) | A(RING),
+    [WEFT_COLL_ALLGATHER] = A(ONESHOT) | A(DIRECT) | A(RING) | A(DOUBLING),
+    [WEFT_COLL_GATHER] = A(ONESHOT) | A(DIRECT),
+    [WEFT_COLL_SCATTER] = A(ONESHOT) | A(DIRECT),
+    [WEFT_COLL_ALLTOALL] = A(ONESHOT) | A(DIRECT),
+    [WEFT_COLL_ALLTOALLV] = A(DIRECT),
+    [WEFT_COLL_BARRIER] = A(ONESHOT),
+    [WEFT_COLL_SEND] = A(DIRECT),
+    [WEFT_COLL_RECV] = A(DIRECT),
+};
+
+bool weft__tuner_has(weft_coll_t coll, weft_algo_t algo)
+{
+    return algo == WEFT_ALGO_AUTO || (has[coll] & (1u << algo)) != 0;
+}
+
+static bool same(const char *name, const char *text, size_t length)
+{
+    return strlen(name) == length && strncmp(name, text, length) == 0;
+}
+
+static weft_algo_t algo_named(const char *text, size_t length)
+{
+    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+        if (same(weft__algo_name((weft_algo_t)a), text, length)) {
+            return (weft_algo_t)a;
+        }
+    }
+    return WEFT_ALGO_COUNT;
+}
+
+static int coll_named(const char *text, size_t length)
+{
+    for (int c = 0; c < WEFT_COLL_COUNT; c++) {
+        if (same(weft__coll_info[c].name, text, length)) {
+            return c;
+        }
+    }
+    return WEFT_COLL_COUNT;
+}
+
+static weft_status_t fail_no_algo(weft_coll_t coll, const char *text, size_t length)
+{
+    char names[128] = "";
+    size_t used = 0;
+    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+        if (weft__tuner_has(coll, (weft_algo_t)a)) {
+            used += (size_t)snprintf(names + used, sizeof(names) - used, " %s",
+                                     weft__algo_name((weft_algo_t)a));
+        }
+    }
+    return weft__fail(WEFT_ERR_INVALID, "%s has no algorithm \"%.*s\"; it has:%s",
+                      weft__coll_info[coll].name, (int)length, text, names);
+}
+
+/* One item of the list: "coll:algo", or "algo" for every collective that has it. */
+static weft_status_t apply_item(weft_tuner_t *tuner, const char *item, size_t length)
+{
+    const char *colon = memchr(item, ':', length);
+    if (!colon) {
+        weft_algo_t algo = algo_named(item, length);
+        if (algo == WEFT_ALGO_COUNT) {
+            return weft__fail(WEFT_ERR_INVALID,
+                              "\"%.*s\" is no algorithm; there are auto, oneshot, direct, ring, "
+                              "tree, doubling, or collective:algorithm",
+                              (int)length, item);
+        }
+        for (int c = 0; c < WEFT_COLL_COUNT; c++) {
+            if (weft__tuner_has((weft_coll_t)c, algo)) {
+                tuner->forced[c] = algo;
+            }
+        }
+        return WEFT_OK;
+    }
+    int coll = coll_named(item, (size_t)(colon - item));
+    if (coll == WEFT_COLL_COUNT) {
+        return weft__fail(WEFT_ERR_INVALID, "\"%.*s\" is no collective", (int)(colon - item), item);
+    }
+    size_t rest = length - (size_t)(colon - item) - 1;
+    weft_algo_t algo = algo_named(colon + 1, rest);
+    if (algo == WEFT_ALGO_COUNT || !weft__tuner_has((weft_coll_t)coll, algo)) {
+        return fail_no_algo((weft_coll_t)coll, colon + 1, rest);
+    }
+    tuner->forced[coll] = algo;
+    return WEFT_OK;
+}
+
+weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec)
+{
+    const weft_settings_t *settings = weft__settings();
+    *tuner = (weft_tuner_t){.oneshot_max = settings->eager_max, .stream_min = settings->stream_min};
+    for (const char *item = spec; *item;) {
+        size_t length = strcspn(item, ",");
+        if (length > 0) {
+            weft_status_t status = apply_item(tuner, item, length);
+            if (status != WEFT_OK) {
+                return status;
+            }
+        }
+        item += length + (item[length] == ',');
+    }
+    return WEFT_OK;
+}
+
+/* Largest payload of a rank for which one flag exchange with the data inside beats two exchanges
+ * around direct access. In a one-shot every rank reads every payload, so it shrinks with ranks. */
+static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
+{
+    if (tuner->oneshot_max) {
+        return tuner->oneshot_max < WEFT_SLOT_BYTES ? tuner->oneshot_max : WEFT_SLOT_BYTES;
+    }
+    (void)coll;
+    return tuner->size <= 2 ? 4096 : tuner->size <= 4 ? 4096 : 2048;
+}
+
+/* Non-temporal stores pay when what a call touches, over all ranks, outgrows the caches. */
+#define STREAM_MIN_DEFAULT ((size_t)32 << 20)
+
+static size_t footprint(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
+{
+    const weft_coll_info_t *info = &weft__coll_info[coll];
+    size_t n = (size_t)tuner->size;
+    size_t src = bytes * (info->src_blocks == 'S' ? n : 1) * (info->src_where == 'a' ? n : 1);
+    size_t dst = bytes * (info->dst_blocks == 'S' ? n : 1) * (info->dst_where == 'a' ? n : 1);
+    return src + dst;
+}
+
+weft_choice_t weft__tuner_choose(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
+{
+    size_t limit = tuner->stream_min ? tuner->stream_min : STREAM_MIN_DEFAULT;
+    weft_store_t store =
+        footprint(tuner, coll, bytes) >= limit ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
+    if (tuner->forced[coll] != WEFT_ALGO_AUTO) {
+        return (weft_choice_t){tuner->forced[coll], store, "forced"};
+    }
+    if (coll == WEFT_COLL_BARRIER) {
+        return (weft_choice_t){WEFT_ALGO_ONESHOT, store, "a barrier is one exchange of flags"};
+    }
+    size_t n = (size_t)tuner->size;
+    size_t payload = weft__coll_info[coll].src_blocks == 'S' ? bytes * n : bytes;
+    if (coll != WEFT_COLL_ALLTOALLV && payload <= oneshot_limit(tuner, coll)) {
+        return (weft_choice_t){WEFT_ALGO_ONESHOT, store, "small: the data travels with the flag"};
+    }
+    return (weft_choice_t){WEFT_ALGO_DIRECT, store,
+                           store == WEFT_STORE_STREAM
+                               ? "least traffic; stores bypass the cache"
+                               : "least traffic: each rank works on its slice of all buffers"};
+}

@@ -1,0 +1,38 @@
+/* The tuner: which algorithm, and which kind of store, for collective x bytes x ranks. */
+#ifndef WEFT_COMM_TUNER_H
+#define WEFT_COMM_TUNER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "comm/call.h"
+#include "kernel/kernel.h"
+
+typedef struct weft_tuner {
+    weft_algo_t forced[WEFT_COLL_COUNT]; /* AUTO: free choice */
+    int size;                            /* ranks */
+    size_t oneshot_max;                  /* setting; 0: by table */
+    size_t stream_min;                   /* setting; 0: by table */
+} weft_tuner_t;
+
+typedef struct weft_choice {
+    weft_algo_t algo;
+    weft_store_t store;
+    const char *why; /* for --explain; a constant */
+} weft_choice_t;
+
+/* Read `spec` ("allreduce:ring,broadcast:tree", "ring", "auto") into the tuner. WEFT_ERR_INVALID
+ * names the part that is wrong and what the collective does have. */
+weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec);
+
+/* `bytes` is count x element size (one block). Every rank gets the same answer to the same call:
+ * it depends on nothing that ranks do not share. */
+weft_choice_t weft__tuner_choose(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes);
+
+/* Can `coll` be carried out by `algo`? */
+bool weft__tuner_has(weft_coll_t coll, weft_algo_t algo);
+
+/* Largest block that the one-shot path takes in one go. */
+#define WEFT_SLOT_BYTES ((size_t)64 << 10)
+
+#endif
