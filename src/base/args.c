@@ -1,0 +1,277 @@
+/* Command line options. */
+#include "base/args.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+
+#define MAX_OPTIONS 64 /* of one command; only the suggestion of a name looks at no more */
+#define HELP_COLUMNS 80
+
+/* An option as it was written, for sentences: "--ranks" or "-n". */
+typedef struct spelling {
+    char text[80];
+} spelling_t;
+
+static weft_status_t unknown_option(const weft_args_t *args, const char *name, size_t length)
+{
+    const char *names[MAX_OPTIONS + 1] = {"help"};
+    int count = 1;
+    for (int i = 0; i < args->count && count <= MAX_OPTIONS; i++) {
+        names[count++] = args->options[i].name;
+    }
+    char text[64];
+    snprintf(text, sizeof(text), "%.*s", (int)(length > 100 ? 100 : length), name);
+    const char *nearest = weft__nearest(text, names, count);
+    if (nearest != NULL) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: unknown option --%s; did you mean --%s?",
+                          args->command, text, nearest);
+    }
+    return weft__fail(WEFT_ERR_INVALID, "%s: unknown option --%s; %s --help lists them",
+                      args->command, text, args->command);
+}
+
+static const char *kind_text(weft_arg_kind_t kind)
+{
+    switch (kind) {
+    case WEFT_ARG_INT:
+        return "a whole number";
+    case WEFT_ARG_SIZE:
+        return "a size such as 4096, 64K or 1.5G";
+    case WEFT_ARG_MS:
+        return "a time such as 300, 1.5s, 20ms or 5m";
+    case WEFT_ARG_BOOL:
+        return "yes or no";
+    case WEFT_ARG_STR:
+    case WEFT_ARG_FLAG:
+        break;
+    }
+    return "a text";
+}
+
+static weft_status_t assign(const weft_args_t *args, const weft_arg_t *option,
+                            const spelling_t *spelling, const char *value)
+{
+    bool good = true;
+    switch (option->kind) {
+    case WEFT_ARG_INT:
+        good = weft__parse_int(value, option->target);
+        break;
+    case WEFT_ARG_SIZE:
+        good = weft__parse_size(value, option->target);
+        break;
+    case WEFT_ARG_MS:
+        good = weft__parse_ms(value, option->target);
+        break;
+    case WEFT_ARG_BOOL:
+        good = weft__parse_bool(value, option->target);
+        break;
+    case WEFT_ARG_STR:
+        *(const char **)option->target = value;
+        break;
+    case WEFT_ARG_FLAG:
+        *(bool *)option->target = true;
+        break;
+    }
+    if (!good) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: %s takes %s, not \"%.100s\"", args->command,
+                          spelling->text, kind_text(option->kind), value);
+    }
+    return WEFT_OK;
+}
+
+/* Give the option its value: `attached` if it was written with one, else the next word. *at_p is
+ * the word being read; it moves on when the next one is taken. */
+static weft_status_t take_value(const weft_args_t *args, const weft_arg_t *option,
+                                const spelling_t *spelling, const char *attached, int argc,
+                                char **argv, int *at_p)
+{
+    if (option->kind == WEFT_ARG_FLAG) {
+        if (attached != NULL) {
+            return weft__fail(WEFT_ERR_INVALID, "%s: %s takes no value", args->command,
+                              spelling->text);
+        }
+        return assign(args, option, spelling, NULL);
+    }
+    if (attached == NULL) {
+        if (*at_p + 1 >= argc) {
+            return weft__fail(WEFT_ERR_INVALID, "%s: %s needs a value: %s", args->command,
+                              spelling->text,
+                              option->metavar != NULL ? option->metavar : kind_text(option->kind));
+        }
+        attached = argv[++*at_p];
+    }
+    return assign(args, option, spelling, attached);
+}
+
+static weft_status_t parse_long(const weft_args_t *args, int argc, char **argv, int *at_p,
+                                bool *help_p)
+{
+    const char *name = argv[*at_p] + 2;
+    size_t length = strcspn(name, "=");
+    const char *attached = name[length] == '=' ? name + length + 1 : NULL;
+    if (length == 4 && memcmp(name, "help", 4) == 0 && attached == NULL) {
+        *help_p = true;
+        return WEFT_OK;
+    }
+    for (int i = 0; i < args->count; i++) {
+        const weft_arg_t *option = &args->options[i];
+        if (strlen(option->name) == length && memcmp(option->name, name, length) == 0) {
+            spelling_t spelling;
+            snprintf(spelling.text, sizeof(spelling.text), "--%s", option->name);
+            return take_value(args, option, &spelling, attached, argc, argv, at_p);
+        }
+    }
+    return unknown_option(args, name, length);
+}
+
+static const weft_arg_t *find_letter(const weft_args_t *args, char letter)
+{
+    for (int i = 0; i < args->count; i++) {
+        if (args->options[i].letter == letter) {
+            return &args->options[i];
+        }
+    }
+    return NULL;
+}
+
+/* One word of short options: flags may be joined, and the first that takes a value ends them. */
+static weft_status_t parse_short(const weft_args_t *args, int argc, char **argv, int *at_p,
+                                 bool *help_p)
+{
+    for (const char *letter = argv[*at_p] + 1; *letter != '\0'; letter++) {
+        const weft_arg_t *option = find_letter(args, *letter);
+        if (option == NULL && *letter == 'h') {
+            *help_p = true;
+            return WEFT_OK;
+        }
+        if (option == NULL) {
+            return weft__fail(WEFT_ERR_INVALID, "%s: unknown option -%c; %s --help lists them",
+                              args->command, *letter, args->command);
+        }
+        spelling_t spelling;
+        snprintf(spelling.text, sizeof(spelling.text), "-%c", *letter);
+        bool flag = option->kind == WEFT_ARG_FLAG;
+        const char *attached = !flag && letter[1] != '\0' ? letter + 1 : NULL;
+        weft_status_t status = take_value(args, option, &spelling, attached, argc, argv, at_p);
+        if (status != WEFT_OK || !flag) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
+                               weft_args_found_t *found_p)
+{
+    /* Positionals move to the front of argv; they never overtake the word being read. */
+    int count = 0;
+    bool help = false;
+    int at = argc > 0 ? 1 : 0;
+    int first = at;
+    for (; at < argc && !help; at++) {
+        const char *word = argv[at];
+        weft_status_t status = WEFT_OK;
+        if (strcmp(word, "--") == 0) {
+            at++;
+            break;
+        }
+        if (word[0] != '-' || word[1] == '\0') {
+            if (args->stop) {
+                break;
+            }
+            argv[first + count++] = argv[at];
+        } else if (word[1] == '-') {
+            status = parse_long(args, argc, argv, &at, &help);
+        } else {
+            status = parse_short(args, argc, argv, &at, &help);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    for (; at < argc && !help; at++) {
+        argv[first + count++] = argv[at];
+    }
+    if (first + count < argc) {
+        argv[first + count] = NULL; /* so that the positionals can be handed to exec */
+    }
+    found_p->help = help;
+    found_p->count = count;
+    found_p->positionals = argv + first;
+    return WEFT_OK;
+}
+
+/* ---- help ------------------------------------------------------------------------------- */
+
+/* Print `text` from column `column` on, broken at spaces, further lines indented by `indent`. A new
+ * line in the text stays one. */
+static void print_wrapped(FILE *out, const char *text, int column, int indent)
+{
+    while (*text != '\0') {
+        size_t length = strcspn(text, " \n");
+        if (column > indent && column + 1 + (int)length > HELP_COLUMNS) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        }
+        column += fprintf(out, "%s%.*s", column > indent ? " " : "", (int)length, text);
+        text += length;
+        if (*text == '\n') {
+            fprintf(out, "\n%*s", text[1] != '\0' ? indent : 0, "");
+            column = indent;
+        }
+        text += *text != '\0' ? 1 : 0;
+    }
+    fputc('\n', out);
+}
+
+static int option_label(const weft_arg_t *option, char *out, size_t room)
+{
+    char letter[8] = "    ";
+    if (option->letter != 0) {
+        snprintf(letter, sizeof(letter), "-%c, ", option->letter);
+    }
+    const char *metavar = option->metavar != NULL ? option->metavar : "VALUE";
+    bool flag = option->kind == WEFT_ARG_FLAG;
+    return snprintf(out, room, "  %s--%s%s%s", letter, option->name, flag ? "" : " ",
+                    flag ? "" : metavar);
+}
+
+static void print_option(FILE *out, const weft_arg_t *option, int indent)
+{
+    char label[96];
+    int column = option_label(option, label, sizeof(label));
+    fputs(label, out);
+    if (column + 2 > indent) {
+        fputc('\n', out);
+        column = 0;
+    }
+    fprintf(out, "%*s", indent - column, "");
+    print_wrapped(out, option->help, indent, indent);
+}
+
+void weft__args_help(const weft_args_t *args, FILE *out)
+{
+    const weft_arg_t help = {.name = "help",
+                             .letter = find_letter(args, 'h') == NULL ? 'h' : 0,
+                             .kind = WEFT_ARG_FLAG,
+                             .help = "show this text"};
+    char label[96];
+    int indent = 0;
+    for (int i = 0; i <= args->count; i++) {
+        const weft_arg_t *option = i < args->count ? &args->options[i] : &help;
+        int length = option_label(option, label, sizeof(label)) + 2;
+        indent = length > indent && length <= 32 ? length : indent;
+    }
+    fprintf(out, "usage: %s %s\n\n", args->command, args->synopsis);
+    print_wrapped(out, args->text, 0, 0);
+    fputs("\noptions:\n", out);
+    for (int i = 0; i < args->count; i++) {
+        print_option(out, &args->options[i], indent);
+    }
+    print_option(out, &help, indent);
+    if (args->footer != NULL) {
+        fprintf(out, "\n%s\n", args->footer);
+    }
+}

@@ -1,0 +1,66 @@
+/* Command line options, GNU style: --name=value, --name value, -n 4, -n4, -ab for flags, -- ends.
+ *
+ * One table per command makes the parser and the help:
+ *
+ *     const weft_arg_t options[] = {
+ *         {"ranks", 'n', WEFT_ARG_INT, "N", &ranks, "number of ranks (default 2)"},
+ *         {"json", 0, WEFT_ARG_STR, "FILE", &json, "write the results to FILE as JSON"},
+ *     };
+ *     const weft_args_t args = {
+ *         .command = "weft bench", .synopsis = "COLLECTIVE [OPTION]...",
+ *         .text = "Measure a collective.", .options = options, .count = 2,
+ *     };
+ * --help and -h are always there and not in the table. */
+#ifndef WEFT_BASE_ARGS_H
+#define WEFT_BASE_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <weft/status.h>
+
+typedef enum weft_arg_kind {
+    WEFT_ARG_INT,  /* int */
+    WEFT_ARG_SIZE, /* size_t; K, M, G, T */
+    WEFT_ARG_MS,   /* int, milliseconds; "20ms", "1.5s", a bare number is seconds */
+    WEFT_ARG_STR,  /* const char *, pointing into argv */
+    WEFT_ARG_BOOL, /* bool, with a value: yes or no */
+    WEFT_ARG_FLAG  /* bool, true when given, no value */
+} weft_arg_kind_t;
+
+typedef struct weft_arg {
+    const char *name; /* without the dashes */
+    char letter;      /* 0: none */
+    weft_arg_kind_t kind;
+    const char *metavar; /* the value's name in the help; NULL for flags */
+    void *target;        /* left alone unless the option is given; the last one counts */
+    const char *help;
+} weft_arg_t;
+
+typedef struct weft_args {
+    const char *command;  /* "weft bench"; begins every sentence */
+    const char *synopsis; /* what follows it in the usage line */
+    const char *text;     /* what it does */
+    const char *footer;   /* after the options, as it stands: notes, examples; may be NULL */
+    const weft_arg_t *options;
+    int count;
+    bool stop; /* at the first positional: it and all after it are positionals */
+} weft_args_t;
+
+typedef struct weft_args_found {
+    bool help;          /* --help was given; nothing after it was read */
+    int count;          /* positionals */
+    char **positionals; /* inside argv, and like it followed by a NULL if argv[argc] is one */
+} weft_args_found_t;
+
+/* Parse argv[1] to argv[argc-1]. argv is reordered. WEFT_ERR_INVALID with a sentence for the user
+ * in weft_last_error() (unknown option with the nearest name, missing or malformed value); targets
+ * of options before it are then already set. */
+weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
+                               weft_args_found_t *found_p);
+
+/* Usage, text, one entry per option, footer; text and entries are broken at 80 columns. */
+void weft__args_help(const weft_args_t *args, FILE *out);
+
+#endif

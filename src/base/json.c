@@ -1,0 +1,234 @@
+/* A JSON writer. */
+#include "base/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void weft__json_start(weft_json_t *json, FILE *out)
+{
+    memset(json, 0, sizeof(*json));
+    json->out = out;
+    json->empty = true;
+}
+
+static void misuse(weft_json_t *json, const char *what)
+{
+    if (json->misuse == NULL) {
+        json->misuse = what;
+    }
+}
+
+static void new_line(weft_json_t *json)
+{
+    fprintf(json->out, "\n%*s", 2 * json->depth, "");
+}
+
+/* What stands before a key or an element: the comma and the new line. */
+static void separate(weft_json_t *json)
+{
+    if (!json->empty) {
+        fputc(',', json->out);
+    }
+    if (json->depth > 0) {
+        new_line(json);
+    }
+    json->empty = false;
+}
+
+/* May a value stand here? If so, whatever goes before it is written. */
+static bool begin_value(weft_json_t *json)
+{
+    if (json->misuse != NULL) {
+        return false;
+    }
+    if (json->keyed) {
+        json->keyed = false;
+        return true;
+    }
+    if (json->depth > 0 && json->open[json->depth - 1] == '{') {
+        misuse(json, "a value in an object without a key");
+        return false;
+    }
+    if (json->depth == 0 && !json->empty) {
+        misuse(json, "a second value at the top");
+        return false;
+    }
+    separate(json);
+    return true;
+}
+
+static void begin(weft_json_t *json, char bracket)
+{
+    if (!begin_value(json)) {
+        return;
+    }
+    if (json->depth == WEFT_JSON_DEPTH) {
+        misuse(json, "nesting too deep");
+        return;
+    }
+    fputc(bracket, json->out);
+    json->open[json->depth++] = bracket;
+    json->empty = true;
+}
+
+void weft__json_object(weft_json_t *json)
+{
+    begin(json, '{');
+}
+
+void weft__json_array(weft_json_t *json)
+{
+    begin(json, '[');
+}
+
+void weft__json_end(weft_json_t *json)
+{
+    if (json->misuse != NULL) {
+        return;
+    }
+    if (json->depth == 0 || json->keyed) {
+        misuse(json, json->keyed ? "an end after a key" : "an end with nothing open");
+        return;
+    }
+    char bracket = json->open[--json->depth];
+    if (!json->empty) {
+        new_line(json);
+    }
+    fputc(bracket == '{' ? '}' : ']', json->out);
+    json->empty = false;
+}
+
+/* Length of the valid UTF-8 character at `at`, or 0: no stray or missing continuation bytes, no
+ * overlong forms, no surrogates, nothing above U+10FFFF. */
+static int utf8_length(const unsigned char *at)
+{
+    int length = at[0] < 0x80 ? 1 : at[0] < 0xC2 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
+    if (length == 0 || at[0] > 0xF4) {
+        return 0;
+    }
+    for (int i = 1; i < length; i++) {
+        if ((at[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    bool bad = (at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] > 0x9F) ||
+               (at[0] == 0xF0 && at[1] < 0x90) || (at[0] == 0xF4 && at[1] > 0x8F);
+    return bad ? 0 : length;
+}
+
+static void write_quoted(FILE *out, const char *text)
+{
+    static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+    const unsigned char *at = (const unsigned char *)text;
+    fputc('"', out);
+    while (*at != '\0') {
+        const char *found = strchr(escaped, *at);
+        int length = utf8_length(at);
+        if (found != NULL) {
+            fprintf(out, "\\%c", letters[found - escaped]);
+        } else if (*at < 0x20 || *at == 0x7F) {
+            fprintf(out, "\\u%04x", *at);
+        } else if (length == 0) {
+            fputs("\\ufffd", out);
+            length = 1;
+        } else {
+            fwrite(at, 1, (size_t)length, out);
+        }
+        at += length;
+    }
+    fputc('"', out);
+}
+
+void weft__json_key(weft_json_t *json, const char *key)
+{
+    if (json->misuse != NULL) {
+        return;
+    }
+    if (json->keyed || json->depth == 0 || json->open[json->depth - 1] != '{') {
+        misuse(json, json->keyed ? "two keys in a row" : "a key outside of an object");
+        return;
+    }
+    separate(json);
+    write_quoted(json->out, key);
+    fputs(": ", json->out);
+    json->keyed = true;
+}
+
+void weft__json_string(weft_json_t *json, const char *text)
+{
+    if (!begin_value(json)) {
+        return;
+    }
+    if (text != NULL) {
+        write_quoted(json->out, text);
+    } else {
+        fputs("null", json->out);
+    }
+}
+
+void weft__json_int(weft_json_t *json, int64_t value)
+{
+    if (begin_value(json)) {
+        fprintf(json->out, "%" PRId64, value);
+    }
+}
+
+void weft__json_uint(weft_json_t *json, uint64_t value)
+{
+    if (begin_value(json)) {
+        fprintf(json->out, "%" PRIu64, value);
+    }
+}
+
+void weft__json_bool(weft_json_t *json, bool value)
+{
+    if (begin_value(json)) {
+        fputs(value ? "true" : "false", json->out);
+    }
+}
+
+void weft__json_double(weft_json_t *json, double value)
+{
+    if (!begin_value(json)) {
+        return;
+    }
+    if (!isfinite(value)) {
+        fputs("null", json->out);
+        return;
+    }
+    char text[32];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value) {
+            break;
+        }
+    }
+    /* printf follows the program's locale, JSON does not. */
+    char *comma = strchr(text, ',');
+    if (comma != NULL) {
+        *comma = '.';
+    }
+    fputs(text, json->out);
+}
+
+weft_status_t weft__json_finish(weft_json_t *json)
+{
+    if (json->misuse == NULL && (json->depth > 0 || json->empty)) {
+        misuse(json, json->depth > 0 ? "something left open" : "nothing at all");
+    }
+    if (json->misuse != NULL) {
+        return weft__fail(WEFT_ERR_INVALID, "JSON: %s", json->misuse);
+    }
+    errno = 0;
+    fputc('\n', json->out);
+    if (fflush(json->out) != 0 || ferror(json->out)) {
+        return weft__fail(WEFT_ERR_SYSTEM, "JSON: writing failed: %s",
+                          errno != 0 ? strerror(errno) : "an earlier write did");
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,113 @@
+/* Log lines to stderr, and the sentence behind weft_last_error. */
+#include "base/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/settings.h"
+
+#define SENTENCE_BYTES 2048
+
+int weft__log_level = INT_MAX;
+
+static int log_rank = -1;
+static _Thread_local char last_error[SENTENCE_BYTES];
+
+static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
+
+bool weft__log_set_level(const char *name)
+{
+    int level = WEFT_LOG_WARN;
+    bool known = false;
+    for (int i = 0; i <= WEFT_LOG_TRACE && !known; i++) {
+        known = strcmp(name, level_names[i]) == 0;
+        level = known ? i : level;
+    }
+    /* Pairs with the load in weft__log_on. */
+    __atomic_store_n(&weft__log_level, level, __ATOMIC_RELAXED);
+    return known;
+}
+
+void weft__log_set_rank(int rank)
+{
+    /* Pairs with the load in write_line. */
+    __atomic_store_n(&log_rank, rank, __ATOMIC_RELAXED);
+}
+
+/* Format at most `room` bytes with the final NUL; a sentence that was cut ends in "...". */
+static void format_cut(char *out, size_t room, const char *format, va_list args)
+{
+    int length = vsnprintf(out, room, format, args);
+    if (length < 0) {
+        snprintf(out, room, "(a message that cannot be formatted)");
+    } else if ((size_t)length >= room) {
+        memcpy(out + room - 4, "...", 4);
+    }
+}
+
+static void write_line(const char *text)
+{
+    char line[SENTENCE_BYTES + 32];
+    /* Pairs with the store in weft__log_set_rank. */
+    int rank = __atomic_load_n(&log_rank, __ATOMIC_RELAXED);
+    int length = rank < 0 ? snprintf(line, sizeof(line), "[weft] %s\n", text)
+                          : snprintf(line, sizeof(line), "[weft %d] %s\n", rank, text);
+    const char *at = line;
+    while (length > 0) {
+        ssize_t written = write(STDERR_FILENO, at, (size_t)length);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return; /* nowhere left to say so */
+        }
+        at += written;
+        length -= (int)written;
+    }
+}
+
+static bool level_on(weft_log_level_t level)
+{
+    if (__atomic_load_n(&weft__log_level, __ATOMIC_RELAXED) == INT_MAX) {
+        weft__settings(); /* sets the level */
+    }
+    return weft__log_on(level);
+}
+
+void weft__log_write(weft_log_level_t level, const char *format, ...)
+{
+    int saved = errno;
+    if (level_on(level)) {
+        char text[SENTENCE_BYTES];
+        va_list args;
+        errno = saved; /* for %m */
+        va_start(args, format);
+        format_cut(text, sizeof(text), format, args);
+        va_end(args);
+        write_line(text);
+    }
+    errno = saved;
+}
+
+weft_status_t weft__fail(weft_status_t status, const char *format, ...)
+{
+    int saved = errno;
+    char text[SENTENCE_BYTES]; /* the arguments may point into last_error */
+    va_list args;
+    va_start(args, format);
+    format_cut(text, sizeof(text), format, args);
+    va_end(args);
+    memcpy(last_error, text, strlen(text) + 1);
+    weft__info("%s: %s", weft_status_name(status), last_error);
+    errno = saved;
+    return status;
+}
+
+const char *weft_last_error(void)
+{
+    return last_error;
+}

@@ -1,0 +1,90 @@
+/* Settings: every WEFT_* environment variable, in one table.
+ *
+ * The table makes the struct, the parser, the defaults, `weft info` and the docs. To add a
+ * setting, add a row. Kinds: INT, BOOL (0/1/no/yes/off/on), SIZE (bytes with K/M/G/T), MS (a time:
+ * "300", "1.5s", "20ms", "5m"; a bare number is seconds), STR. */
+#ifndef WEFT_BASE_SETTINGS_H
+#define WEFT_BASE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <weft/status.h>
+
+/*    kind  field          variable              default  text */
+#define WEFT_SETTINGS_TABLE(X)                                                                     \
+    X(STR, log, "WEFT_LOG", "warn", "what to log: error, warn, info, debug, trace")                \
+    X(MS, timeout, "WEFT_TIMEOUT", "300", "how long to wait for a late rank; 0 waits for ever")    \
+    X(STR, algo, "WEFT_ALGO", "auto",                                                              \
+      "force algorithms: allreduce:ring,broadcast:tree, or one name for all")                      \
+    X(SIZE, device_memory, "WEFT_DEVICE_MEMORY", "0",                                              \
+      "memory of each virtual GPU; 0: as much as the machine has")                                 \
+    X(INT, devices, "WEFT_DEVICES", "8", "number of virtual GPUs a process sees at least")         \
+    X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
+    X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, avx512, avx2, none")     \
+    X(SIZE, eager_max, "WEFT_EAGER_MAX", "0",                                                      \
+      "largest message that travels inside its flag; 0: the tuner decides, at most 64K")           \
+    X(SIZE, stream_min, "WEFT_STREAM_MIN", "0",                                                    \
+      "memory touched by a call from which stores bypass the cache; 0: the tuner decides")         \
+    X(SIZE, chunk, "WEFT_CHUNK", "1M", "chunk for staged buffers and pipelined algorithms")        \
+    X(INT, spin, "WEFT_SPIN", "-1",                                                                \
+      "polls before a waiting rank yields its core; -1: few when ranks share cores, else many")    \
+    X(STR, bind, "WEFT_BIND", "core", "how weft run binds ranks: core, none")                      \
+    X(STR, store_host, "WEFT_STORE_HOST", "127.0.0.1", "address that stores listen on")            \
+    X(INT, rank, "WEFT_RANK", "-1", "set by weft run: rank of this process")                       \
+    X(INT, size, "WEFT_SIZE", "-1", "set by weft run: number of ranks")                            \
+    X(INT, local_rank, "WEFT_LOCAL_RANK", "-1", "set by weft run: rank on this host")              \
+    X(INT, local_size, "WEFT_LOCAL_SIZE", "-1", "set by weft run: ranks on this host")             \
+    X(STR, master_addr, "WEFT_MASTER_ADDR", "", "set by weft run: host of the job's store")        \
+    X(INT, master_port, "WEFT_MASTER_PORT", "0", "set by weft run: port of the job's store")       \
+    X(STR, secret, "WEFT_SECRET", "", "set by weft run: what a client of the store must know")     \
+    X(INT, restart, "WEFT_RESTART", "0", "set by weft run: how often the job was restarted")
+
+#define WEFT_SETTING_INT int
+#define WEFT_SETTING_BOOL bool
+#define WEFT_SETTING_SIZE size_t
+#define WEFT_SETTING_MS int
+#define WEFT_SETTING_STR const char *
+
+typedef struct weft_settings {
+#define WEFT_SETTING_FIELD(kind, field, name, value, text) WEFT_SETTING_##kind field;
+    WEFT_SETTINGS_TABLE(WEFT_SETTING_FIELD)
+#undef WEFT_SETTING_FIELD
+} weft_settings_t;
+
+/* The settings of this process, read from the environment at the first call (thread-safe). A value
+ * that does not parse, or a WEFT_* variable that is not in the table, is warned of once, with the
+ * nearest name; the default then holds. */
+const weft_settings_t *weft__settings(void);
+
+/* Parse all of `environ_p` (NULL-terminated NAME=VALUE list) into *out. Complaints go to `warn`
+ * (may be NULL), one sentence each. Strings point into environ_p or the table. */
+void weft__settings_parse(char *const *environ_p, weft_settings_t *out,
+                          void (*warn)(const char *text));
+
+/* One row per setting: name, value in force, default, text ("weft info"). */
+void weft__settings_print(FILE *out);
+
+/* Call `fn(name, value in force, is_default, text, ctx)` for every setting, in table order. The
+ * secret's value is shown as "(set)". */
+void weft__settings_each(void (*fn)(const char *name, const char *value, bool is_default,
+                                    const char *text, void *ctx),
+                         void *ctx);
+
+/* ---- parsers, also used for command line options ---------------------------------------- */
+
+/* "8", "64K", "1.5M", "2G", "1T", optional trailing B or iB; powers of 1024. false if malformed,
+ * negative, or out of range. */
+bool weft__parse_size(const char *text, size_t *out_p);
+
+/* Milliseconds from "300" (seconds), "1.5s", "20ms", "5m", "1h". false if malformed or > INT_MAX. */
+bool weft__parse_ms(const char *text, int *out_p);
+bool weft__parse_int(const char *text, int *out_p);
+bool weft__parse_bool(const char *text, bool *out_p);
+
+/* The entry of `names` (count entries) nearest to `name` by edit distance, or NULL if none is near
+ * enough to be a likely slip. */
+const char *weft__nearest(const char *name, const char *const *names, int count);
+
+#endif

@@ -1,0 +1,63 @@
+/* Names and texts of the public enums, and the version. */
+#include <weft/weft.h>
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+
+const char *weft_status_text(weft_status_t status)
+{
+    switch (status) {
+#define CASE(name, value, text)                                                                    \
+    case name:                                                                                     \
+        return text;
+        WEFT_STATUS_TABLE(CASE)
+#undef CASE
+    }
+    return "unknown status";
+}
+
+const char *weft_status_name(weft_status_t status)
+{
+    switch (status) {
+#define CASE(name, value, text)                                                                    \
+    case name:                                                                                     \
+        return #name;
+        WEFT_STATUS_TABLE(CASE)
+#undef CASE
+    }
+    return "WEFT_ERR_UNKNOWN";
+}
+
+const char *weft_version(void)
+{
+    return TEXT(WEFT_VERSION_MAJOR) "." TEXT(WEFT_VERSION_MINOR) "." TEXT(WEFT_VERSION_PATCH);
+}
+
+size_t weft_dtype_size(weft_dtype_t type)
+{
+    static const unsigned char sizes[] = {
+#define SIZE(name, text, bytes) bytes,
+        WEFT_DTYPE_TABLE(SIZE)
+#undef SIZE
+    };
+    return (unsigned)type < WEFT_DTYPE_COUNT ? sizes[type] : 0;
+}
+
+const char *weft_dtype_name(weft_dtype_t type)
+{
+    static const char *const names[] = {
+#define NAME(name, text, bytes) #text,
+        WEFT_DTYPE_TABLE(NAME)
+#undef NAME
+    };
+    return (unsigned)type < WEFT_DTYPE_COUNT ? names[type] : "?";
+}
+
+const char *weft_op_name(weft_op_t op)
+{
+    static const char *const names[WEFT_OP_COUNT] = {
+        [WEFT_SUM] = "sum", [WEFT_PROD] = "prod", [WEFT_MIN] = "min",
+        [WEFT_MAX] = "max", [WEFT_AVG] = "avg",
+    };
+    return (unsigned)op < WEFT_OP_COUNT ? names[op] : "?";
+}

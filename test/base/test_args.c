@@ -1,0 +1,206 @@
+/* Command line options: every spelling, every refusal, the help text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/status.h>
+
+#include "base/args.h"
+
+static struct {
+    int ranks, timeout;
+    size_t begin;
+    const char *json;
+    bool check, threads, explain;
+} got;
+
+static const weft_arg_t options[] = {
+    {"ranks", 'n', WEFT_ARG_INT, "N", &got.ranks, "number of ranks"},
+    {"begin", 'b', WEFT_ARG_SIZE, "SIZE", &got.begin, "smallest size"},
+    {"timeout", 0, WEFT_ARG_MS, "TIME", &got.timeout, "how long to wait"},
+    {"json", 0, WEFT_ARG_STR, "FILE", &got.json,
+     "write the results to FILE as JSON, and this sentence goes on for so long that it cannot stay "
+     "on one line of the help"},
+    {"check", 'c', WEFT_ARG_BOOL, "YES", &got.check, "verify the results"},
+    {"threads", 't', WEFT_ARG_FLAG, NULL, &got.threads, "ranks are threads"},
+    {"explain", 'x', WEFT_ARG_FLAG, NULL, &got.explain, "say why"},
+};
+
+static weft_args_t command = {
+    .command = "weft bench",
+    .synopsis = "COLLECTIVE [OPTION]...",
+    .text = "Measure a collective.",
+    .footer = "example:\n  weft bench allreduce -n 8",
+    .options = options,
+    .count = sizeof(options) / sizeof(options[0]),
+};
+
+static char *words[32];
+static weft_args_found_t found;
+
+/* Parse the words of `line`, split at spaces; "''" is the empty word. */
+static weft_status_t parse(const char *line)
+{
+    static char buffer[512];
+    int count = 0;
+    memset(&got, 0, sizeof(got));
+    memset(&found, 0xff, sizeof(found));
+    snprintf(buffer, sizeof(buffer), "bench %s", line);
+    for (char *word = strtok(buffer, " "); word != NULL; word = strtok(NULL, " ")) {
+        words[count++] = strcmp(word, "''") == 0 ? "" : word;
+    }
+    words[count] = NULL;
+    return weft__args_parse(&command, count, words, &found);
+}
+
+static void every_spelling(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "--ranks=4 allreduce --begin=64K --timeout 20ms --json=out.json --check=yes -t",
+        "allreduce -n 4 -b64K --timeout=0.02 --json out.json -cyes --threads",
+        "-n4 --begin 64K -tb 1 -tb 64K --timeout 20ms --json out.json -c on -- allreduce",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        assert_int_equal(parse(lines[i]), WEFT_OK);
+        assert_int_equal(got.ranks, 4);
+        assert_int_equal(got.begin, 65536);
+        assert_int_equal(got.timeout, 20);
+        assert_string_equal(got.json, "out.json");
+        assert_true(got.check && got.threads);
+        assert_false(got.explain);
+        assert_false(found.help);
+        assert_int_equal(found.count, 1);
+        assert_string_equal(found.positionals[0], "allreduce");
+        assert_null(found.positionals[1]);
+    }
+    assert_int_equal(parse("-txn2 --ranks -3 --json= --json ''"), WEFT_OK);
+    assert_true(got.threads && got.explain);
+    assert_int_equal(got.ranks, -3); /* the last one counts; a value may begin with a dash */
+    assert_string_equal(got.json, "");
+}
+
+static void positionals_and_end_of_options(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("a -n 2 - b -- -t --ranks=9"), WEFT_OK);
+    assert_int_equal(got.ranks, 2);
+    assert_false(got.threads);
+    assert_int_equal(found.count, 5);
+    static const char *const expected[] = {"a", "-", "b", "-t", "--ranks=9"};
+    for (int i = 0; i < 5; i++) {
+        assert_string_equal(found.positionals[i], expected[i]);
+    }
+    assert_int_equal(parse(""), WEFT_OK);
+    assert_int_equal(found.count, 0);
+    char *nothing[] = {NULL};
+    assert_int_equal(weft__args_parse(&command, 0, nothing, &found), WEFT_OK);
+    assert_int_equal(found.count, 0);
+}
+
+static void stop_at_first_positional(void **state)
+{
+    (void)state;
+    command.stop = true;
+    assert_int_equal(parse("-n 2 prog -n 3 --help -- x"), WEFT_OK);
+    assert_int_equal(got.ranks, 2);
+    assert_false(found.help);
+    assert_int_equal(found.count, 6);
+    assert_string_equal(found.positionals[0], "prog");
+    assert_string_equal(found.positionals[4], "--");
+    assert_null(found.positionals[6]);
+
+    assert_int_equal(parse("-n 2 -- --prog -n 3"), WEFT_OK);
+    assert_int_equal(found.count, 3);
+    assert_string_equal(found.positionals[0], "--prog");
+    assert_int_equal(got.ranks, 2);
+    command.stop = false;
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"--rank=4", "weft bench: unknown option --rank; did you mean --ranks?"},
+        {"--thraeds", "weft bench: unknown option --thraeds; did you mean --threads?"},
+        {"--hlep", "weft bench: unknown option --hlep; did you mean --help?"},
+        {"--purple", "weft bench: unknown option --purple; weft bench --help lists them"},
+        {"-z", "weft bench: unknown option -z; weft bench --help lists them"},
+        {"-tz", "weft bench: unknown option -z; weft bench --help lists them"},
+        {"-t4", "weft bench: unknown option -4; weft bench --help lists them"},
+        {"--ranks", "weft bench: --ranks needs a value: N"},
+        {"-n", "weft bench: -n needs a value: N"},
+        {"--ranks=", "weft bench: --ranks takes a whole number, not \"\""},
+        {"-n four", "weft bench: -n takes a whole number, not \"four\""},
+        {"-n 99999999999", "weft bench: -n takes a whole number, not \"99999999999\""},
+        {"-b 3X", "weft bench: -b takes a size such as 4096, 64K or 1.5G, not \"3X\""},
+        {"--timeout=x", "weft bench: --timeout takes a time such as 300, 1.5s, 20ms or 5m, not "
+                        "\"x\""},
+        {"--check=maybe", "weft bench: --check takes yes or no, not \"maybe\""},
+        {"--threads=yes", "weft bench: --threads takes no value"},
+        {"--=3", "weft bench: unknown option --; weft bench --help lists them"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(parse(cases[i][0]), WEFT_ERR_INVALID);
+        assert_string_equal(weft_last_error(), cases[i][1]);
+    }
+    char line[400] = "--";
+    memset(line + 2, 'q', 390);
+    assert_int_equal(parse(line), WEFT_ERR_INVALID);
+}
+
+static void help_is_complete_and_narrow(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("-t --help --nonsense"), WEFT_OK);
+    assert_true(found.help);
+    assert_int_equal(parse("-h"), WEFT_OK);
+    assert_true(found.help);
+
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    weft__args_help(&command, out);
+    fclose(out);
+    assert_string_equal(text,
+                        "usage: weft bench COLLECTIVE [OPTION]...\n"
+                        "\n"
+                        "Measure a collective.\n"
+                        "\n"
+                        "options:\n"
+                        "  -n, --ranks N       number of ranks\n"
+                        "  -b, --begin SIZE    smallest size\n"
+                        "      --timeout TIME  how long to wait\n"
+                        "      --json FILE     write the results to FILE as JSON, and this "
+                        "sentence goes\n"
+                        "                      on for so long that it cannot stay on one line of "
+                        "the help\n"
+                        "  -c, --check YES     verify the results\n"
+                        "  -t, --threads       ranks are threads\n"
+                        "  -x, --explain       say why\n"
+                        "  -h, --help          show this text\n"
+                        "\n"
+                        "example:\n"
+                        "  weft bench allreduce -n 8\n");
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_spelling),
+        cmocka_unit_test(positionals_and_end_of_options),
+        cmocka_unit_test(stop_at_first_positional),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(help_is_complete_and_narrow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
