@@ -1,0 +1,43 @@
+# Short cuts in front of CMake. `make help` lists them.
+BUILD ?= build
+PREFIX ?= /usr/local
+
+.PHONY: all help deps demo test test-quick soak install peers format clean
+
+all: ## build the library, the command, examples and tests in build/
+	@tools/build $(BUILD)
+
+help: ## show this text
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+deps: ## install what is missing from Debian's packages
+	@tools/install-deps
+
+demo: ## start 8 virtual GPUs and show the all-reduce table
+	@tools/install-deps
+	@tools/build $(BUILD)
+	@tools/demo $(BUILD)
+
+test: ## everything: all tests, sanitizers, both compilers, checks of the sources
+	@tools/test $(BUILD)
+
+test-quick: ## the tests of the plain build only, without the slow ones
+	@tools/test --quick $(BUILD)
+
+soak: ## random collectives against a reference for a minute or more
+	@tools/test --soak $(BUILD)
+
+install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+peers: ## compare with Open MPI and MPICH on this machine
+	@tools/install-deps peers
+	@tools/build $(BUILD)
+	@tools/peers
+
+format: ## apply clang-format to the lines that were changed
+	@tools/check-format --fix
+
+clean: ## remove build/
+	@rm -rf $(BUILD)
