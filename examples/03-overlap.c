@@ -38,7 +38,8 @@ int main(void)
     TRY(weft_stream_synchronize(stream)); /* an error of the all-reduce is returned here */
     double ms;
     TRY(weft_event_elapsed(start, end, &ms));
-    printf("rank %d: average %g after %.2f ms beside other work (%.3f)\n", rank, gradient[0], ms, work);
+    printf("rank %d: average %g after %.2f ms beside other work (%.3f)\n", rank, gradient[0], ms,
+           work);
 
     weft_free(gradient);
     weft_event_destroy(start);

@@ -111,8 +111,8 @@ weft_status_t weft_allreduce(const void *src, void *dst, size_t count, weft_dtyp
                              weft_op_t op, weft_comm_h comm, weft_stream_h stream);
 
 /* As weft_allreduce, but the result only reaches `root`; dst may be NULL elsewhere. */
-weft_status_t weft_reduce(const void *src, void *dst, size_t count, weft_dtype_t type,
-                          weft_op_t op, int root, weft_comm_h comm, weft_stream_h stream);
+weft_status_t weft_reduce(const void *src, void *dst, size_t count, weft_dtype_t type, weft_op_t op,
+                          int root, weft_comm_h comm, weft_stream_h stream);
 
 /* dst on every rank = src of `root`; src is ignored elsewhere. In place: dst == src on root. */
 weft_status_t weft_broadcast(const void *src, void *dst, size_t count, weft_dtype_t type, int root,

@@ -50,13 +50,13 @@ weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_
 weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream);
 
 typedef struct weft_pool_stats {
-    size_t capacity;     /* bytes the device may hand out (WEFT_DEVICE_MEMORY) */
-    size_t in_use;       /* bytes handed out now, after rounding */
-    size_t in_use_peak;  /* largest in_use so far */
-    size_t reserved;     /* bytes held from the system: in_use plus what the pool keeps for reuse */
-    uint64_t allocs;     /* weft_malloc calls that succeeded */
-    uint64_t frees;      /* weft_free calls */
-    uint64_t reused;     /* allocs served from memory the pool had kept */
+    size_t capacity;    /* bytes the device may hand out (WEFT_DEVICE_MEMORY) */
+    size_t in_use;      /* bytes handed out now, after rounding */
+    size_t in_use_peak; /* largest in_use so far */
+    size_t reserved;    /* bytes held from the system: in_use plus what the pool keeps for reuse */
+    uint64_t allocs;    /* weft_malloc calls that succeeded */
+    uint64_t frees;     /* weft_free calls */
+    uint64_t reused;    /* allocs served from memory the pool had kept */
 } weft_pool_stats_t;
 
 /* Statistics of a device's memory pool. */

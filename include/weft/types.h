@@ -27,19 +27,12 @@ typedef enum weft_dtype {
 #define WEFT_DTYPE_ENUM(name, text, bytes) name,
     WEFT_DTYPE_TABLE(WEFT_DTYPE_ENUM)
 #undef WEFT_DTYPE_ENUM
-    WEFT_DTYPE_COUNT
+        WEFT_DTYPE_COUNT
 } weft_dtype_t;
 
 /* Reductions. Integer sums and products wrap modulo 2^bits. AVG is the sum divided by the number
  * of ranks; integers round towards zero. MIN and MAX of a NaN and a number may give either. */
-typedef enum weft_op {
-    WEFT_SUM,
-    WEFT_PROD,
-    WEFT_MIN,
-    WEFT_MAX,
-    WEFT_AVG,
-    WEFT_OP_COUNT
-} weft_op_t;
+typedef enum weft_op { WEFT_SUM, WEFT_PROD, WEFT_MIN, WEFT_MAX, WEFT_AVG, WEFT_OP_COUNT } weft_op_t;
 
 /* Bytes of one element; 0 for an unknown type. */
 size_t weft_dtype_size(weft_dtype_t type);
@@ -48,9 +41,10 @@ size_t weft_dtype_size(weft_dtype_t type);
 const char *weft_dtype_name(weft_dtype_t type);
 const char *weft_op_name(weft_op_t op);
 
-typedef struct weft_comm *weft_comm_h;     /* a group of ranks that communicate (comm.h) */
-typedef struct weft_stream *weft_stream_h; /* a FIFO of work on a device; NULL: the default stream */
-typedef struct weft_event *weft_event_h;   /* a point in a stream (device.h) */
+typedef struct weft_comm *weft_comm_h; /* a group of ranks that communicate (comm.h) */
+typedef struct weft_stream
+    *weft_stream_h;                      /* a FIFO of work on a device; NULL: the default stream */
+typedef struct weft_event *weft_event_h; /* a point in a stream (device.h) */
 
 #ifdef __cplusplus
 }

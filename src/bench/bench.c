@@ -171,7 +171,8 @@ static size_t verify(const run_t *run)
         return weft__pattern_check(p, root, me * n, n, dst);
     case WEFT_COLL_GATHER:
     case WEFT_COLL_ALLGATHER:
-        for (int r = 0; r < run->size && (run->coll == WEFT_COLL_ALLGATHER || run->rank == root); r++) {
+        for (int r = 0; r < run->size && (run->coll == WEFT_COLL_ALLGATHER || run->rank == root);
+             r++) {
             wrong += weft__pattern_check(p, r, 0, n, dst + (size_t)r * bytes);
         }
         return wrong;
@@ -307,7 +308,10 @@ static weft_status_t measure_coll(run_t *run, weft_table_t *table, size_t *wrong
 weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p)
 {
     void *a = NULL, *b = NULL;
-    run_t run = {.bench = bench, .comm = comm, .rank = comm->rank, .size = comm->size,
+    run_t run = {.bench = bench,
+                 .comm = comm,
+                 .rank = comm->rank,
+                 .size = comm->size,
                  .element = weft_dtype_size(bench->type),
                  .pattern = {bench->type, bench->op, comm->size, 1}};
     weft_table_t *table = NULL;

@@ -111,7 +111,8 @@ void weft__pattern_fill(const weft_pattern_t *p, int rank, size_t first, size_t 
     make_period(p, rank, period);
     for (size_t done = 0; done < count;) {
         size_t at = (first + done) % WEFT_PATTERN_PERIOD;
-        size_t n = WEFT_PATTERN_PERIOD - at < count - done ? WEFT_PATTERN_PERIOD - at : count - done;
+        size_t n = WEFT_PATTERN_PERIOD - at < count - done ? WEFT_PATTERN_PERIOD - at
+                                                           : count - done;
         memcpy((char *)data + done * size, period + at * size, n * size);
         done += n;
     }
@@ -134,7 +135,8 @@ size_t weft__pattern_check(const weft_pattern_t *p, int rank, size_t first, size
     make_period(p, rank, period);
     for (size_t done = 0; done < count;) {
         size_t at = (first + done) % WEFT_PATTERN_PERIOD;
-        size_t n = WEFT_PATTERN_PERIOD - at < count - done ? WEFT_PATTERN_PERIOD - at : count - done;
+        size_t n = WEFT_PATTERN_PERIOD - at < count - done ? WEFT_PATTERN_PERIOD - at
+                                                           : count - done;
         const char *got = (const char *)data + done * size;
         if (memcmp(got, period + at * size, n * size) != 0) {
             wrong += count_wrong(got, period + at * size, n, size);

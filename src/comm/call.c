@@ -8,7 +8,8 @@
 #include "comm/comm.h"
 
 const weft_coll_info_t weft__coll_info[WEFT_COLL_COUNT] = {
-#define COLL_INFO(name, text, sb, db, sw, dw, red) [WEFT_COLL_##name] = {#text, sb, db, sw, dw, red},
+#define COLL_INFO(name, text, sb, db, sw, dw, red)                                                 \
+    [WEFT_COLL_##name] = {#text, sb, db, sw, dw, red},
     WEFT_COLL_TABLE(COLL_INFO)
 #undef COLL_INFO
 };
@@ -96,8 +97,9 @@ static weft_status_t check_values(const weft_call_t *call, const char *name)
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: unknown operation %d", name, (int)call->op);
     }
     if (call->root < 0 || call->root >= comm->size) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_%s: %s %d is not a rank of this communicator (0 to %d)",
-                          name, is_p2p(call->coll) ? "peer" : "root", call->root, comm->size - 1);
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_%s: %s %d is not a rank of this communicator (0 to %d)", name,
+                          is_p2p(call->coll) ? "peer" : "root", call->root, comm->size - 1);
     }
     size_t most = SIZE_MAX / 2 / weft_dtype_size(call->type) / (size_t)comm->size;
     if (call->count > most) {
@@ -170,8 +172,8 @@ static weft_status_t check_vectors(const weft_call_t *call, const char *name)
                           sent && !call->src ? "src" : "dst");
     }
     if (sent && got && call->src == call->dst) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_%s: src and dst are the same; it has no in-place form",
-                          name);
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_%s: src and dst are the same; it has no in-place form", name);
     }
     return WEFT_OK;
 }

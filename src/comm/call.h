@@ -30,7 +30,7 @@ typedef enum weft_coll {
 #define WEFT_COLL_ENUM(name, text, sb, db, sw, dw, red) WEFT_COLL_##name,
     WEFT_COLL_TABLE(WEFT_COLL_ENUM)
 #undef WEFT_COLL_ENUM
-    WEFT_COLL_COUNT
+        WEFT_COLL_COUNT
 } weft_coll_t;
 
 typedef struct weft_coll_info {
@@ -56,7 +56,7 @@ typedef enum weft_algo {
 #define WEFT_ALGO_ENUM(name, text) WEFT_ALGO_##name,
     WEFT_ALGO_TABLE(WEFT_ALGO_ENUM)
 #undef WEFT_ALGO_ENUM
-    WEFT_ALGO_COUNT
+        WEFT_ALGO_COUNT
 } weft_algo_t;
 
 const char *weft__algo_name(weft_algo_t algo);

@@ -273,7 +273,8 @@ weft_status_t weft_job_info(int *rank_p, int *size_p, int *local_rank_p, int *lo
     return WEFT_OK;
 }
 
-static weft_status_t job_segment(const weft_job_t *job, weft_comm_h comm, weft_segment_t **segment_p)
+static weft_status_t job_segment(const weft_job_t *job, weft_comm_h comm,
+                                 weft_segment_t **segment_p)
 {
     /* Every rank makes its n-th communicator of the job in the same n-th call. */
     static _Atomic unsigned counter;
@@ -286,7 +287,8 @@ static weft_status_t job_segment(const weft_job_t *job, weft_comm_h comm, weft_s
         return status;
     }
     char key[64];
-    snprintf(key, sizeof(key), "job/%d/%u", weft__settings()->restart, atomic_fetch_add(&counter, 1));
+    snprintf(key, sizeof(key), "job/%d/%u", weft__settings()->restart,
+             atomic_fetch_add(&counter, 1));
     status = find_segment(store, key, comm, job->size, job->rank, segment_p);
     weft__store_close(store);
     return status;

@@ -143,8 +143,8 @@ static size_t footprint(const weft_tuner_t *tuner, weft_coll_t coll, size_t byte
 weft_choice_t weft__tuner_choose(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
 {
     size_t limit = tuner->stream_min ? tuner->stream_min : STREAM_MIN_DEFAULT;
-    weft_store_t store =
-        footprint(tuner, coll, bytes) >= limit ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
+    weft_store_t store = footprint(tuner, coll, bytes) >= limit ? WEFT_STORE_STREAM
+                                                                : WEFT_STORE_CACHED;
     if (tuner->forced[coll] != WEFT_ALGO_AUTO) {
         return (weft_choice_t){tuner->forced[coll], store, "forced"};
     }

@@ -46,8 +46,8 @@ static weft_status_t core_rounds(const doubling_t *d, size_t count, uint32_t bas
             combine_with(d, extra, 0, count);
         }
     } else {
-        w->kernels->copy(w->tmp[w->rank] + HALF, w->tmp[w->rank],
-                         count * d->element, WEFT_STORE_CACHED);
+        w->kernels->copy(w->tmp[w->rank] + HALF, w->tmp[w->rank], count * d->element,
+                         WEFT_STORE_CACHED);
     }
     w->signal(w, base + 2);
     for (int i = 0; i < d->rounds && status == WEFT_OK; i++) {

@@ -144,7 +144,8 @@ static weft_status_t ring_broadcast(weft_window_t *w)
     ring_t ring = make_ring(w);
     size_t bytes = w->call->count * ring.element;
     bool root = w->rank == w->call->root;
-    const char *from = ring.left == w->call->root || root ? w->src[w->call->root] : w->dst[ring.left];
+    const char *from = ring.left == w->call->root || root ? w->src[w->call->root]
+                                                          : w->dst[ring.left];
     uint32_t step = 1;
     for (size_t at = 0; at < bytes; at += w->chunk, step++) {
         size_t n = bytes - at < w->chunk ? bytes - at : w->chunk;

@@ -36,9 +36,9 @@ struct weft_window {
 /* All of them: WEFT_OK, or the status of a wait that failed. Steps are below 2^24. */
 typedef weft_status_t (*weft_algo_fn)(weft_window_t *window);
 
-weft_status_t weft__direct(weft_window_t *window);   /* every collective but barrier, p2p */
-weft_status_t weft__ring(weft_window_t *window);     /* allreduce, reduce_scatter, allgather, bcast */
-weft_status_t weft__tree(weft_window_t *window);     /* allreduce, reduce, broadcast */
+weft_status_t weft__direct(weft_window_t *window); /* every collective but barrier, p2p */
+weft_status_t weft__ring(weft_window_t *window);   /* allreduce, reduce_scatter, allgather, bcast */
+weft_status_t weft__tree(weft_window_t *window);   /* allreduce, reduce, broadcast */
 weft_status_t weft__doubling(weft_window_t *window); /* allreduce, allgather */
 
 /* Elements [*lo_p, *hi_p) of `count` that part `index` of `parts` owns; parts are equal but for

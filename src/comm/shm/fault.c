@@ -52,8 +52,9 @@ weft_status_t weft__shm_broken(weft_shm_t *shm)
 {
     weft_segment_head_t *head = shm->segment->head;
     if (!error_written(head)) {
-        return weft__fail(WEFT_ERR_BROKEN, "the communicator is broken; the rank that broke it died "
-                                           "before it said why");
+        return weft__fail(WEFT_ERR_BROKEN,
+                          "the communicator is broken; the rank that broke it died "
+                          "before it said why");
     }
     return weft__fail((weft_status_t)head->status, "%s", head->text);
 }
@@ -190,8 +191,8 @@ static void list_ranks(const weft_shm_t *shm, bool arrived, char *text, size_t r
             n = snprintf(text + used, room - used, "%srank %d (last seen in call %llu, %s)",
                          used ? ", " : "", p, (unsigned long long)seq, call);
         } else {
-            n = snprintf(text + used, room - used, "%srank %d (made no call yet)",
-                         used ? ", " : "", p);
+            n = snprintf(text + used, room - used, "%srank %d (made no call yet)", used ? ", " : "",
+                         p);
         }
         used += n > 0 ? (size_t)n : 0;
     }
@@ -204,7 +205,8 @@ weft_status_t weft__shm_late(weft_shm_t *shm, int peer)
     describe_current(shm, current, sizeof(current));
     if (!shm->current) {
         return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
-                               "rank %d did not join the communicator within %.1f s", peer, seconds);
+                               "rank %d did not join the communicator within %.1f s", peer,
+                               seconds);
     }
     if (shm->current->coll == WEFT_COLL_SEND || shm->current->coll == WEFT_COLL_RECV) {
         return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,

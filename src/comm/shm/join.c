@@ -73,8 +73,8 @@ weft_status_t weft__shm_enter(weft_segment_t *segment, int rank, weft_comm_h com
     shm->comm = comm;
     shm->naps = !weft__wait_init();
     for (int p = 0; p < size; p++) {
-        shm->peers[p] =
-            (weft_peer_t){.block = weft__segment_block(segment, p), .pidfd = -1, .near = p == rank};
+        shm->peers[p] = (weft_peer_t){
+            .block = weft__segment_block(segment, p), .pidfd = -1, .near = p == rank};
     }
     shm->me = shm->peers[rank].block;
     comm->rank = rank;
@@ -203,7 +203,8 @@ static weft_status_t shm_error(void *ctx, const char **text_p)
 static void shm_abort(void *ctx)
 {
     weft_shm_t *shm = ctx;
-    weft__shm_break(shm, WEFT_ERR_ABORTED, shm->rank, "rank %d aborted the communicator", shm->rank);
+    weft__shm_break(shm, WEFT_ERR_ABORTED, shm->rank, "rank %d aborted the communicator",
+                    shm->rank);
 }
 
 /* ---- split ------------------------------------------------------------------------------ */
@@ -214,8 +215,12 @@ typedef struct ballot {
 
 static weft_status_t gather_bytes(weft_shm_t *shm, const void *mine, void *all, size_t bytes)
 {
-    weft_call_t call = {.coll = WEFT_COLL_ALLGATHER, .type = WEFT_U8, .count = bytes,
-                        .src = mine, .dst = all, .comm = shm->comm};
+    weft_call_t call = {.coll = WEFT_COLL_ALLGATHER,
+                        .type = WEFT_U8,
+                        .count = bytes,
+                        .src = mine,
+                        .dst = all,
+                        .comm = shm->comm};
     return weft__shm_collective(shm, &call);
 }
 
@@ -261,7 +266,8 @@ static weft_status_t split_segment(weft_shm_t *shm, bool joins, const ballot_t *
         return status != WEFT_OK ? status : made;
     }
     if (handles[leader].pid == 0) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "rank %d could not make the new communicator", leader);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "rank %d could not make the new communicator",
+                          leader);
     }
     return weft__segment_open(&handles[leader], segment_p);
 }

@@ -213,10 +213,11 @@ static weft_status_t check_match(weft_shm_t *shm, transfer_t *t, weft_frag_t *fr
     if (frag->count == t->call->count && type == t->call->type) {
         return WEFT_OK;
     }
-    return weft__shm_break(shm, WEFT_ERR_MISMATCH, t->peer,
-                           "ranks disagree: rank %d sends %llu %s to rank %d, which receives %zu %s",
-                           t->peer, (unsigned long long)frag->count, weft_dtype_name(type),
-                           shm->rank, t->call->count, weft_dtype_name(t->call->type));
+    return weft__shm_break(
+        shm, WEFT_ERR_MISMATCH, t->peer,
+        "ranks disagree: rank %d sends %llu %s to rank %d, which receives %zu %s", t->peer,
+        (unsigned long long)frag->count, weft_dtype_name(type), shm->rank, t->call->count,
+        weft_dtype_name(t->call->type));
 }
 
 static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)

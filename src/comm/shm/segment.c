@@ -151,7 +151,8 @@ static weft_status_t open_fd(const weft_segment_handle_t *handle, int *fd_p)
     struct stat info;
     if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != handle->bytes) {
         close(fd);
-        return weft__fail(WEFT_ERR_SYSTEM, "%s is not the control segment that was announced", path);
+        return weft__fail(WEFT_ERR_SYSTEM, "%s is not the control segment that was announced",
+                          path);
     }
     *fd_p = fd;
     return WEFT_OK;
@@ -193,9 +194,10 @@ static weft_status_t open_locked(const weft_segment_handle_t *handle, weft_segme
 weft_status_t weft__segment_open(const weft_segment_handle_t *handle, weft_segment_t **segment_p)
 {
     if (handle->host != weft__host_id()) {
-        return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "this rank is on another host (or in another pid name space) than rank 0; "
-                          "shared memory reaches only ranks of one host");
+        return weft__fail(
+            WEFT_ERR_UNSUPPORTED,
+            "this rank is on another host (or in another pid name space) than rank 0; "
+            "shared memory reaches only ranks of one host");
     }
     pthread_mutex_lock(&table_lock);
     weft_status_t status = open_locked(handle, segment_p);

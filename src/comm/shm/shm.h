@@ -16,8 +16,8 @@ typedef struct weft_peer {
 
 /* How far this rank is with another one's two channels. */
 typedef struct weft_lane {
-    uint64_t sent, acked; /* fragments posted to it; those we know it took */
-    uint64_t got;         /* fragments taken from it */
+    uint64_t sent, acked;     /* fragments posted to it; those we know it took */
+    uint64_t got;             /* fragments taken from it */
     uint64_t met_out, met_in; /* large messages to and from it */
 } weft_lane_t;
 
@@ -32,14 +32,15 @@ typedef struct weft_shm {
     int spin;         /* polls before yielding */
     bool naps;        /* no membarrier here: sleep in short naps instead of waiting for the bell */
 
-    uint64_t seq;    /* calls announced */
-    uint64_t window; /* windows opened */
+    uint64_t seq;               /* calls announced */
+    uint64_t window;            /* windows opened */
     const weft_call_t *current; /* for error texts */
 
-    char *bounce; /* staging: chunks of src and dst, from this rank's heap; made when first needed */
+    char
+        *bounce; /* staging: chunks of src and dst, from this rank's heap; made when first needed */
     size_t bounce_bytes;
-    char **pointers;          /* [3 x size]: src, dst, tmp of the open window */
-    weft_lane_t *lanes;       /* [size]: where sends to and receives from each rank stand */
+    char **pointers;    /* [3 x size]: src, dst, tmp of the open window */
+    weft_lane_t *lanes; /* [size]: where sends to and receives from each rank stand */
 } weft_shm_t;
 
 /* Joining, in three steps so that one thread can bring up several ranks: take the place of `rank`

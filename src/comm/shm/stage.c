@@ -53,8 +53,8 @@ static void pack(const weft_call_t *call, const piece_t *piece, char *to)
 {
     size_t bytes = piece->count * piece->element;
     for (size_t b = 0; b < (size_t)piece->src_blocks; b++) {
-        const char *from =
-            (const char *)call->src + (b * call->count + piece->offset) * piece->element;
+        const char *from = (const char *)call->src +
+                           (b * call->count + piece->offset) * piece->element;
         weft__kernels()->copy(to + b * bytes, from, bytes, WEFT_STORE_CACHED);
     }
 }
@@ -184,8 +184,12 @@ static weft_status_t staged_blocks(weft_shm_t *shm, const weft_call_t *call, siz
             const char *from = (const char *)call->src + (v->sendoffsets[p] + at) * element;
             weft__kernels()->copy(in + p * most * element, n ? from : NULL, n, WEFT_STORE_CACHED);
         }
-        weft_call_t round = {.coll = WEFT_COLL_ALLTOALL, .type = call->type, .count = most,
-                             .src = in, .dst = out, .comm = call->comm};
+        weft_call_t round = {.coll = WEFT_COLL_ALLTOALL,
+                             .type = call->type,
+                             .count = most,
+                             .src = in,
+                             .dst = out,
+                             .comm = call->comm};
         status = weft__shm_run_piece(shm, &round, WEFT_ALGO_DIRECT);
         for (size_t p = 0; status == WEFT_OK && p < size; p++) {
             size_t n = part_of(v->recvcounts[p], at, most) * element;
