@@ -128,18 +128,22 @@ weft_status_t weft_alltoall(const void *src, void *dst, size_t count, weft_dtype
     return submit(&call);
 }
 
-/* One block of memory for the four arrays; sendcounts owns it. */
+/* One block of memory for the four arrays. */
 static weft_status_t copy_vectors(weft_call_t *call, const size_t *const from[4])
 {
     size_t n = (size_t)call->comm->size;
-    size_t *all = malloc(4 * n * sizeof(size_t));
-    if (!all) {
+    weft_vectors_t *v = malloc(sizeof(*v) + 4 * n * sizeof(size_t));
+    if (!v) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "weft_alltoallv: no memory for %zu counts", 4 * n);
     }
     for (size_t i = 0; i < 4; i++) {
-        memcpy(all + i * n, from[i], n * sizeof(size_t));
+        memcpy(v->all + i * n, from[i], n * sizeof(size_t));
     }
-    call->vectors = (weft_vectors_t){all, all + n, all + 2 * n, all + 3 * n};
+    v->sendcounts = v->all;
+    v->sendoffsets = v->all + n;
+    v->recvcounts = v->all + 2 * n;
+    v->recvoffsets = v->all + 3 * n;
+    call->vectors = v;
     return WEFT_OK;
 }
 

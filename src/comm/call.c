@@ -26,8 +26,8 @@ const char *weft__algo_name(weft_algo_t algo)
 
 void weft__call_cleanup(weft_call_t *call)
 {
-    free(call->vectors.sendcounts);
-    call->vectors = (weft_vectors_t){0};
+    free(call->vectors);
+    call->vectors = NULL;
 }
 
 static bool is_p2p(weft_coll_t coll)
@@ -101,8 +101,8 @@ static weft_status_t check_values(const weft_call_t *call, const char *name)
                           "weft_%s: %s %d is not a rank of this communicator (0 to %d)", name,
                           is_p2p(call->coll) ? "peer" : "root", call->root, comm->size - 1);
     }
-    size_t most = SIZE_MAX / 2 / weft_dtype_size(call->type) / (size_t)comm->size;
-    if (call->count > most) {
+    /* Elements have at most 8 bytes and ranks are at most 2^10: below 2^48 nothing overflows. */
+    if (call->count >> 48) {
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: count %zu is beyond the address space", name,
                           call->count);
     }
@@ -154,7 +154,7 @@ static weft_status_t check_buffers(const weft_call_t *call, const char *name)
 
 static weft_status_t check_vectors(const weft_call_t *call, const char *name)
 {
-    const weft_vectors_t *v = &call->vectors;
+    const weft_vectors_t *v = call->vectors;
     size_t most = SIZE_MAX / 4 / weft_dtype_size(call->type);
     size_t sent = 0, got = 0;
     for (int p = 0; p < call->comm->size; p++) {
@@ -188,6 +188,10 @@ weft_status_t weft__call_check(const weft_call_t *call)
     if (status != WEFT_OK) {
         return status;
     }
-    return call->coll == WEFT_COLL_ALLTOALLV ? check_vectors(call, name)
-                                             : check_buffers(call, name);
+    if (call->coll == WEFT_COLL_ALLTOALLV) {
+        return check_vectors(call, name);
+    }
+    return call->count ? check_buffers(call, name) : WEFT_OK;
 }
+
+_Static_assert(sizeof(weft_call_t) <= 88, "see the comment at weft_call_t");

@@ -63,9 +63,12 @@ const char *weft__algo_name(weft_algo_t algo);
 
 /* Counts and offsets of an alltoallv; one allocation, freed by weft__call_cleanup. */
 typedef struct weft_vectors {
-    size_t *sendcounts, *sendoffsets, *recvcounts, *recvoffsets;
+    size_t *sendcounts, *sendoffsets, *recvcounts, *recvoffsets; /* inside `all` */
+    size_t all[];
 } weft_vectors_t;
 
+/* Small enough to be set up by plain stores. A larger struct is cleared by a string instruction,
+ * whose stores later loads must wait for, behind the flag of the call before: +120 ns a call. */
 typedef struct weft_call {
     weft_coll_t coll;
     weft_dtype_t type;
@@ -75,7 +78,7 @@ typedef struct weft_call {
     size_t count;
     const void *src;
     void *dst;
-    weft_vectors_t vectors; /* alltoallv only */
+    weft_vectors_t *vectors; /* alltoallv only, else NULL */
     weft_comm_h comm;
     weft_stream_h stream;
     uint64_t ticket; /* order on the communicator */

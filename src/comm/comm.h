@@ -21,10 +21,13 @@ struct weft_comm {
     _Atomic uint64_t magic; /* WEFT_COMM_MAGIC while alive */
     int rank, size, device;
     int timeout_ms;
+    /* While no call went to a stream, calls run in the caller one after the other, and `busy` is all
+     * there is to say. From the first one on, every call takes a ticket. */
+    _Atomic bool busy;        /* released by the caller, acquired by abort */
     _Atomic uint64_t issued;  /* calls made */
     _Atomic uint64_t served;  /* calls finished: released by the executor of a call, acquired by the
                                * executor of the next one (weft__comm_turn) and by destroy */
-    _Atomic bool has_streams; /* some call went to a stream: finishing one must wake waiters */
+    _Atomic bool has_streams; /* set by the first call on a stream */
     pthread_mutex_t turn_lock;
     pthread_cond_t turn;
     weft_tuner_t tuner;

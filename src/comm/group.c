@@ -25,7 +25,8 @@ typedef struct group {
     int njoiners, joiner_room;
 } group_t;
 
-static _Thread_local group_t group;
+/* The initial-exec model makes the check for an open group, part of every call, a plain load. */
+static _Thread_local group_t group __attribute__((tls_model("initial-exec")));
 
 bool weft__group_open(void)
 {

@@ -1,6 +1,7 @@
 /* Handles of communicators: creation, checks, destruction, queries. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -74,6 +75,7 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
     atomic_store(&comm->issued, 0);
     atomic_store(&comm->served, 0);
     atomic_store(&comm->has_streams, false);
+    atomic_store(&comm->busy, false);
     comm->rank = comm->size = 0;
     comm->helper = NULL;
     comm->fuse_buffer = NULL;
@@ -135,12 +137,10 @@ weft_status_t weft_comm_abort(weft_comm_h comm)
         return status;
     }
     comm->backend->abort(comm->ctx);
-    /* Other threads inside a call of this handle return soon; has_streams makes them wake us. */
-    atomic_store(&comm->has_streams, true);
-    uint64_t served;
-    while ((served = atomic_load(&comm->served)) != atomic_load(&comm->issued)) {
-        struct timespec pause = {.tv_nsec = 100000};
-        nanosleep(&pause, NULL);
+    /* Other threads inside a call of this handle return soon. */
+    while (atomic_load_explicit(&comm->busy, memory_order_acquire) ||
+           atomic_load(&comm->served) != atomic_load(&comm->issued)) {
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
     weft__comm_release(comm);
     return WEFT_OK;

@@ -10,18 +10,14 @@
 static void issue(weft_call_t *call)
 {
     weft_comm_h comm = call->comm;
-    /* Partner: destroy and abort, which wait until served has caught up. */
-    call->ticket = atomic_fetch_add_explicit(&comm->issued, 1, memory_order_relaxed);
-    if (call->stream) {
-        atomic_store_explicit(&comm->has_streams, true, memory_order_relaxed);
-    }
+    /* One thread at a time makes calls, so no read-modify-write is needed. Partner: destroy and
+     * abort, which wait until served has caught up. */
+    call->ticket = atomic_load_explicit(&comm->issued, memory_order_relaxed);
+    atomic_store_explicit(&comm->issued, call->ticket + 1, memory_order_relaxed);
 }
 
 void weft__comm_turn(weft_comm_h comm, uint64_t ticket)
 {
-    if (__builtin_expect(atomic_load_explicit(&comm->served, memory_order_acquire) == ticket, 1)) {
-        return;
-    }
     pthread_mutex_lock(&comm->turn_lock);
     while (atomic_load_explicit(&comm->served, memory_order_acquire) != ticket) {
         pthread_cond_wait(&comm->turn, &comm->turn_lock);
@@ -29,17 +25,12 @@ void weft__comm_turn(weft_comm_h comm, uint64_t ticket)
     pthread_mutex_unlock(&comm->turn_lock);
 }
 
-static void turn_over(weft_comm_h comm)
+static void turn_over(weft_comm_h comm, uint64_t ticket)
 {
-    /* With streams somebody may be about to sleep in weft__comm_turn: change it under the lock. */
-    if (atomic_load_explicit(&comm->has_streams, memory_order_relaxed)) {
-        pthread_mutex_lock(&comm->turn_lock);
-        atomic_fetch_add_explicit(&comm->served, 1, memory_order_release);
-        pthread_cond_broadcast(&comm->turn);
-        pthread_mutex_unlock(&comm->turn_lock);
-    } else {
-        atomic_fetch_add_explicit(&comm->served, 1, memory_order_release);
-    }
+    pthread_mutex_lock(&comm->turn_lock);
+    atomic_store_explicit(&comm->served, ticket + 1, memory_order_release);
+    pthread_cond_broadcast(&comm->turn);
+    pthread_mutex_unlock(&comm->turn_lock);
 }
 
 /* Many small all-reduces as one: pack them into device memory, reduce that in place, unpack. */
@@ -71,20 +62,44 @@ static weft_status_t run_fused(weft_comm_h comm, const weft_call_t *calls, int n
     return status;
 }
 
-static weft_status_t execute(weft_call_t *calls, int n)
+static weft_status_t run_calls(weft_comm_h comm, weft_call_t *calls, int n)
+{
+    if (calls->coll == WEFT_COLL_SEND || calls->coll == WEFT_COLL_RECV) {
+        return comm->backend->exchange(comm->ctx, calls, n);
+    }
+    return n > 1 ? run_fused(comm, calls, n) : comm->backend->collective(comm->ctx, calls);
+}
+
+static weft_status_t run_in_turn(weft_call_t *calls, int n)
 {
     weft_comm_h comm = calls->comm;
-    weft_status_t status;
     weft__comm_turn(comm, calls->ticket);
-    if (calls->coll == WEFT_COLL_SEND || calls->coll == WEFT_COLL_RECV) {
-        status = comm->backend->exchange(comm->ctx, calls, n);
-    } else if (n > 1) {
-        status = run_fused(comm, calls, n);
-    } else {
-        status = comm->backend->collective(comm->ctx, calls);
-    }
-    turn_over(comm);
+    weft_status_t status = run_calls(comm, calls, n);
+    turn_over(comm, calls->ticket);
     return status;
+}
+
+/* In the caller. Without streams nothing can be in front of it. */
+static weft_status_t run_now(weft_call_t *calls, int n)
+{
+    weft_comm_h comm = calls->comm;
+    if (atomic_load_explicit(&comm->has_streams, memory_order_relaxed)) {
+        issue(calls);
+        return run_in_turn(calls, n);
+    }
+    atomic_store_explicit(&comm->busy, true, memory_order_relaxed);
+    weft_status_t status = run_calls(comm, calls, n);
+    atomic_store_explicit(&comm->busy, false, memory_order_release);
+    return status;
+}
+
+static void cleanup_all(weft_call_t *calls, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (calls[i].vectors) {
+            weft__call_cleanup(&calls[i]);
+        }
+    }
 }
 
 /* A batch on its way through a stream; owns the calls. */
@@ -95,16 +110,14 @@ typedef struct batch {
 
 static void free_batch(batch_t *batch)
 {
-    for (int i = 0; i < batch->n; i++) {
-        weft__call_cleanup(&batch->calls[i]);
-    }
+    cleanup_all(batch->calls, batch->n);
     free(batch);
 }
 
 static weft_status_t run_batch(void *arg)
 {
     batch_t *batch = arg;
-    weft_status_t status = execute(batch->calls, batch->n);
+    weft_status_t status = run_in_turn(batch->calls, batch->n);
     free_batch(batch);
     return status;
 }
@@ -112,32 +125,27 @@ static weft_status_t run_batch(void *arg)
 weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h stream)
 {
     if (!stream) {
-        issue(calls);
-        weft_status_t status = execute(calls, n);
-        for (int i = 0; i < n; i++) {
-            weft__call_cleanup(&calls[i]);
-        }
+        weft_status_t status = run_now(calls, n);
+        cleanup_all(calls, n);
         return status;
     }
     batch_t *batch = malloc(sizeof(*batch) + (size_t)n * sizeof(*calls));
     if (!batch) {
-        for (int i = 0; i < n; i++) {
-            weft__call_cleanup(&calls[i]);
-        }
+        cleanup_all(calls, n);
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to queue %d calls on a stream", n);
     }
     batch->n = n;
     memcpy(batch->calls, calls, (size_t)n * sizeof(*calls));
     for (int i = 0; i < n; i++) {
-        calls[i].vectors = (weft_vectors_t){0}; /* the batch owns them now */
+        calls[i].vectors = NULL; /* the batch owns them now */
     }
-    batch->calls[0].stream = stream;
+    atomic_store_explicit(&batch->calls->comm->has_streams, true, memory_order_relaxed);
     issue(batch->calls);
     weft_status_t status = weft__stream_push(stream, run_batch, batch);
     if (status != WEFT_OK) {
         /* Its place in the order is taken: give it up in turn so that later calls do not wait. */
         weft__comm_turn(batch->calls->comm, batch->calls->ticket);
-        turn_over(batch->calls->comm);
+        turn_over(batch->calls->comm, batch->calls->ticket);
         free_batch(batch);
     }
     return status;

@@ -142,19 +142,20 @@ static size_t footprint(const weft_tuner_t *tuner, weft_coll_t coll, size_t byte
 
 weft_choice_t weft__tuner_choose(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
 {
-    size_t limit = tuner->stream_min ? tuner->stream_min : STREAM_MIN_DEFAULT;
-    weft_store_t store = footprint(tuner, coll, bytes) >= limit ? WEFT_STORE_STREAM
-                                                                : WEFT_STORE_CACHED;
-    if (tuner->forced[coll] != WEFT_ALGO_AUTO) {
-        return (weft_choice_t){tuner->forced[coll], store, "forced"};
-    }
-    if (coll == WEFT_COLL_BARRIER) {
-        return (weft_choice_t){WEFT_ALGO_ONESHOT, store, "a barrier is one exchange of flags"};
-    }
+    weft_algo_t forced = tuner->forced[coll];
     size_t n = (size_t)tuner->size;
     size_t payload = weft__coll_info[coll].src_blocks == 'S' ? bytes * n : bytes;
-    if (coll != WEFT_COLL_ALLTOALLV && payload <= oneshot_limit(tuner, coll)) {
-        return (weft_choice_t){WEFT_ALGO_ONESHOT, store, "small: the data travels with the flag"};
+    /* Small calls first: they are in a hurry. */
+    if (forced == WEFT_ALGO_AUTO && payload <= oneshot_limit(tuner, coll) &&
+        (has[coll] & A(ONESHOT))) {
+        return (weft_choice_t){WEFT_ALGO_ONESHOT, WEFT_STORE_CACHED,
+                               "small: the data travels with the flag"};
+    }
+    size_t limit = tuner->stream_min ? tuner->stream_min : STREAM_MIN_DEFAULT;
+    bool large = footprint(tuner, coll, bytes) >= limit;
+    weft_store_t store = large ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
+    if (forced != WEFT_ALGO_AUTO) {
+        return (weft_choice_t){forced, store, "forced"};
     }
     return (weft_choice_t){WEFT_ALGO_DIRECT, store,
                            store == WEFT_STORE_STREAM

@@ -19,8 +19,8 @@ static size_t extent(const weft_shm_t *shm, const weft_call_t *call, bool dst)
                          : weft__call_src_blocks(call, shm->rank, shm->size);
         return call->count * size * (size_t)blocks;
     }
-    const size_t *counts = dst ? call->vectors.recvcounts : call->vectors.sendcounts;
-    const size_t *offsets = dst ? call->vectors.recvoffsets : call->vectors.sendoffsets;
+    const size_t *counts = dst ? call->vectors->recvcounts : call->vectors->sendcounts;
+    const size_t *offsets = dst ? call->vectors->recvoffsets : call->vectors->sendoffsets;
     size_t end = 0;
     for (int p = 0; p < shm->size; p++) {
         if (counts[p] > 0 && offsets[p] + counts[p] > end) {

@@ -135,12 +135,12 @@ static weft_status_t check_counts(weft_shm_t *shm, const weft_call_t *call)
 {
     for (int p = 0; p < shm->size; p++) {
         uint64_t sent = entries(shm, p)[shm->rank].count;
-        if (sent != call->vectors.recvcounts[p]) {
+        if (sent != call->vectors->recvcounts[p]) {
             return weft__shm_break(shm, WEFT_ERR_MISMATCH, p,
                                    "ranks disagree in call %llu, alltoallv: rank %d sends %llu "
                                    "elements to rank %d, which expects %zu",
                                    (unsigned long long)shm->seq + 1, p, (unsigned long long)sent,
-                                   shm->rank, call->vectors.recvcounts[p]);
+                                   shm->rank, call->vectors->recvcounts[p]);
         }
     }
     return WEFT_OK;
@@ -150,7 +150,7 @@ static weft_status_t check_counts(weft_shm_t *shm, const weft_call_t *call)
 static weft_status_t pull_blocks(weft_window_t *window)
 {
     weft_shm_t *shm = window->ctx;
-    const weft_vectors_t *v = &window->call->vectors;
+    const weft_vectors_t *v = window->call->vectors;
     size_t element = weft_dtype_size(window->call->type);
     for (int i = 0; i < shm->size; i++) {
         int p = (shm->rank + i) % shm->size;
@@ -172,7 +172,7 @@ static size_t part_of(size_t count, size_t offset, size_t most)
 /* Out of reach: rounds of plain alltoalls through the bounce buffers. */
 static weft_status_t staged_blocks(weft_shm_t *shm, const weft_call_t *call, size_t longest)
 {
-    const weft_vectors_t *v = &call->vectors;
+    const weft_vectors_t *v = call->vectors;
     size_t element = weft_dtype_size(call->type), size = (size_t)shm->size;
     size_t most = weft__settings()->chunk / element / size;
     most = most ? most : 1;
@@ -204,7 +204,7 @@ weft_status_t weft__shm_alltoallv(weft_shm_t *shm, const weft_call_t *call)
 {
     send_entry_t *mine = (send_entry_t *)weft__shm_slot(shm, shm->rank)->payload;
     for (int p = 0; p < shm->size; p++) {
-        mine[p] = (send_entry_t){call->vectors.sendcounts[p], call->vectors.sendoffsets[p]};
+        mine[p] = (send_entry_t){call->vectors->sendcounts[p], call->vectors->sendoffsets[p]};
     }
     weft_status_t status = weft__shm_announce(shm, call, WEFT_ALGO_DIRECT, 0);
     if (status == WEFT_OK) {

@@ -50,10 +50,11 @@ weft_status_t weft__wait_slow(weft_shm_t *shm, int peer, const _Atomic uint64_t 
 static inline weft_status_t weft__wait(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
                                        uint64_t target)
 {
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < shm->spin; i++) {
         if (__builtin_expect(atomic_load_explicit(word, memory_order_acquire) >= target, 1)) {
             return WEFT_OK;
         }
+        weft__pause(); /* a poll while the line is on its way only delays it */
     }
     return weft__wait_slow(shm, peer, word, target);
 }
