@@ -10,7 +10,10 @@
  *
  * Streams run their work in order, each on a worker of its own. The default stream, NULL, runs in
  * the calling thread: a call on it returns when its work is done. It does not wait for, nor hold
- * up, other streams. */
+ * up, other streams.
+ *
+ * Weft does not survive fork() without exec: where the parent had already allocated or made a
+ * stream, calls in the child return WEFT_ERR_UNSUPPORTED and change nothing of the parent's. */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 

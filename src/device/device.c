@@ -1,0 +1,323 @@
+/* Devices: the edge of the public API. Arguments are checked here and nowhere below; the work is
+ * in cpu/. */
+#include "device/device.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "device/cpu/memory.h"
+#include "device/cpu/stream.h"
+
+/* -1: not chosen. The settings are only read when somebody asks. */
+static atomic_int default_device = -1;
+static _Thread_local int current_device = -1;
+
+/* ---- checks of arguments ---------------------------------------------------------------- */
+
+static weft_status_t check_output(const char *call, const void *output)
+{
+    if (output == NULL) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: the place for the result is NULL", call);
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t check_device(const char *call, int device)
+{
+    int count;
+    weft_device_count(&count);
+    if (device < 0 || device >= count) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s: there is no device %d, only 0 to %d (the setting WEFT_DEVICES)",
+                          call, device, count - 1);
+    }
+    return WEFT_OK;
+}
+
+/* Of a stream that may be NULL, where `self` says whether its own worker may make this call. */
+static weft_status_t check_stream(const char *call, weft_stream_h stream, bool self)
+{
+    if (stream == NULL) {
+        return WEFT_OK;
+    }
+    if (!weft__stream_alive(stream)) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: the stream is destroyed already", call);
+    }
+    if (!self && weft__stream_is_self(stream)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s: called by a function that runs on the same stream: it would wait "
+                          "for itself for ever",
+                          call);
+    }
+    return weft__fork_guard(call);
+}
+
+static weft_status_t check_event(const char *call, weft_event_h event)
+{
+    if (event == NULL || !weft__event_alive(event)) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: the event is %s", call,
+                          event == NULL ? "NULL" : "destroyed already");
+    }
+    return weft__fork_guard(call);
+}
+
+static weft_status_t check_memory(const char *call, const char *name, const void *ptr, size_t bytes)
+{
+    if (bytes > 0 && ptr == NULL) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: %s is NULL and bytes is %zu", call, name, bytes);
+    }
+    if ((uintptr_t)ptr + bytes < (uintptr_t)ptr) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: %zu bytes at %s = %p go past the end of memory",
+                          call, bytes, name, ptr);
+    }
+    return WEFT_OK;
+}
+
+/* ---- devices ---------------------------------------------------------------------------- */
+
+static int clamp_device(int device)
+{
+    return device < 0 ? 0 : device % WEFT_MAX_DEVICES;
+}
+
+static int start_device(void)
+{
+    /* Pairs with the store in weft__device_set_default. */
+    int device = atomic_load_explicit(&default_device, memory_order_relaxed);
+    return device >= 0 ? device : clamp_device(weft__settings()->local_rank);
+}
+
+void weft__device_set_default(int device)
+{
+    /* Pairs with the load in start_device. */
+    atomic_store_explicit(&default_device, clamp_device(device), memory_order_relaxed);
+}
+
+static int device_now(void)
+{
+    return current_device >= 0 ? current_device : start_device();
+}
+
+weft_status_t weft_device_count(int *count_p)
+{
+    const weft_settings_t *settings = weft__settings();
+    int count = settings->devices > settings->local_size ? settings->devices : settings->local_size;
+    weft_status_t status = check_output("weft_device_count", count_p);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (count <= start_device()) {
+        count = start_device() + 1;
+    }
+    *count_p = count > WEFT_MAX_DEVICES ? WEFT_MAX_DEVICES : count;
+    return WEFT_OK;
+}
+
+weft_status_t weft_device_set(int device)
+{
+    weft_status_t status = check_device("weft_device_set", device);
+    if (status == WEFT_OK) {
+        current_device = device;
+    }
+    return status;
+}
+
+weft_status_t weft_device_get(int *device_p)
+{
+    weft_status_t status = check_output("weft_device_get", device_p);
+    if (status == WEFT_OK) {
+        *device_p = device_now();
+    }
+    return status;
+}
+
+weft_status_t weft_device_synchronize(void)
+{
+    weft_status_t status = weft__fork_guard("weft_device_synchronize");
+    return status != WEFT_OK ? status : weft__streams_synchronize(device_now());
+}
+
+/* ---- memory ----------------------------------------------------------------------------- */
+
+weft_status_t weft_malloc(void **ptr_p, size_t bytes)
+{
+    weft_status_t status = check_output("weft_malloc", ptr_p);
+    return status != WEFT_OK ? status : weft__device_malloc(device_now(), ptr_p, bytes);
+}
+
+weft_status_t weft_free(void *ptr)
+{
+    return ptr == NULL ? WEFT_OK : weft__device_free(ptr);
+}
+
+weft_status_t weft_pool_stats(int device, weft_pool_stats_t *stats_p)
+{
+    weft_status_t status = check_device("weft_pool_stats", device);
+    if (status == WEFT_OK) {
+        status = check_output("weft_pool_stats", stats_p);
+    }
+    return status != WEFT_OK ? status : weft__device_stats(device, stats_p);
+}
+
+weft_status_t weft_pool_trim(int device, size_t keep)
+{
+    weft_status_t status = check_device("weft_pool_trim", device);
+    return status != WEFT_OK ? status : weft__device_trim(device, keep);
+}
+
+static weft_status_t run_copy(const weft_work_t *work)
+{
+    memmove(work->copy.dst, work->copy.src, work->copy.bytes);
+    return WEFT_OK;
+}
+
+static weft_status_t run_fill(const weft_work_t *work)
+{
+    memset(work->fill.dst, work->fill.value, work->fill.bytes);
+    return WEFT_OK;
+}
+
+static weft_status_t run_call(const weft_work_t *work)
+{
+    work->call.fn(work->call.arg);
+    return WEFT_OK;
+}
+
+/* Now, on the default stream, or in the order of another. */
+static weft_status_t run_on(weft_stream_h stream, const weft_work_t *work)
+{
+    return stream == NULL ? work->run(work) : weft__stream_enqueue(stream, work);
+}
+
+weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream)
+{
+    weft_work_t work = {.run = run_copy, .copy = {.dst = dst, .src = src, .bytes = bytes}};
+    weft_status_t status = check_memory("weft_memcpy", "dst", dst, bytes);
+    if (status == WEFT_OK) {
+        status = check_memory("weft_memcpy", "src", src, bytes);
+    }
+    if (status == WEFT_OK) {
+        status = check_stream("weft_memcpy", stream, true);
+    }
+    return status != WEFT_OK || bytes == 0 ? status : run_on(stream, &work);
+}
+
+weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream)
+{
+    weft_work_t work = {.run = run_fill, .fill = {.dst = dst, .bytes = bytes, .value = value}};
+    weft_status_t status = check_memory("weft_memset", "dst", dst, bytes);
+    if (status == WEFT_OK) {
+        status = check_stream("weft_memset", stream, true);
+    }
+    return status != WEFT_OK || bytes == 0 ? status : run_on(stream, &work);
+}
+
+/* ---- streams ---------------------------------------------------------------------------- */
+
+weft_status_t weft_stream_create(weft_stream_h *stream_p)
+{
+    weft_status_t status = check_output("weft_stream_create", stream_p);
+    if (status == WEFT_OK) {
+        status = weft__fork_guard("weft_stream_create");
+    }
+    return status != WEFT_OK ? status : weft__stream_create(device_now(), stream_p);
+}
+
+weft_status_t weft_stream_destroy(weft_stream_h stream)
+{
+    if (stream == NULL) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_stream_destroy: the default stream (NULL) cannot be destroyed");
+    }
+    weft_status_t status = check_stream("weft_stream_destroy", stream, false);
+    return status != WEFT_OK ? status : weft__stream_destroy(stream);
+}
+
+weft_status_t weft_stream_synchronize(weft_stream_h stream)
+{
+    weft_status_t status = check_stream("weft_stream_synchronize", stream, false);
+    return status != WEFT_OK || stream == NULL ? status : weft__stream_synchronize(stream);
+}
+
+weft_status_t weft_stream_query(weft_stream_h stream)
+{
+    weft_status_t status = check_stream("weft_stream_query", stream, true);
+    if (status != WEFT_OK || stream == NULL) {
+        return status;
+    }
+    return weft__stream_idle(stream) ? WEFT_OK : WEFT_PENDING;
+}
+
+weft_status_t weft_stream_wait(weft_stream_h stream, weft_event_h event)
+{
+    weft_status_t status = check_event("weft_stream_wait", event);
+    if (status == WEFT_OK) {
+        status = check_stream("weft_stream_wait", stream, true);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    return stream == NULL ? weft__event_synchronize(event) : weft__stream_wait(stream, event);
+}
+
+weft_status_t weft_stream_call(weft_stream_h stream, void (*fn)(void *arg), void *arg)
+{
+    weft_work_t work = {.run = run_call, .call = {.fn = fn, .arg = arg}};
+    if (fn == NULL) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_stream_call: the function is NULL");
+    }
+    weft_status_t status = check_stream("weft_stream_call", stream, true);
+    return status != WEFT_OK ? status : run_on(stream, &work);
+}
+
+/* ---- events ----------------------------------------------------------------------------- */
+
+weft_status_t weft_event_create(weft_event_h *event_p)
+{
+    weft_status_t status = check_output("weft_event_create", event_p);
+    return status != WEFT_OK ? status : weft__event_create(event_p);
+}
+
+weft_status_t weft_event_destroy(weft_event_h event)
+{
+    weft_status_t status = check_event("weft_event_destroy", event);
+    if (status == WEFT_OK) {
+        weft__event_destroy(event);
+    }
+    return status;
+}
+
+weft_status_t weft_event_record(weft_event_h event, weft_stream_h stream)
+{
+    weft_status_t status = check_event("weft_event_record", event);
+    if (status == WEFT_OK) {
+        status = check_stream("weft_event_record", stream, true);
+    }
+    return status != WEFT_OK ? status : weft__event_record(event, stream);
+}
+
+weft_status_t weft_event_query(weft_event_h event)
+{
+    weft_status_t status = check_event("weft_event_query", event);
+    return status != WEFT_OK ? status : weft__event_query(event);
+}
+
+weft_status_t weft_event_synchronize(weft_event_h event)
+{
+    weft_status_t status = check_event("weft_event_synchronize", event);
+    return status != WEFT_OK ? status : weft__event_synchronize(event);
+}
+
+weft_status_t weft_event_elapsed(weft_event_h start, weft_event_h end, double *ms_p)
+{
+    weft_status_t status = check_event("weft_event_elapsed", start);
+    if (status == WEFT_OK) {
+        status = check_event("weft_event_elapsed", end);
+    }
+    if (status == WEFT_OK) {
+        status = check_output("weft_event_elapsed", ms_p);
+    }
+    return status != WEFT_OK ? status : weft__event_elapsed(start, end, ms_p);
+}
