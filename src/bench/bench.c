@@ -271,7 +271,9 @@ static weft_status_t measure_size(run_t *run, size_t bytes, weft_table_t *table,
     bool blocks = info->src_blocks == 'S' || info->dst_blocks == 'S';
     weft_row_t row = {.collective = name_of(run->coll)};
     run->count = bytes / run->element / (blocks ? (size_t)run->size : 1);
+    run->count += run->count == 0 && bytes > 0; /* at least an element per block */
     row.count = run->count;
+    row.asked = bytes;
     row.bytes = run->count * run->element * (blocks ? (size_t)run->size : 1);
     row.choice = weft__tuner_choose(&run->comm->tuner, run->coll, run->count * run->element);
     run->pattern.salt++;
@@ -315,7 +317,8 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
                  .element = weft_dtype_size(bench->type),
                  .pattern = {bench->type, bench->op, comm->size, 1}};
     weft_table_t *table = NULL;
-    size_t room = bench->max + 64;
+    size_t least = (size_t)comm->size * run.element;
+    size_t room = (bench->max > least ? bench->max : least) + 64;
     *wrong_p = 0;
     weft_status_t status = weft_malloc(&a, room);
     status = status == WEFT_OK ? weft_malloc(&b, room) : status;

@@ -140,6 +140,8 @@ static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_s
     weft__json_key(json, "collective");
     weft__json_string(json, row->collective);
     weft__json_key(json, "bytes");
+    weft__json_uint(json, row->asked);
+    weft__json_key(json, "moved_bytes");
     weft__json_uint(json, row->bytes);
     weft__json_key(json, "count");
     weft__json_uint(json, row->count);

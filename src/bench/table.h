@@ -15,7 +15,9 @@ typedef struct weft_sample {
 
 typedef struct weft_row {
     const char *collective;
-    size_t bytes, count;
+    size_t asked; /* the size that was asked for */
+    size_t bytes; /* what it came to in whole elements per block */
+    size_t count; /* elements of a block */
     weft_choice_t choice;
     bool has_in_place;
     weft_sample_t out_of_place, in_place;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -103,7 +104,10 @@ static weft_status_t apply_item(weft_tuner_t *tuner, const char *item, size_t le
 weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec)
 {
     const weft_settings_t *settings = weft__settings();
-    *tuner = (weft_tuner_t){.oneshot_max = settings->eager_max, .stream_min = settings->stream_min};
+    long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    *tuner = (weft_tuner_t){.oneshot_max = settings->eager_max,
+                            .stream_min = settings->stream_min,
+                            .cache = cache > (2 << 20) ? (size_t)cache : (size_t)2 << 20};
     for (const char *item = spec; *item;) {
         size_t length = strcspn(item, ",");
         if (length > 0) {
@@ -117,27 +121,63 @@ weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec)
     return WEFT_OK;
 }
 
-/* Largest payload of a rank for which one flag exchange with the data inside beats two exchanges
- * around direct access. In a one-shot every rank reads every payload, so it shrinks with ranks. */
+/* Largest payload of a rank (all of its source) for which one exchange of flags with the data inside
+ * beats two exchanges around direct access; measured, docs/performance.md. In a one-shot reduction
+ * every rank reads every payload, so its limit falls with the number of ranks. */
 static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
 {
+    int n = tuner->size;
     if (tuner->oneshot_max) {
         return tuner->oneshot_max < WEFT_SLOT_BYTES ? tuner->oneshot_max : WEFT_SLOT_BYTES;
     }
-    (void)coll;
-    return tuner->size <= 2 ? 4096 : tuner->size <= 4 ? 4096 : 2048;
+    switch (coll) {
+    case WEFT_COLL_ALLREDUCE:
+    case WEFT_COLL_REDUCE:
+        return n <= 2 ? 1024 : n <= 4 ? 256 : 64;
+    case WEFT_COLL_REDUCE_SCATTER:
+        return n <= 2 ? 1024 : n <= 8 ? 512 : 256;
+    case WEFT_COLL_ALLGATHER:
+    case WEFT_COLL_GATHER:
+        return n <= 2 ? 512 : 256;
+    case WEFT_COLL_BROADCAST:
+    case WEFT_COLL_SCATTER:
+    case WEFT_COLL_ALLTOALL:
+        return n <= 2 ? 1024 : 2048;
+    default:
+        return 0;
+    }
 }
 
-/* Non-temporal stores pay when what a call touches, over all ranks, outgrows the caches. */
-#define STREAM_MIN_DEFAULT ((size_t)32 << 20)
-
-static size_t footprint(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
+/* Bytes of user buffers that one rank reads and writes in a direct call. */
+static size_t touched(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
 {
-    const weft_coll_info_t *info = &weft__coll_info[coll];
     size_t n = (size_t)tuner->size;
-    size_t src = bytes * (info->src_blocks == 'S' ? n : 1) * (info->src_where == 'a' ? n : 1);
-    size_t dst = bytes * (info->dst_blocks == 'S' ? n : 1) * (info->dst_where == 'a' ? n : 1);
-    return src + dst;
+    switch (coll) {
+    case WEFT_COLL_ALLREDUCE:
+        return 2 * bytes;
+    case WEFT_COLL_REDUCE:
+    case WEFT_COLL_BROADCAST:
+        return bytes + bytes / n;
+    case WEFT_COLL_REDUCE_SCATTER:
+    case WEFT_COLL_ALLGATHER:
+        return n * bytes + bytes;
+    case WEFT_COLL_ALLTOALL:
+        return 2 * n * bytes;
+    default:
+        return 2 * bytes;
+    }
+}
+
+/* Non-temporal stores pay once what a rank touches no longer stays in its own cache. Reductions
+ * and exchanges gain first, because the sources then stay there; plain copies only beyond that. */
+static bool streams(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
+{
+    size_t limit = tuner->stream_min;
+    if (!limit) {
+        bool early = weft__coll_info[coll].reduces || coll == WEFT_COLL_ALLTOALL;
+        limit = early ? tuner->cache : 4 * tuner->cache;
+    }
+    return touched(tuner, coll, bytes) >= limit;
 }
 
 weft_choice_t weft__tuner_choose(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
@@ -151,9 +191,7 @@ weft_choice_t weft__tuner_choose(const weft_tuner_t *tuner, weft_coll_t coll, si
         return (weft_choice_t){WEFT_ALGO_ONESHOT, WEFT_STORE_CACHED,
                                "small: the data travels with the flag"};
     }
-    size_t limit = tuner->stream_min ? tuner->stream_min : STREAM_MIN_DEFAULT;
-    bool large = footprint(tuner, coll, bytes) >= limit;
-    weft_store_t store = large ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
+    weft_store_t store = streams(tuner, coll, bytes) ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
     if (forced != WEFT_ALGO_AUTO) {
         return (weft_choice_t){forced, store, "forced"};
     }

@@ -34,7 +34,7 @@ static void allreduce(const weft_window_t *w)
 {
     void *dsts[WEFT_MAX_RANKS];
     size_t lo, hi, element = weft_dtype_size(w->call->type);
-    weft__slice(w->call->count, w->size, w->rank, &lo, &hi);
+    weft__slice(w->call->count, element, w->size, w->rank, &lo, &hi);
     for (int i = 0; i < w->size; i++) {
         dsts[i] = w->dst[(w->rank + i) % w->size] + lo * element;
     }
@@ -46,7 +46,7 @@ static void allreduce(const weft_window_t *w)
 static void reduce(const weft_window_t *w)
 {
     size_t lo, hi, element = weft_dtype_size(w->call->type);
-    weft__slice(w->call->count, w->size, w->rank, &lo, &hi);
+    weft__slice(w->call->count, element, w->size, w->rank, &lo, &hi);
     void *dst = w->dst[w->call->root] + lo * element;
     if (hi > lo) {
         reduce_slice(w, lo, hi, 0, 1, &dst);
@@ -74,7 +74,7 @@ static void fan_out(const weft_window_t *w, const char *from, size_t to, size_t 
 static void broadcast(const weft_window_t *w)
 {
     size_t lo, hi, element = weft_dtype_size(w->call->type);
-    weft__slice(w->call->count, w->size, w->rank, &lo, &hi);
+    weft__slice(w->call->count, element, w->size, w->rank, &lo, &hi);
     fan_out(w, w->src[w->call->root] + lo * element, lo * element, (hi - lo) * element);
 }
 
@@ -140,10 +140,21 @@ static void alltoall(const weft_window_t *w, size_t block)
     }
 }
 
+static bool overlaps(const weft_window_t *w, size_t block)
+{
+    size_t src_bytes = block * (size_t)weft__call_src_blocks(w->call, w->rank, w->size);
+    size_t dst_bytes = block * (size_t)weft__call_dst_blocks(w->call, w->rank, w->size);
+    const char *src = w->src[w->rank], *dst = w->dst[w->rank];
+    return src_bytes && dst_bytes && src < dst + dst_bytes && dst < src + src_bytes;
+}
+
 weft_status_t weft__direct(weft_window_t *w)
 {
     size_t block = w->call->count * weft_dtype_size(w->call->type);
     int me = w->rank, root = w->call->root;
+    if (overlaps(w, block)) {
+        w->store = WEFT_STORE_CACHED; /* in place: what is written was just read, and is cached */
+    }
     switch (w->call->coll) {
     case WEFT_COLL_ALLREDUCE:
         allreduce(w);

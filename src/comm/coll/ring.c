@@ -45,7 +45,7 @@ static weft_status_t ring_allreduce(weft_window_t *w)
         if (status != WEFT_OK) {
             return status;
         }
-        weft__slice(call->count, n, wrap(r - 1 - t, n), &lo, &hi);
+        weft__slice(call->count, ring.element, n, wrap(r - 1 - t, n), &lo, &hi);
         size_t at = lo * ring.element;
         const char *partial = (t == 0 ? w->src[ring.left] : w->dst[ring.left]) + at;
         k->combine(w->dst[r] + at, partial, w->src[r] + at, hi - lo, call->type, call->op);
@@ -59,7 +59,7 @@ static weft_status_t ring_allreduce(weft_window_t *w)
         if (status != WEFT_OK) {
             return status;
         }
-        weft__slice(call->count, n, wrap(r - (t - n + 1), n), &lo, &hi);
+        weft__slice(call->count, ring.element, n, wrap(r - (t - n + 1), n), &lo, &hi);
         size_t at = lo * ring.element;
         k->copy(w->dst[r] + at, w->dst[ring.left] + at, (hi - lo) * ring.element, w->store);
         w->signal(w, (uint32_t)t + 1);

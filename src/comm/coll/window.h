@@ -41,13 +41,15 @@ weft_status_t weft__ring(weft_window_t *window);   /* allreduce, reduce_scatter,
 weft_status_t weft__tree(weft_window_t *window);   /* allreduce, reduce, broadcast */
 weft_status_t weft__doubling(weft_window_t *window); /* allreduce, allgather */
 
-/* Elements [*lo_p, *hi_p) of `count` that part `index` of `parts` owns; parts are equal but for
- * the rest, and start at multiples of 64 elements so that no two ranks write one cache line. */
-static inline void weft__slice(size_t count, int parts, int index, size_t *lo_p, size_t *hi_p)
+/* Elements [*lo_p, *hi_p) of `count`, of `element` bytes each, that part `index` of `parts` owns;
+ * parts are equal but for the rest, and start at multiples of 64 bytes so that, in aligned buffers,
+ * no two ranks write one cache line. */
+static inline void weft__slice(size_t count, size_t element, int parts, int index, size_t *lo_p,
+                               size_t *hi_p)
 {
-    size_t lines = (count + 63) / 64;
-    size_t lo = lines * (size_t)index / (size_t)parts * 64;
-    size_t hi = lines * (size_t)(index + 1) / (size_t)parts * 64;
+    size_t line = 64 / element, lines = (count + line - 1) / line;
+    size_t lo = lines * (size_t)index / (size_t)parts * line;
+    size_t hi = lines * (size_t)(index + 1) / (size_t)parts * line;
     *lo_p = lo < count ? lo : count;
     *hi_p = hi < count ? hi : count;
 }
