@@ -24,8 +24,8 @@ static void reduce_slice(const weft_window_t *w, size_t lo, size_t hi, size_t sh
 {
     const void *srcs[WEFT_MAX_RANKS];
     size_t element = weft_dtype_size(w->call->type);
-    for (int i = 0; i < w->size; i++) {
-        srcs[i] = w->src[(w->rank + i) % w->size] + shift + lo * element;
+    for (int i = 0, p = w->rank; i < w->size; i++, p = weft__next(p, w->size)) {
+        srcs[i] = w->src[p] + shift + lo * element;
     }
     w->kernels->reduce(dsts, ndst, srcs, w->size, hi - lo, w->call->type, w->call->op, w->store);
 }
@@ -35,8 +35,8 @@ static void allreduce(const weft_window_t *w)
     void *dsts[WEFT_MAX_RANKS];
     size_t lo, hi, element = weft_dtype_size(w->call->type);
     weft__slice(w->call->count, element, w->size, w->rank, &lo, &hi);
-    for (int i = 0; i < w->size; i++) {
-        dsts[i] = w->dst[(w->rank + i) % w->size] + lo * element;
+    for (int i = 0, p = w->rank; i < w->size; i++, p = weft__next(p, w->size)) {
+        dsts[i] = w->dst[p] + lo * element;
     }
     if (hi > lo) {
         reduce_slice(w, lo, hi, 0, w->size, dsts);
@@ -64,8 +64,7 @@ static void fan_out(const weft_window_t *w, const char *from, size_t to, size_t 
 {
     for (size_t at = 0; at < bytes; at += FAN_BLOCK) {
         size_t n = bytes - at < FAN_BLOCK ? bytes - at : FAN_BLOCK;
-        for (int i = 0; i < w->size; i++) {
-            int p = (w->rank + i) % w->size;
+        for (int i = 0, p = w->rank; i < w->size; i++, p = weft__next(p, w->size)) {
             copy(w, w->dst[p] + to + at, from + at, n);
         }
     }
@@ -130,8 +129,8 @@ static void alltoall(const weft_window_t *w, size_t block)
     size_t me = (size_t)w->rank;
     bool in_place = in_place_somewhere(w);
     copy(w, w->dst[me] + me * block, w->src[me] + me * block, block);
-    for (int i = 1; i < w->size; i++) {
-        int p = (w->rank + i) % w->size;
+    for (int i = 1, p = w->rank; i < w->size; i++) {
+        p = weft__next(p, w->size);
         if (in_place) {
             exchange_pair(w, p, block);
         } else {

@@ -41,6 +41,12 @@ weft_status_t weft__ring(weft_window_t *window);   /* allreduce, reduce_scatter,
 weft_status_t weft__tree(weft_window_t *window);   /* allreduce, reduce, broadcast */
 weft_status_t weft__doubling(weft_window_t *window); /* allreduce, allgather */
 
+/* The rank after `rank`, going round. */
+static inline int weft__next(int rank, int size)
+{
+    return rank + 1 == size ? 0 : rank + 1;
+}
+
 /* Elements [*lo_p, *hi_p) of `count`, of `element` bytes each, that part `index` of `parts` owns;
  * parts are equal but for the rest, and start at multiples of 64 bytes so that, in aligned buffers,
  * no two ranks write one cache line. */
@@ -48,8 +54,9 @@ static inline void weft__slice(size_t count, size_t element, int parts, int inde
                                size_t *hi_p)
 {
     size_t line = 64 / element, lines = (count + line - 1) / line;
-    size_t lo = lines * (size_t)index / (size_t)parts * line;
-    size_t hi = lines * (size_t)(index + 1) / (size_t)parts * line;
+    size_t each = lines / (size_t)parts, rest = lines % (size_t)parts, i = (size_t)index;
+    size_t lo = (each * i + (i < rest ? i : rest)) * line;
+    size_t hi = lo + (each + (i < rest)) * line;
     *lo_p = lo < count ? lo : count;
     *hi_p = hi < count ? hi : count;
 }

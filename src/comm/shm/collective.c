@@ -55,7 +55,7 @@ static void post(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo, siz
     atomic_store_explicit(&slot->sig, weft__sig_pack(call, algo), memory_order_relaxed);
     slot->bytes = (uint32_t)payload;
     if (payload > 0) {
-        weft__kernels()->copy(weft__slot_payload(slot), call->src, payload, WEFT_STORE_CACHED);
+        shm->kernels->copy(weft__slot_payload(slot), call->src, payload, WEFT_STORE_CACHED);
     } else if (algo != WEFT_ALGO_ONESHOT) {
         bool has_src = weft__call_src_blocks(call, shm->rank, shm->size) > 0;
         bool has_dst = weft__call_dst_blocks(call, shm->rank, shm->size) > 0;
@@ -76,7 +76,7 @@ weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_
     weft_slot_t *mine = weft__shm_slot(shm, shm->rank);
     uint64_t sig = atomic_load_explicit(&mine->sig, memory_order_relaxed);
     for (int i = 1, p = shm->rank; i < shm->size; i++) {
-        p = p + 1 == shm->size ? 0 : p + 1;
+        p = weft__next(p, shm->size);
         weft_slot_t *slot = weft__shm_slot(shm, p);
         weft_status_t status = weft__wait(shm, p, &slot->seq, shm->seq + 1);
         if (status != WEFT_OK) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "boot/job.h"
 #include "comm/shm/procs.h"
 #include "comm/shm/shm.h"
@@ -72,6 +73,8 @@ weft_status_t weft__shm_enter(weft_segment_t *segment, int rank, weft_comm_h com
     shm->device = comm->device;
     shm->comm = comm;
     shm->naps = !weft__wait_init();
+    shm->kernels = weft__kernels();
+    shm->chunk = weft__settings()->chunk;
     for (int p = 0; p < size; p++) {
         shm->peers[p] = (weft_peer_t){
             .block = weft__segment_block(segment, p), .pidfd = -1, .near = p == rank};

@@ -11,14 +11,14 @@ static void reduce_blocks(weft_shm_t *shm, const weft_call_t *call, size_t offse
         srcs[p] = weft__slot_payload(weft__shm_slot(shm, p)) + offset;
     }
     void *dst = call->dst;
-    weft__kernels()->reduce(&dst, 1, srcs, shm->size, call->count, call->type, call->op,
-                            WEFT_STORE_CACHED);
+    shm->kernels->reduce(&dst, 1, srcs, shm->size, call->count, call->type, call->op,
+                         WEFT_STORE_CACHED);
 }
 
 /* Block `block` of rank p's payload to block p of dst, for every p. */
 static void collect(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t block)
 {
-    const weft_kernels_t *kernels = weft__kernels();
+    const weft_kernels_t *kernels = shm->kernels;
     for (int p = 0; p < shm->size; p++) {
         const char *from = weft__slot_payload(weft__shm_slot(shm, p)) + block * bytes;
         kernels->copy((char *)call->dst + (size_t)p * bytes, from, bytes, WEFT_STORE_CACHED);
@@ -28,7 +28,20 @@ static void collect(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size
 static void take(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t block)
 {
     const char *from = weft__slot_payload(weft__shm_slot(shm, call->root)) + block * bytes;
-    weft__kernels()->copy(call->dst, from, bytes, WEFT_STORE_CACHED);
+    shm->kernels->copy(call->dst, from, bytes, WEFT_STORE_CACHED);
+}
+
+/* The next call is likely to be like this one: fetch its slot for writing now, while nothing waits
+ * for it. Everybody has left it, since they all announced the call that just ended. */
+static void own_next_slot(weft_shm_t *shm, size_t payload)
+{
+    weft_slot_t *slot = weft__shm_slot(shm, shm->rank);
+    __builtin_prefetch(slot, 1);
+    if (payload > WEFT_INLINE_BYTES) {
+        for (size_t at = 0; at < payload && at < 1024; at += 64) {
+            __builtin_prefetch(slot->payload + at, 1);
+        }
+    }
 }
 
 weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
@@ -75,5 +88,6 @@ weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
         }
     }
     shm->seq++;
+    own_next_slot(shm, payload);
     return WEFT_OK;
 }

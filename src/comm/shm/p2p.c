@@ -2,7 +2,8 @@
  *
  * Each ordered pair of ranks has a channel: a ring of fragments, flag and data.
  *
- *  - Small: the message is one fragment; the sender is done when it is written.
+ *  - Small (1 KiB, or 8 KiB where it cannot be reached): the message is one fragment; the sender is
+ *    done when it is written.
  *  - Large: the sender posts where the message is; the receiver says where it goes; then both copy
  *    pieces of it, claimed one by one, until all are done. Whoever cannot reach the other's buffer
  *    leaves the copying to the other. So two idle cores share the work, and on one core whoever
@@ -18,6 +19,7 @@
 #include "comm/shm/wait.h"
 
 #define PIECE_BYTES ((size_t)128 << 10)
+#define SMALL_BYTES ((size_t)1 << 10)  /* copied twice up to here even if once is possible */
 #define STREAM_BYTES ((size_t)8 << 20) /* messages from here on bypass the cache */
 
 enum { KIND_WHOLE, KIND_MEET, KIND_PART };
@@ -45,11 +47,15 @@ static weft_frag_t *frag_of(transfer_t *t, uint64_t number)
     return &t->channel->frag[number % WEFT_FRAGS];
 }
 
-static char *frag_data(transfer_t *t, uint64_t number)
+static char *frag_data(weft_channel_t *channel, uint64_t number)
 {
-    weft_frag_t *frag = frag_of(t, number);
-    return frag->bytes <= WEFT_INLINE_BYTES ? frag->u.data
-                                            : t->channel->payload[number % WEFT_FRAGS];
+    weft_frag_t *frag = &channel->frag[number % WEFT_FRAGS];
+    return frag->bytes <= WEFT_FRAG_INLINE ? frag->u.data : channel->payload[number % WEFT_FRAGS];
+}
+
+static weft_dtype_t frag_type(const weft_frag_t *frag)
+{
+    return (weft_dtype_t)(frag->sig >> 8 & 0xff);
 }
 
 static void copy(void *to, const void *from, size_t bytes)
@@ -115,26 +121,44 @@ static bool ring_room(transfer_t *t)
     return lane->sent - lane->acked < WEFT_FRAGS;
 }
 
-static void post(weft_shm_t *shm, transfer_t *t, uint32_t kind, const char *data, size_t bytes)
+/* Can the receiver reach the sender's buffer? */
+static bool src_shared(const weft_shm_t *shm, const transfer_t *t)
 {
-    weft_frag_t *frag = frag_of(t, t->lane->sent);
-    frag->count = t->call->count;
-    frag->sig = weft__sig_pack(t->call, WEFT_ALGO_AUTO);
+    return shm->peers[t->peer].near || weft__shm_shared(shm, t->here, t->bytes);
+}
+
+/* Fill the next fragment of a channel, whose ring has room, and let the receiver see it. With
+ * KIND_MEET there is no data: the fragment tells where it is. */
+static void write_frag(weft_shm_t *shm, weft_channel_t *channel, weft_lane_t *lane,
+                       const weft_call_t *call, uint32_t kind, const char *data, size_t bytes)
+{
+    weft_frag_t *frag = &channel->frag[lane->sent % WEFT_FRAGS];
+    frag->count = call->count;
+    frag->sig = weft__sig_pack(call, WEFT_ALGO_AUTO);
     frag->kind = kind;
     frag->bytes = (uint32_t)bytes;
-    if (kind == KIND_MEET) {
-        frag->u.at.src = (uint64_t)(uintptr_t)t->here;
-        frag->u.at.shared = shm->peers[t->peer].near || weft__shm_shared(shm, t->here, t->bytes);
-    } else {
-        copy(frag_data(t, t->lane->sent), data, bytes);
+    if (bytes > 0) {
+        shm->kernels->copy(frag_data(channel, lane->sent), data, bytes, WEFT_STORE_CACHED);
     }
-    atomic_store_explicit(&frag->seq, ++t->lane->sent, memory_order_release);
+    /* Partner: the acquire load of the receiver's wait. */
+    atomic_store_explicit(&frag->seq, ++lane->sent, memory_order_release);
     weft__ring_bell(shm->me);
+}
+
+static void post(weft_shm_t *shm, transfer_t *t, uint32_t kind, const char *data, size_t bytes)
+{
+    if (kind == KIND_MEET) {
+        weft_frag_t *frag = frag_of(t, t->lane->sent);
+        frag->u.at.src = (uint64_t)(uintptr_t)t->here;
+        frag->u.at.shared = src_shared(shm, t);
+    }
+    write_frag(shm, t->channel, t->lane, t->call, kind, data, bytes);
 }
 
 static void send_start(weft_shm_t *shm, transfer_t *t)
 {
-    if (t->bytes <= WEFT_FRAG_BYTES) {
+    size_t most = src_shared(shm, t) ? SMALL_BYTES : WEFT_FRAG_BYTES;
+    if (t->bytes <= most) {
         post(shm, t, KIND_WHOLE, t->here, t->bytes);
         t->phase = DONE;
         return;
@@ -148,10 +172,9 @@ static void send_start(weft_shm_t *shm, transfer_t *t)
 static void send_meet(weft_shm_t *shm, transfer_t *t)
 {
     bool dst_shared = t->channel->shared;
-    bool src_shared = shm->peers[t->peer].near || weft__shm_shared(shm, t->here, t->bytes);
     t->there = weft__shm_reach(shm, t->peer, t->channel->dst);
     t->can_copy = dst_shared;
-    if (dst_shared || src_shared) {
+    if (dst_shared || src_shared(shm, t)) {
         copy_pieces(shm, t);
     } else {
         t->phase = STREAM;
@@ -209,7 +232,7 @@ static void consume(weft_shm_t *shm, transfer_t *t)
 
 static weft_status_t check_match(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
 {
-    weft_dtype_t type = (weft_dtype_t)(frag->sig >> 8 & 0xff);
+    weft_dtype_t type = frag_type(frag);
     if (frag->count == t->call->count && type == t->call->type) {
         return WEFT_OK;
     }
@@ -224,10 +247,9 @@ static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
 {
     weft_channel_t *channel = t->channel;
     bool near = shm->peers[t->peer].near;
-    bool src_shared = frag->u.at.shared;
     bool dst_shared = near || weft__shm_shared(shm, t->here, t->bytes);
     t->there = weft__shm_reach(shm, t->peer, frag->u.at.src);
-    t->can_copy = src_shared;
+    t->can_copy = frag->u.at.shared;
     t->message = ++t->lane->met_in;
     consume(shm, t);
     channel->dst = (uint64_t)(uintptr_t)t->here;
@@ -236,7 +258,7 @@ static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
     atomic_store_explicit(&channel->done, t->message << 32, memory_order_relaxed);
     atomic_store_explicit(&channel->clear, t->message, memory_order_release);
     weft__ring_bell(shm->me);
-    if (src_shared || dst_shared) {
+    if (t->can_copy || dst_shared) {
         copy_pieces(shm, t);
     } else {
         t->phase = STREAM;
@@ -255,7 +277,7 @@ static weft_status_t recv_start(weft_shm_t *shm, transfer_t *t)
         recv_meet(shm, t, frag);
         return WEFT_OK;
     }
-    copy(t->here, frag_data(t, t->lane->got), frag->bytes);
+    copy(t->here, frag_data(t->channel, t->lane->got), frag->bytes);
     consume(shm, t);
     t->phase = DONE;
     return WEFT_OK;
@@ -264,7 +286,7 @@ static weft_status_t recv_start(weft_shm_t *shm, transfer_t *t)
 static void recv_part(weft_shm_t *shm, transfer_t *t)
 {
     weft_frag_t *frag = frag_of(t, t->lane->got);
-    copy(t->here + t->moved, frag_data(t, t->lane->got), frag->bytes);
+    copy(t->here + t->moved, frag_data(t->channel, t->lane->got), frag->bytes);
     t->moved += frag->bytes;
     consume(shm, t);
     wait_on(t, &frag_of(t, t->lane->got)->seq, t->lane->got + 1);
@@ -376,6 +398,38 @@ static weft_status_t run_transfers(weft_shm_t *shm, transfer_t *all, int n)
     }
 }
 
+/* A message on its own. Small ones, the common case, go without a state machine. */
+static weft_status_t run_one(weft_shm_t *shm, const weft_call_t *call)
+{
+    weft_lane_t *lane = &shm->lanes[call->root];
+    size_t bytes = call->count * weft_dtype_size(call->type);
+    transfer_t t;
+    shm->current = call;
+    if (call->coll == WEFT_COLL_SEND) {
+        if (bytes > SMALL_BYTES || lane->sent - lane->acked >= WEFT_FRAGS) {
+            goto general;
+        }
+        weft_channel_t *channel = weft__segment_channel(shm->segment, shm->rank, call->root);
+        write_frag(shm, channel, lane, call, KIND_WHOLE, call->src, bytes);
+        return WEFT_OK;
+    }
+    weft_channel_t *channel = weft__segment_channel(shm->segment, call->root, shm->rank);
+    weft_frag_t *frag = &channel->frag[lane->got % WEFT_FRAGS];
+    weft_status_t status = weft__wait(shm, call->root, &frag->seq, lane->got + 1);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (frag->kind == KIND_WHOLE && frag->count == call->count && frag_type(frag) == call->type) {
+        shm->kernels->copy(call->dst, frag_data(channel, lane->got), bytes, WEFT_STORE_CACHED);
+        atomic_store_explicit(&channel->consumed, ++lane->got, memory_order_release);
+        weft__ring_bell(shm->me);
+        return WEFT_OK;
+    }
+general:
+    make_transfer(shm, call, &t);
+    return run_transfers(shm, &t, 1);
+}
+
 weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n)
 {
     weft_shm_t *shm = ctx;
@@ -383,9 +437,7 @@ weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n)
         return weft__shm_refuse(shm);
     }
     if (n == 1) {
-        transfer_t one;
-        make_transfer(shm, calls, &one);
-        return run_transfers(shm, &one, 1);
+        return run_one(shm, calls);
     }
     transfer_t *all = malloc((size_t)n * sizeof(*all));
     int *last = malloc(2 * (size_t)shm->size * sizeof(*last));

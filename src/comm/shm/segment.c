@@ -18,7 +18,7 @@
 
 _Static_assert(sizeof(weft_slot_t) == 64 + WEFT_SLOT_BYTES, "payload follows the flag's line");
 _Static_assert(offsetof(weft_slot_t, payload) == 64, "the flag and its data are one line");
-_Static_assert(sizeof(weft_frag_t) == 64, "a fragment's flag is one line");
+_Static_assert(sizeof(weft_frag_t) == 128, "a fragment's flag is a pair of lines");
 
 /* All segments of this process. Ranks that are threads share one mapping. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;

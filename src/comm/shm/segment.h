@@ -126,15 +126,19 @@ uint64_t weft__host_id(void);
 #define WEFT_FRAG_BYTES ((size_t)8 << 10)
 #define WEFT_FRAGS 8
 
-/* The flag of one message, or of one fragment of a staged one. Written by the sender. */
+#define WEFT_FRAG_INLINE 96
+
+/* The flag of one message, or of one fragment of a staged one, with the data if that fits into the
+ * pair of cache lines that processors fetch together. Written by the sender. */
 typedef struct weft_frag {
-    _Alignas(64) _Atomic uint64_t seq; /* fragment number + 1; released by post, acquired by recv */
-    uint64_t count;                    /* of the whole message */
+    _Alignas(
+        128) _Atomic uint64_t seq; /* fragment number + 1; released by post, acquired by recv */
+    uint64_t count;                /* of the whole message */
     uint64_t sig;
     uint32_t kind;
     uint32_t bytes; /* in this fragment */
     union {
-        char data[WEFT_INLINE_BYTES];
+        char data[WEFT_FRAG_INLINE];
         struct {
             uint64_t src; /* address of the message in the sender's process */
             uint32_t shared;

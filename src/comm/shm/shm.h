@@ -32,6 +32,9 @@ typedef struct weft_shm {
     int spin;         /* polls before yielding */
     bool naps;        /* no membarrier here: sleep in short naps instead of waiting for the bell */
 
+    const weft_kernels_t *kernels;
+    size_t chunk; /* the setting */
+
     uint64_t seq;               /* calls announced */
     uint64_t window;            /* windows opened */
     const weft_call_t *current; /* for error texts */

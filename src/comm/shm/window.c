@@ -1,5 +1,4 @@
 /* Windows over shared memory: everybody's buffers at hand, numbered steps, a closing barrier. */
-#include "base/settings.h"
 #include "comm/shm/shm.h"
 #include "comm/shm/wait.h"
 
@@ -30,8 +29,9 @@ static weft_status_t window_wait(weft_window_t *window, int peer, uint32_t step)
 static weft_status_t close_window(weft_window_t *window)
 {
     window_signal(window, LAST_STEP);
-    for (int i = 1; i < window->size; i++) {
-        weft_status_t status = window_wait(window, (window->rank + i) % window->size, LAST_STEP);
+    for (int i = 1, p = window->rank; i < window->size; i++) {
+        p = weft__next(p, window->size);
+        weft_status_t status = window_wait(window, p, LAST_STEP);
         if (status != WEFT_OK) {
             return status;
         }
@@ -63,9 +63,9 @@ weft_status_t weft__shm_in_window(weft_shm_t *shm, const weft_call_t *call, weft
                             .src = src,
                             .dst = dst,
                             .tmp = tmp,
-                            .kernels = weft__kernels(),
+                            .kernels = shm->kernels,
                             .store = store,
-                            .chunk = weft__settings()->chunk,
+                            .chunk = shm->chunk,
                             .ctx = shm,
                             .signal = window_signal,
                             .wait = window_wait};
