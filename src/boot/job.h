@@ -1,0 +1,31 @@
+/* Who am I? The rank environment, whoever started us. */
+#ifndef WEFT_BOOT_JOB_H
+#define WEFT_BOOT_JOB_H
+
+#include <stdint.h>
+
+#include <weft/status.h>
+
+#include "boot/store.h"
+
+typedef struct weft_job {
+    int rank, size, local_rank, local_size;
+    const char *launcher; /* "weft", "torchrun", "openmpi", "mpich", "slurm", "none" */
+    char key[128];        /* tells jobs of foreign launchers apart; "" for weft and none */
+} weft_job_t;
+
+/* Read `environ_p` (NULL: this process's environment). Weft's own variables win, then torchrun's,
+ * Open MPI's, MPICH's (PMI), Slurm's; none of them: rank 0 of 1. WEFT_ERR_INVALID, naming the
+ * variables, if they contradict each other (rank >= size, one set without the other). */
+weft_status_t weft__job_read(char *const *environ_p, weft_job_t *job_p);
+
+/* This process's job, read once. Also sets the log's rank and the default device. */
+weft_status_t weft__job(const weft_job_t **job_pp);
+
+/* Connect to the job's store. Under `weft run` it is the launcher's (WEFT_MASTER_ADDR/PORT/SECRET).
+ * Under another launcher rank 0 serves it on an abstract unix socket named after the job's key, and
+ * the kernel's word for the peer's user id takes the place of the secret; no file, no port. A job
+ * of one starts its own. The server lives as long as the process. */
+weft_status_t weft__job_store(weft_store_conn_t **store_p);
+
+#endif

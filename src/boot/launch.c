@@ -1,0 +1,637 @@
+/* The launcher: one thread, one poll loop over signals, the ranks' pipes and our own output.
+ *
+ *     RUN  --a rank fails--> GRACE --grace passes--> TERM --2 s--> KILL
+ *
+ * The job is over when no child is left, whatever the stage. As a "child subreaper" the launcher
+ * inherits what a rank leaves behind when it ends, so that "no child" means nothing at all. */
+#define _GNU_SOURCE 1 /* pipe2 */
+#include "boot/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "boot/launch_guard.h"
+#include "boot/launch_output.h"
+#include "boot/launch_spawn.h"
+#include "boot/store_net.h"
+
+#define KILL_AFTER_MS 2000
+#define DRAIN_PIECES 64 /* of what a rank that has ended left in its pipes, at a time */
+
+typedef enum stage { STAGE_RUN, STAGE_GRACE, STAGE_TERM, STAGE_KILL } stage_t;
+
+typedef struct child {
+    pid_t pid;
+    bool running;
+    int status; /* of waitpid, once it has ended */
+    bool ended; /* failed, but after we had asked it to end */
+    weft_pipe_t out, err;
+    weft_tail_t tail;
+} child_t;
+
+typedef struct launcher {
+    const weft_launch_t *launch;
+    weft_spawn_t spawn;
+    weft_bind_t bind;
+    weft_guard_t guard;
+    weft_sink_t out, err;
+    int signal_fd, error_fd;
+    child_t *children;
+    struct pollfd *polls;
+    int started, running;
+    stage_t stage;
+    uint64_t stage_deadline, job_deadline;
+    int failed;      /* the first rank that failed; -1: none */
+    int exit;        /* set by something else than a rank; -1: not */
+    int interrupted; /* the signal that asked us to end; 0: none */
+    int interrupts;  /* how often that was SIGINT */
+} launcher_t;
+
+#define say(launcher, format, ...)                                                                 \
+    weft__sink_say(&(launcher)->err, "%s: " format, (launcher)->launch->name, __VA_ARGS__)
+
+/* ---- signals to ranks -------------------------------------------------------------------- */
+
+static bool in_our_group(const launcher_t *launcher, const child_t *child)
+{
+    return launcher->spawn.share_terminal && child == &launcher->children[0];
+}
+
+/* `seen`: whoever is in our own process group has it already. */
+static void signal_ranks(launcher_t *launcher, int signal, bool seen)
+{
+    for (int i = 0; i < launcher->started; i++) {
+        const child_t *child = &launcher->children[i];
+        if (!child->running || (seen && in_our_group(launcher, child))) {
+            continue;
+        }
+        kill(in_our_group(launcher, child) ? child->pid : -child->pid, signal);
+    }
+}
+
+/* Children that are no ranks: what ranks left behind. Signals them unless `signal` is 0; returns
+ * how many there are. Their ids cannot have been used again, as only we can reap them. */
+static int signal_leftovers(const launcher_t *launcher, int signal)
+{
+    char path[64];
+    int pid, count = 0;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return 0; /* a kernel without it: then ranks are all we know */
+    }
+    while (fscanf(file, "%d", &pid) == 1) {
+        bool known = pid == launcher->guard.pid;
+        for (int i = 0; i < launcher->started && !known; i++) {
+            known = launcher->children[i].running && launcher->children[i].pid == pid;
+        }
+        if (!known) {
+            count++;
+            if (signal != 0) {
+                kill(pid, signal);
+            }
+        }
+    }
+    fclose(file);
+    return count;
+}
+
+static void enter(launcher_t *launcher, stage_t stage)
+{
+    if (stage < launcher->stage) {
+        return;
+    }
+    launcher->stage = stage;
+    launcher->stage_deadline = weft__deadline(stage == STAGE_GRACE ? launcher->launch->grace_ms
+                                                                   : KILL_AFTER_MS);
+    if (stage >= STAGE_TERM) {
+        int signal = stage == STAGE_TERM ? SIGTERM : SIGKILL;
+        signal_ranks(launcher, signal, false);
+        signal_ranks(launcher, SIGCONT, false); /* a stopped one would not notice */
+        signal_leftovers(launcher, signal);
+    }
+}
+
+static void check_deadlines(launcher_t *launcher)
+{
+    if (weft__deadline_left(launcher->job_deadline) == 0) {
+        launcher->job_deadline = WEFT_NEVER;
+        say(launcher, "the job has run for %.10g s, as long as it may; ending it",
+            launcher->launch->timeout_ms / 1000.0);
+        launcher->exit = WEFT_EXIT_TIMEOUT;
+        enter(launcher, STAGE_TERM);
+    }
+    if (launcher->stage != STAGE_RUN && weft__deadline_left(launcher->stage_deadline) == 0) {
+        enter(launcher, launcher->stage == STAGE_GRACE ? STAGE_TERM : STAGE_KILL);
+    }
+}
+
+/* ---- ends of ranks ----------------------------------------------------------------------- */
+
+static bool is_failure(int status)
+{
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+static int exit_of(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void report_failure(launcher_t *launcher)
+{
+    const child_t *child = &launcher->children[launcher->failed];
+    if (WIFSIGNALED(child->status)) {
+        say(launcher, "rank %d (pid %d) was killed by signal %d (%s)%s", launcher->failed,
+            (int)child->pid, WTERMSIG(child->status), strsignal(WTERMSIG(child->status)),
+            WCOREDUMP(child->status) ? ", core dumped" : "");
+    } else {
+        say(launcher, "rank %d (pid %d) exited with status %d", launcher->failed, (int)child->pid,
+            WEXITSTATUS(child->status));
+    }
+    if (child->tail.count > 0 && launcher->launch->ranks > 1) {
+        char prefix[16];
+        snprintf(prefix, sizeof(prefix), "[%d] ", launcher->failed);
+        say(launcher, "the last lines of rank %d were:", launcher->failed);
+        weft__sink_repeat(&launcher->err, &child->tail, prefix);
+    }
+}
+
+/* A rank could not be started. All have the same reason, so one is enough. */
+static void read_spawn_errors(launcher_t *launcher)
+{
+    weft_spawn_error_t message;
+    while (read(launcher->error_fd, &message, sizeof(message)) == (ssize_t)sizeof(message)) {
+        if (launcher->exit >= 0) {
+            continue;
+        }
+        say(launcher, "cannot run '%s': %s", launcher->launch->argv[0], strerror(message.error));
+        launcher->exit = message.error == ENOENT ? WEFT_EXIT_NOT_FOUND : WEFT_EXIT_NOT_STARTED;
+        enter(launcher, STAGE_KILL);
+    }
+}
+
+/* Which of those that have ended failed first? Their order is lost if several ended since we last
+ * looked, but a rank that was killed did not fail because another had. */
+static int find_first_failed(const launcher_t *launcher)
+{
+    int first = -1;
+    for (int i = 0; i < launcher->started; i++) {
+        const child_t *child = &launcher->children[i];
+        if (child->running || child->ended || !is_failure(child->status)) {
+            continue;
+        }
+        if (first < 0 ||
+            (WIFSIGNALED(child->status) && !WIFSIGNALED(launcher->children[first].status))) {
+            first = i;
+        }
+    }
+    return first;
+}
+
+static void rank_ended(launcher_t *launcher, child_t *child, int status)
+{
+    child->running = false;
+    child->status = status;
+    child->ended = is_failure(status) && launcher->stage >= STAGE_TERM;
+    launcher->running--;
+    if (!in_our_group(launcher, child)) {
+        weft__guard_forget(&launcher->guard, child->pid);
+    }
+    /* its last words come before ours; a process it left may hold the pipes open */
+    weft__pipe_read(&child->out, DRAIN_PIECES);
+    weft__pipe_read(&child->err, DRAIN_PIECES);
+}
+
+static void reap(launcher_t *launcher)
+{
+    for (;;) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid <= 0) {
+            break;
+        }
+        if (pid == launcher->guard.pid) {
+            launcher->guard.pid = 0;
+        }
+        for (int i = 0; i < launcher->started; i++) {
+            if (launcher->children[i].running && launcher->children[i].pid == pid) {
+                rank_ended(launcher, &launcher->children[i], status);
+                break;
+            }
+        }
+    }
+    read_spawn_errors(launcher);
+    if (launcher->failed >= 0 || launcher->exit >= 0) {
+        return;
+    }
+    launcher->failed = find_first_failed(launcher);
+    if (launcher->failed >= 0) {
+        if (launcher->interrupted == 0) {
+            report_failure(launcher);
+        }
+        enter(launcher, STAGE_GRACE);
+    }
+}
+
+/* ---- events ------------------------------------------------------------------------------ */
+
+/* ^Z: the ranks are in groups of their own, and would run on. */
+static void stop_and_go_on(launcher_t *launcher, bool from_terminal)
+{
+    signal_ranks(launcher, SIGTSTP, from_terminal);
+    raise(SIGSTOP);
+    signal_ranks(launcher, SIGCONT, from_terminal);
+}
+
+static void read_signals(launcher_t *launcher)
+{
+    struct signalfd_siginfo info;
+    while (read(launcher->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        int signal = (int)info.ssi_signo;
+        bool from_terminal = info.ssi_code == SI_KERNEL;
+        if (signal == SIGCHLD) {
+            reap(launcher);
+            continue;
+        }
+        if (signal == SIGTSTP) {
+            stop_and_go_on(launcher, from_terminal);
+            continue;
+        }
+        if (signal != SIGUSR1 && signal != SIGUSR2) {
+            launcher->interrupted = signal;
+        }
+        if (signal == SIGINT && ++launcher->interrupts > 1) {
+            launcher->exit = 128 + SIGINT;
+            enter(launcher, STAGE_KILL);
+        } else {
+            signal_ranks(launcher, signal, from_terminal);
+        }
+    }
+}
+
+/* Nobody can see the output any more: no reason to go on. */
+static void check_sink(launcher_t *launcher, weft_sink_t *sink, const char *name)
+{
+    weft__sink_flush(sink);
+    if (sink->error == 0 || launcher->exit >= 0) {
+        return;
+    }
+    if (sink->error == EPIPE) {
+        launcher->exit = 128 + SIGPIPE; /* as if it had killed us, and as silently */
+    } else {
+        say(launcher, "cannot write to %s: %s; ending the job", name, strerror(sink->error));
+        launcher->exit = 1;
+    }
+    enter(launcher, STAGE_TERM);
+}
+
+static int wait_ms(const launcher_t *launcher)
+{
+    uint64_t deadline = launcher->job_deadline;
+    if (launcher->stage != STAGE_RUN && launcher->stage_deadline < deadline) {
+        deadline = launcher->stage_deadline;
+    }
+    return weft__deadline_left(deadline);
+}
+
+static void watch_sink(struct pollfd *poller, const weft_sink_t *sink)
+{
+    bool waits = !weft__sink_is_empty(sink) && sink->error == 0;
+    *poller = (struct pollfd){.fd = waits ? sink->fd : -1, .events = POLLOUT};
+}
+
+static void watch_pipe(struct pollfd *poller, const weft_pipe_t *pipe)
+{
+    bool wanted = pipe->fd >= 0 && !weft__sink_is_full(pipe->sink);
+    *poller = (struct pollfd){.fd = wanted ? pipe->fd : -1, .events = POLLIN};
+}
+
+/* Wait for something and deal with it. */
+static void step(launcher_t *launcher)
+{
+    struct pollfd *polls = launcher->polls;
+    nfds_t count = 0;
+    polls[count++] = (struct pollfd){.fd = launcher->signal_fd, .events = POLLIN};
+    polls[count++] = (struct pollfd){.fd = launcher->error_fd, .events = POLLIN};
+    watch_sink(&polls[count++], &launcher->out);
+    watch_sink(&polls[count++], &launcher->err);
+    for (int i = 0; i < launcher->started; i++) {
+        watch_pipe(&polls[count++], &launcher->children[i].out);
+        watch_pipe(&polls[count++], &launcher->children[i].err);
+    }
+    if (poll(polls, count, wait_ms(launcher)) < 0) {
+        for (nfds_t i = 0; i < count; i++) {
+            polls[i].revents = 0; /* EINTR, or no memory for a moment */
+        }
+    }
+    if (polls[1].revents != 0) {
+        read_spawn_errors(launcher);
+        if (polls[1].revents & POLLHUP) { /* all have started */
+            close(launcher->error_fd);
+            launcher->error_fd = -1;
+        }
+    }
+    for (int i = 0; i < launcher->started; i++) {
+        if (polls[4 + 2 * i].revents != 0) {
+            weft__pipe_read(&launcher->children[i].out, 1);
+        }
+        if (polls[5 + 2 * i].revents != 0) {
+            weft__pipe_read(&launcher->children[i].err, 1);
+        }
+    }
+    if (polls[0].revents != 0) {
+        read_signals(launcher);
+    }
+    check_sink(launcher, &launcher->out, "stdout");
+    check_sink(launcher, &launcher->err, "stderr");
+    check_deadlines(launcher);
+}
+
+/* ---- one attempt ------------------------------------------------------------------------- */
+
+static void init_pipe(launcher_t *launcher, int rank, int fd, weft_sink_t *sink, weft_pipe_t *pipe)
+{
+    pipe->fd = fd;
+    pipe->sink = sink;
+    pipe->tail = &launcher->children[rank].tail;
+    if (launcher->launch->prefix) {
+        snprintf(pipe->prefix, sizeof(pipe->prefix), "[%d] ", rank);
+    }
+}
+
+static weft_status_t start_ranks(launcher_t *launcher)
+{
+    int fds[2];
+    weft_status_t status = WEFT_OK;
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) {
+        return weft__fail(WEFT_ERR_SYSTEM, "%s: cannot make a pipe: %s", launcher->launch->name,
+                          strerror(errno));
+    }
+    launcher->error_fd = fds[0];
+    launcher->spawn.error_fd = fds[1];
+    for (int i = 0; i < launcher->launch->ranks && status == WEFT_OK; i++) {
+        child_t *child = &launcher->children[i];
+        int out, err;
+        status = weft__spawn(&launcher->spawn, i, &child->pid, &out, &err);
+        if (status == WEFT_OK) {
+            child->running = true;
+            init_pipe(launcher, i, out, &launcher->out, &child->out);
+            init_pipe(launcher, i, err, &launcher->err, &child->err);
+            launcher->started++;
+            launcher->running++;
+            if (!in_our_group(launcher, child)) {
+                weft__guard_watch(&launcher->guard, child->pid);
+            }
+        }
+    }
+    close(fds[1]);
+    return status;
+}
+
+/* Until no child is left. */
+static void watch_ranks(launcher_t *launcher)
+{
+    for (;;) {
+        step(launcher);
+        if (launcher->running > 0) {
+            continue;
+        }
+        int left = signal_leftovers(launcher, 0);
+        if (left == 0) {
+            break;
+        }
+        if (launcher->stage == STAGE_RUN) {
+            weft__info("launch: the ranks have ended and left %d processes behind", left);
+            enter(launcher, STAGE_GRACE);
+        }
+    }
+    for (int i = 0; i < launcher->started; i++) {
+        weft__pipe_read(&launcher->children[i].out, DRAIN_PIECES);
+        weft__pipe_read(&launcher->children[i].err, DRAIN_PIECES);
+        weft__pipe_finish(&launcher->children[i].out);
+        weft__pipe_finish(&launcher->children[i].err);
+    }
+}
+
+static void report_others(launcher_t *launcher)
+{
+    int failed = 0, ended = 0;
+    for (int i = 0; i < launcher->started; i++) {
+        ended += launcher->children[i].ended;
+        failed += i != launcher->failed && !launcher->children[i].ended &&
+                  is_failure(launcher->children[i].status);
+    }
+    if (launcher->interrupted != 0) {
+        say(launcher, "ended by signal %d (%s)", launcher->interrupted,
+            strsignal(launcher->interrupted));
+    } else if (failed + ended > 0) {
+        say(launcher, "after it, %d of the other ranks failed and %d had to be ended", failed,
+            ended);
+    }
+}
+
+/* Run all ranks once, with a store of their own. */
+static weft_status_t run_once(launcher_t *launcher)
+{
+    const char *host = weft__settings()->store_host;
+    uint8_t secret[WEFT_SECRET_BYTES];
+    weft_store_server_t *store;
+    bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+    launcher->started = launcher->running = 0;
+    launcher->stage = STAGE_RUN;
+    launcher->failed = launcher->exit = launcher->error_fd = -1;
+    memset(launcher->children, 0, (size_t)launcher->launch->ranks * sizeof(child_t));
+    weft_status_t status = weft__secret_create(secret);
+    if (status == WEFT_OK) {
+        status = weft__store_serve(host, 0, secret, &store, &launcher->spawn.master_port);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft__secret_print(secret, launcher->spawn.secret);
+    launcher->spawn.master_addr = any ? "127.0.0.1" : host;
+    status = weft__spawn_free_port(launcher->spawn.master_addr, &launcher->spawn.torch_port);
+    if (status == WEFT_OK) {
+        status = start_ranks(launcher);
+    }
+    if (status != WEFT_OK) {
+        launcher->exit = 1;
+        enter(launcher, STAGE_KILL);
+    }
+    watch_ranks(launcher);
+    if (launcher->error_fd >= 0) {
+        close(launcher->error_fd);
+        launcher->error_fd = -1;
+    }
+    weft__store_stop(store);
+    if (launcher->failed >= 0 || launcher->interrupts > 1) {
+        report_others(launcher);
+    }
+    return status;
+}
+
+static weft_status_t run_with_restarts(launcher_t *launcher, int *exit_p)
+{
+    const weft_launch_t *launch = launcher->launch;
+    for (;;) {
+        weft_status_t status = run_once(launcher);
+        if (launcher->exit >= 0) {
+            *exit_p = launcher->exit;
+        } else if (launcher->failed >= 0) {
+            *exit_p = exit_of(launcher->children[launcher->failed].status);
+        } else if (status == WEFT_OK) {
+            *exit_p = 0;
+        }
+        if (status != WEFT_OK || launcher->exit >= 0 || launcher->failed < 0 ||
+            launcher->interrupted != 0 || launcher->spawn.restart >= launch->max_restarts) {
+            return status;
+        }
+        launcher->spawn.restart++;
+        say(launcher, "restarting the job, %d of %d times", launcher->spawn.restart,
+            launch->max_restarts);
+    }
+}
+
+/* ---- before and after -------------------------------------------------------------------- */
+
+/* Signals come through a descriptor. One that the caller ignores (nohup) stays ignored. */
+static weft_status_t open_signals(launcher_t *launcher)
+{
+    static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
+                                  SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        struct sigaction old;
+        sigaction(signals[i], NULL, &old);
+        if (old.sa_handler != SIG_IGN || signals[i] == SIGCHLD) {
+            sigaddset(&set, signals[i]);
+        }
+    }
+    launcher->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (launcher->signal_fd < 0) {
+        return weft__fail(WEFT_ERR_SYSTEM, "%s: cannot open signals: %s", launcher->launch->name,
+                          strerror(errno));
+    }
+    sigprocmask(SIG_BLOCK, &set, &launcher->spawn.mask);
+    return WEFT_OK;
+}
+
+/* Two pipes a rank and the store's connections; ranks get back the limit that we had. */
+static void raise_file_limit(launcher_t *launcher)
+{
+    struct rlimit limit;
+    rlim_t need = 8 * (rlim_t)launcher->launch->ranks + 256;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return;
+    }
+    launcher->spawn.files = limit;
+    if (limit.rlim_cur < need) {
+        limit.rlim_cur = need < limit.rlim_max ? need : limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* Say what is left to be said, for as long as somebody may listen. */
+static void flush_all(launcher_t *launcher)
+{
+    struct pollfd polls[3] = {{.fd = launcher->signal_fd, .events = POLLIN}};
+    launcher->interrupted = 0;
+    for (;;) {
+        weft__sink_flush(&launcher->out);
+        weft__sink_flush(&launcher->err);
+        watch_sink(&polls[1], &launcher->out);
+        watch_sink(&polls[2], &launcher->err);
+        int left = weft__deadline_left(launcher->job_deadline);
+        if ((polls[1].fd < 0 && polls[2].fd < 0) || launcher->interrupted != 0 || left == 0) {
+            return;
+        }
+        poll(polls, 3, left);
+        read_signals(launcher);
+    }
+}
+
+static weft_status_t run(launcher_t *launcher, int *exit_p)
+{
+    const weft_launch_t *launch = launcher->launch;
+    launcher->children = calloc((size_t)launch->ranks, sizeof(child_t));
+    launcher->polls = calloc(4 + 2 * (size_t)launch->ranks, sizeof(struct pollfd));
+    if (launcher->children == NULL || launcher->polls == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d ranks", launch->name,
+                          launch->ranks);
+    }
+    weft_status_t status = weft__guard_start(launch->ranks, &launcher->guard);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (launch->bind) {
+        if (weft__bind_plan(launch->ranks, &launcher->bind) == WEFT_OK) {
+            launcher->spawn.bind = &launcher->bind;
+        } else {
+            say(launcher, "ranks are not bound to cores: %s", weft_last_error());
+        }
+    }
+    status = run_with_restarts(launcher, exit_p);
+    flush_all(launcher);
+    weft__guard_stop(&launcher->guard);
+    return status;
+}
+
+weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p)
+{
+    launcher_t launcher = {.launch = launch, .job_deadline = WEFT_NEVER, .failed = -1};
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, old_pipe;
+    char path[PATH_MAX];
+    int was_reaper = 0;
+    *exit_p = 1;
+    if (launch->ranks < 1 || launch->ranks > WEFT_LAUNCH_RANKS_MAX) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: %d ranks; it takes 1 to %d", launch->name,
+                          launch->ranks, WEFT_LAUNCH_RANKS_MAX);
+    }
+    weft_status_t status = weft__spawn_find(launch, path, exit_p);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    launcher.spawn.launch = launch;
+    launcher.spawn.path = path;
+    launcher.spawn.share_terminal = isatty(0) && tcgetpgrp(0) == getpgrp();
+    if (launch->timeout_ms > 0) {
+        launcher.job_deadline = weft__deadline(launch->timeout_ms);
+    }
+    status = open_signals(&launcher);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    sigaction(SIGPIPE, &ignore, &old_pipe);
+    prctl(PR_GET_CHILD_SUBREAPER, &was_reaper);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    raise_file_limit(&launcher);
+    weft__sink_init(&launcher.out, STDOUT_FILENO);
+    weft__sink_init(&launcher.err, STDERR_FILENO);
+
+    status = run(&launcher, exit_p);
+
+    weft__sink_cleanup(&launcher.out);
+    weft__sink_cleanup(&launcher.err);
+    weft__bind_cleanup(&launcher.bind);
+    free(launcher.children);
+    free(launcher.polls);
+    setrlimit(RLIMIT_NOFILE, &launcher.spawn.files);
+    prctl(PR_SET_CHILD_SUBREAPER, was_reaper);
+    sigaction(SIGPIPE, &old_pipe, NULL);
+    close(launcher.signal_fd);
+    sigprocmask(SIG_SETMASK, &launcher.spawn.mask, NULL);
+    return status;
+}

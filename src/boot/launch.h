@@ -1,0 +1,40 @@
+/* Start the ranks of a job as processes of this host, and look after them until they have ended.
+ *
+ * Each rank finds its place, the address of the job's store and the secret in its environment
+ * (boot/job.h). Its output comes out line by line, behind its number. When one fails, the others
+ * have a moment to notice it themselves and are then ended. Nothing that a rank started outlives
+ * the launcher, however the launcher ends. */
+#ifndef WEFT_BOOT_LAUNCH_H
+#define WEFT_BOOT_LAUNCH_H
+
+#include <stdbool.h>
+
+#include <weft/status.h>
+
+#define WEFT_LAUNCH_RANKS_MAX 4096
+
+typedef struct weft_launch {
+    const char *name;  /* begins every sentence: "weft run" */
+    int ranks;         /* 1 to WEFT_LAUNCH_RANKS_MAX */
+    char *const *argv; /* the program, its arguments, NULL */
+    bool bind;         /* to cores */
+    bool prefix;       /* lines with "[rank] " */
+    int max_restarts;  /* of the whole job, after a failure */
+    int timeout_ms;    /* end the job after this time; 0: never */
+    int grace_ms;      /* between the failure of a rank and the end of the others */
+} weft_launch_t;
+
+#define WEFT_LAUNCH_GRACE_MS 3000
+
+/* Exit statuses that are not a rank's. */
+#define WEFT_EXIT_TIMEOUT 124     /* timeout_ms passed */
+#define WEFT_EXIT_NOT_STARTED 126 /* the program is there but cannot be run */
+#define WEFT_EXIT_NOT_FOUND 127   /* there is no such program */
+
+/* Run a job from its start to its end. *exit_p is what the process should exit with: 0 if all
+ * ranks did, else the status of the first rank that failed, 128 + signal if it was killed. Not
+ * WEFT_OK, with a sentence, if the job could not be started at all; *exit_p is set then too.
+ * One at a time in a process: it takes over the signals and all children while it runs. */
+weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p);
+
+#endif

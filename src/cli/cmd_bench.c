@@ -1,0 +1,292 @@
+/* weft bench: time collectives and verify their results, in the manner of nccl-tests. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "base/args.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "bench/bench.h"
+#include "bench/table.h"
+#include "boot/job.h"
+#include "boot/launch.h"
+#include "cli/commands.h"
+#include "comm/comm.h"
+
+typedef struct options {
+    weft_bench_t bench;
+    int ranks;
+    const char *type, *op, *factor, *algo, *bind;
+    bool no_check;
+} options_t;
+
+static int complain(const char *text)
+{
+    fprintf(stderr, "weft bench: %s\n", text);
+    return 2;
+}
+
+/* The value of `text` among `count` names, or -1 with a sentence on stderr. */
+static int choose(const char *what, const char *text, const char *(*name)(int), int count)
+{
+    const char *names[32];
+    for (int i = 0; i < count; i++) {
+        names[i] = name(i);
+        if (strcmp(names[i], text) == 0) {
+            return i;
+        }
+    }
+    const char *near = weft__nearest(text, names, count);
+    fprintf(stderr, "weft bench: there is no %s \"%s\"%s%s%s; there are", what, text,
+            near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    for (int i = 0; i < count; i++) {
+        fprintf(stderr, " %s", names[i]);
+    }
+    fprintf(stderr, "\n");
+    return -1;
+}
+
+static const char *type_name(int i)
+{
+    return weft_dtype_name((weft_dtype_t)i);
+}
+
+static const char *op_name(int i)
+{
+    return weft_op_name((weft_op_t)i);
+}
+
+static const char *bench_name(int i)
+{
+    static const char *const names[] = {"allreduce", "reduce",   "broadcast", "reduce_scatter",
+                                        "allgather", "gather",   "scatter",   "alltoall",
+                                        "barrier",   "sendrecv", "p2p",       "all"};
+    return names[i];
+}
+
+/* Turn what was typed into what is run; 0, or the exit status. */
+static int resolve(options_t *o)
+{
+    weft_bench_t *b = &o->bench;
+    if (choose("benchmark", b->collective, bench_name, 12) < 0) {
+        return 2;
+    }
+    int type = choose("type", o->type, type_name, WEFT_DTYPE_COUNT);
+    int op = type < 0 ? -1 : choose("operation", o->op, op_name, WEFT_OP_COUNT);
+    if (op < 0) {
+        return 2;
+    }
+    b->type = (weft_dtype_t)type;
+    b->op = (weft_op_t)op;
+    b->check = !o->no_check;
+    char *end;
+    b->factor = strtod(o->factor, &end);
+    if (*end != '\0' || end == o->factor || !(b->factor > 1.0 && b->factor <= 1e9)) {
+        return complain("--factor must be a number above 1");
+    }
+    if (b->min < 1 || b->min > b->max) {
+        return complain("--min must be at least 1 byte and at most --max");
+    }
+    if (o->ranks < 1 || o->ranks > WEFT_MAX_RANKS) {
+        return complain("-n must be 1 to 1024 ranks");
+    }
+    if (b->iters < 0 || b->repeat < 1 || b->repeat > WEFT_REPEAT_MOST) {
+        return complain("--iters must not be negative, --repeat must be 1 to 64");
+    }
+    weft_tuner_t tuner;
+    if (o->algo && weft__tuner_init(&tuner, o->algo) != WEFT_OK) {
+        return complain(weft_last_error());
+    }
+    return 0;
+}
+
+/* ---- ranks ------------------------------------------------------------------------------ */
+
+static int finish(weft_status_t status, size_t wrong)
+{
+    if (status != WEFT_OK) {
+        return 1;
+    }
+    return wrong > 0 ? 1 : 0;
+}
+
+/* This process is a rank of a job: ours, or one started by mpirun, torchrun or srun. */
+static int run_as_rank(const options_t *o)
+{
+    weft_comm_h comm;
+    size_t wrong = 0;
+    weft_comm_config_t config = WEFT_COMM_CONFIG_INIT;
+    config.algo = o->algo;
+    weft_status_t status = weft_comm_init_job(&comm, &config);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft bench: %s\n", weft_last_error());
+        return 1;
+    }
+    if (o->bench.root < 0 || o->bench.root >= comm->size) {
+        weft_comm_destroy(comm);
+        return complain("--root is not one of the ranks");
+    }
+    status = weft__bench_run(&o->bench, comm, &wrong);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft bench: %s\n", weft_last_error());
+    }
+    weft_comm_destroy(comm);
+    return finish(status, wrong);
+}
+
+typedef struct rank_thread {
+    pthread_t thread;
+    const options_t *options;
+    weft_comm_h comm;
+    weft_status_t status;
+    size_t wrong;
+} rank_thread_t;
+
+static void *thread_main(void *arg)
+{
+    rank_thread_t *t = arg;
+    weft_device_set(t->comm->device);
+    t->status = weft__bench_run(&t->options->bench, t->comm, &t->wrong);
+    if (t->status != WEFT_OK) {
+        fprintf(stderr, "weft bench: rank %d: %s\n", t->comm->rank, weft_last_error());
+    }
+    return NULL;
+}
+
+static int run_threads(const options_t *o)
+{
+    int failed = 0, started = 0;
+    rank_thread_t *threads = calloc((size_t)o->ranks, sizeof(*threads));
+    weft_comm_h *comms = calloc((size_t)o->ranks, sizeof(weft_comm_h));
+    if (!threads || !comms || weft_comm_init_all(comms, o->ranks, NULL) != WEFT_OK) {
+        failed = complain(threads && comms ? weft_last_error() : "out of memory");
+        goto out;
+    }
+    for (; started < o->ranks; started++) {
+        rank_thread_t *t = &threads[started];
+        *t = (rank_thread_t){.options = o, .comm = comms[started]};
+        if (o->algo) {
+            weft__tuner_init(&t->comm->tuner, o->algo);
+            t->comm->tuner.size = o->ranks;
+        }
+        if (pthread_create(&t->thread, NULL, thread_main, t) != 0) {
+            failed = complain("a thread could not be started");
+            weft_comm_abort(comms[started]);
+            comms[started] = NULL;
+            break;
+        }
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(threads[i].thread, NULL);
+        failed |= finish(threads[i].status, threads[i].wrong);
+    }
+    for (int i = 0; i < o->ranks; i++) {
+        weft_comm_destroy(comms[i]);
+    }
+out:
+    free(threads);
+    free(comms);
+    return failed;
+}
+
+/* Start ourselves again, as the ranks. */
+static int start_ranks(const options_t *o, char **argv)
+{
+    char self[] = "/proc/self/exe";
+    int count = 0;
+    while (argv[count]) {
+        count++;
+    }
+    char **command = calloc((size_t)count + 3, sizeof(char *));
+    if (!command) {
+        return complain("out of memory");
+    }
+    char bench[] = "bench";
+    command[0] = self;
+    command[1] = bench;
+    memcpy(command + 2, argv + 1, (size_t)(count - 1) * sizeof(char *));
+    weft_launch_t launch = {.name = "weft bench",
+                            .ranks = o->ranks,
+                            .argv = command,
+                            .bind = strcmp(o->bind, "none") != 0,
+                            .prefix = false,
+                            .grace_ms = WEFT_LAUNCH_GRACE_MS};
+    int status = 1;
+    if (weft__launch(&launch, &status) != WEFT_OK) {
+        complain(weft_last_error());
+    }
+    free(command);
+    return status;
+}
+
+int weft__cmd_bench(int argc, char **argv)
+{
+    options_t o = {.bench = {.collective = "allreduce", .min = 8, .max = 64 << 20, .repeat = 3},
+                   .ranks = 2,
+                   .type = "f32",
+                   .op = "sum",
+                   .factor = "2",
+                   .bind = weft__settings()->bind};
+    const weft_arg_t options[] = {
+        {"ranks", 'n', WEFT_ARG_INT, "N", &o.ranks, "number of ranks (default 2)"},
+        {"min", 'b', WEFT_ARG_SIZE, "SIZE", &o.bench.min, "smallest size (default 8)"},
+        {"max", 'e', WEFT_ARG_SIZE, "SIZE", &o.bench.max, "largest size (default 64M)"},
+        {"factor", 'f', WEFT_ARG_STR, "F", &o.factor, "from a size to the next (default 2)"},
+        {"type", 't', WEFT_ARG_STR, "T", &o.type, "element type (default f32)"},
+        {"op", 'o', WEFT_ARG_STR, "O", &o.op, "sum, prod, min, max, avg (default sum)"},
+        {"root", 'r', WEFT_ARG_INT, "R", &o.bench.root, "root of rooted collectives (default 0)"},
+        {"algo", 'a', WEFT_ARG_STR, "A", &o.algo, "force an algorithm, as WEFT_ALGO does"},
+        {"threads", 0, WEFT_ARG_FLAG, NULL, &o.bench.threads, "ranks are threads of one process"},
+        {"iters", 'i', WEFT_ARG_INT, "K", &o.bench.iters, "calls per loop (default: fill 30 ms)"},
+        {"repeat", 0, WEFT_ARG_INT, "K", &o.bench.repeat, "timed loops; median shown (default 3)"},
+        {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
+        {"no-check", 0, WEFT_ARG_FLAG, NULL, &o.no_check, "do not verify the results"},
+        {"explain", 0, WEFT_ARG_FLAG, NULL, &o.bench.explain, "say which algorithm, and why"},
+        {"json", 0, WEFT_ARG_STR, "FILE", &o.bench.json, "write the results to FILE as JSON"},
+    };
+    const weft_args_t args = {
+        .command = "weft bench",
+        .synopsis = "[COLLECTIVE] [OPTION]...",
+        .text =
+            "Time a collective over a range of sizes and verify its results. COLLECTIVE: allreduce "
+            "(default), reduce, broadcast, reduce_scatter, allgather, gather, scatter, alltoall, "
+            "barrier, sendrecv (or p2p), all.",
+        .footer = "Columns are those of nccl-tests. Sizes are of the larger buffer of a rank.\n"
+                  "Example: weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n",
+        .options = options,
+        .count = (int)(sizeof(options) / sizeof(options[0])),
+    };
+    /* The parser reorders argv; the ranks get it as it was typed. */
+    char **typed = calloc((size_t)argc + 1, sizeof(char *));
+    if (!typed) {
+        return complain("out of memory");
+    }
+    memcpy(typed, argv, (size_t)argc * sizeof(char *));
+    weft_args_found_t found;
+    int exit_status;
+    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_last_error());
+        exit_status = 2;
+    } else if (found.help) {
+        weft__args_help(&args, stdout);
+        exit_status = 0;
+    } else if (found.count > 1) {
+        exit_status = complain("one collective at a time, or all");
+    } else {
+        const weft_job_t *job;
+        o.bench.collective = found.count ? found.positionals[0] : o.bench.collective;
+        exit_status = resolve(&o);
+        if (exit_status == 0 && weft__job(&job) != WEFT_OK) {
+            exit_status = complain(weft_last_error());
+        } else if (exit_status == 0 && strcmp(job->launcher, "none") != 0) {
+            exit_status = run_as_rank(&o);
+        } else if (exit_status == 0) {
+            exit_status = o.bench.threads ? run_threads(&o) : start_ranks(&o, typed);
+        }
+    }
+    free(typed);
+    return exit_status;
+}

@@ -1,0 +1,45 @@
+/* weft info: versions, instructions in use, and every setting. */
+#include <stdio.h>
+#include <sys/utsname.h>
+
+#include <weft/weft.h>
+
+#include <hwloc.h>
+
+#include "base/args.h"
+#include "base/settings.h"
+#include "cli/commands.h"
+#include "kernel/kernel.h"
+
+int weft__cmd_info(int argc, char **argv)
+{
+    const weft_args_t args = {
+        .command = "weft info",
+        .synopsis = "",
+        .text = "Show versions, the instructions in use, and every setting: its environment "
+                "variable, the value in force, the default and what it does.",
+    };
+    weft_args_found_t found;
+    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_last_error());
+        return WEFT_EXIT_USAGE;
+    }
+    if (found.help) {
+        weft__args_help(&args, stdout);
+        return 0;
+    }
+    if (found.count > 0) {
+        fprintf(stderr, "weft info: '%s' is one argument too many\n", found.positionals[0]);
+        return WEFT_EXIT_USAGE;
+    }
+    struct utsname system;
+    unsigned hwloc = hwloc_get_api_version();
+    printf("weft    %s\n", weft_version());
+    printf("hwloc   %u.%u.%u (API)\n", hwloc >> 16, hwloc >> 8 & 255, hwloc & 255);
+    if (uname(&system) == 0) {
+        printf("system  %s %s %s\n", system.sysname, system.release, system.machine);
+    }
+    printf("simd    %s\n\n", weft__kernels()->name);
+    weft__settings_print(stdout);
+    return 0;
+}

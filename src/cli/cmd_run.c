@@ -1,0 +1,78 @@
+/* weft run: start the ranks of a job. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/args.h"
+#include "base/settings.h"
+#include "boot/launch.h"
+#include "cli/commands.h"
+
+static int usage(const char *sentence)
+{
+    fprintf(stderr, "%s\n", sentence);
+    return WEFT_EXIT_USAGE;
+}
+
+int weft__cmd_run(int argc, char **argv)
+{
+    weft_launch_t launch = {.name = "weft run", .prefix = true, .grace_ms = WEFT_LAUNCH_GRACE_MS};
+    const char *bind = weft__settings()->bind;
+    bool no_prefix = false;
+    int exit_status;
+    const weft_arg_t options[] = {
+        {"ranks", 'n', WEFT_ARG_INT, "N", &launch.ranks, "number of ranks to start"},
+        {"bind", 0, WEFT_ARG_STR, "HOW", &bind,
+         "core: give each rank its own share of the cores (the default); none: let the system "
+         "place them"},
+        {"max-restarts", 0, WEFT_ARG_INT, "K", &launch.max_restarts,
+         "start the whole job again after a failure, at most K times (default 0)"},
+        {"timeout", 0, WEFT_ARG_MS, "TIME", &launch.timeout_ms,
+         "end the job after TIME: 90, 1.5s, 10m (default: never)"},
+        {"grace", 0, WEFT_ARG_MS, "TIME", &launch.grace_ms,
+         "when a rank has failed, give the others TIME to end by themselves (default 3s)"},
+        {"no-prefix", 0, WEFT_ARG_FLAG, NULL, &no_prefix,
+         "do not put the rank in front of each line of output"},
+    };
+    const weft_args_t args = {
+        .command = "weft run",
+        .synopsis = "-n N [OPTION]... [--] PROGRAM [ARGUMENT]...",
+        .text = "Start N ranks of PROGRAM on this host, show their output line by line, pass "
+                "signals on to them, and end all when one fails. Rank 0 reads standard input.",
+        .footer = "Ranks find their place in WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK and\n"
+                  "WEFT_LOCAL_SIZE, and under the names that torchrun uses.\n\n"
+                  "The exit status is 0 if all ranks exit with 0, else that of the first rank to\n"
+                  "fail (128 + signal if it was killed); 124 after --timeout, 127 if there is no\n"
+                  "such PROGRAM, 2 if the options are wrong.",
+        .options = options,
+        .count = sizeof(options) / sizeof(options[0]),
+        .stop = true,
+    };
+    weft_args_found_t found;
+    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
+        return usage(weft_last_error());
+    }
+    if (found.help) {
+        weft__args_help(&args, stdout);
+        return 0;
+    }
+    if (launch.ranks < 1 || launch.ranks > WEFT_LAUNCH_RANKS_MAX) {
+        return usage(launch.ranks == 0 ? "weft run: say how many ranks to start, with -n N"
+                                       : "weft run: -n takes 1 to 4096 ranks");
+    }
+    if (strcmp(bind, "core") != 0 && strcmp(bind, "none") != 0) {
+        return usage("weft run: --bind (or WEFT_BIND) is core or none");
+    }
+    if (launch.max_restarts < 0) {
+        return usage("weft run: --max-restarts takes 0 or more");
+    }
+    if (found.count == 0) {
+        return usage("weft run: say which program to run, after the options");
+    }
+    launch.bind = strcmp(bind, "core") == 0;
+    launch.prefix = !no_prefix;
+    launch.argv = found.positionals;
+    if (weft__launch(&launch, &exit_status) != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_last_error());
+    }
+    return exit_status;
+}

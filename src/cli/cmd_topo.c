@@ -1,0 +1,198 @@
+/* weft topo: what this machine is. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/args.h"
+#include "base/json.h"
+#include "boot/launch.h"
+#include "cli/commands.h"
+#include "topo/topo.h"
+
+/* "48 KiB", "1.25 MiB", "64 GiB" */
+static void print_bytes(uint64_t bytes, char text[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(text, 32, "%.*f %s", value < 10 && value != (double)(int)value ? 2 : 0, value,
+             units[unit]);
+}
+
+static const char *cache_kind(char kind)
+{
+    return kind == 'd' ? "d" : kind == 'i' ? "i" : "";
+}
+
+static void print_table(const weft_topo_t *topo, const weft_bind_t *bind)
+{
+    char text[32];
+    if (topo->model[0] != '\0') {
+        printf("%s\n", topo->model);
+    }
+    printf(
+        "packages %d, NUMA nodes %d, cores %d, hardware threads %d (that this process may use)\n",
+        topo->package_count, topo->numa_count, topo->core_count, topo->thread_count);
+    for (int i = 0; i < topo->cache_count; i++) {
+        const weft_topo_cache_t *cache = &topo->caches[i];
+        print_bytes(cache->bytes, text);
+        printf("%sL%d%s %s per %d core%s", i == 0 ? "caches " : ", ", cache->level,
+               cache_kind(cache->kind), text, cache->cores, cache->cores == 1 ? "" : "s");
+    }
+    printf("%s\n%5s %12s  %s\n", topo->cache_count > 0 ? "\n" : "", "NUMA", "memory", "CPUs");
+    for (int i = 0; i < topo->numa_count; i++) {
+        print_bytes(topo->numas[i].memory, text);
+        printf("%5d %12s  %s\n", topo->numas[i].node, text, topo->numas[i].cpus);
+    }
+    printf("\n%5s %8s %5s  %s\n", "core", "package", "NUMA", "CPUs");
+    for (int i = 0; i < topo->core_count; i++) {
+        printf("%5d %8d %5d  %s\n", i, topo->cores[i].package, topo->cores[i].numa,
+               topo->cores[i].cpus);
+    }
+    if (bind->ranks > 0) {
+        printf("\n%5s  %s\n", "rank", "CPUs");
+    }
+    for (int i = 0; i < bind->ranks; i++) {
+        char cpus[WEFT_TOPO_CPUS];
+        weft__bind_print(bind, i, cpus);
+        printf("%5d  %s\n", i, cpus);
+    }
+}
+
+static void put_int(weft_json_t *json, const char *key, int64_t value)
+{
+    weft__json_key(json, key);
+    weft__json_int(json, value);
+}
+
+static void put_string(weft_json_t *json, const char *key, const char *value)
+{
+    weft__json_key(json, key);
+    weft__json_string(json, value);
+}
+
+static void put_machine(weft_json_t *json, const weft_topo_t *topo)
+{
+    put_string(json, "model", topo->model);
+    put_int(json, "packages", topo->package_count);
+    put_int(json, "hardware_threads", topo->thread_count);
+    weft__json_key(json, "caches");
+    weft__json_array(json);
+    for (int i = 0; i < topo->cache_count; i++) {
+        const weft_topo_cache_t *cache = &topo->caches[i];
+        const char kind[2] = {cache->kind, '\0'};
+        weft__json_object(json);
+        put_int(json, "level", cache->level);
+        put_string(json, "kind", kind);
+        put_int(json, "bytes", (int64_t)cache->bytes);
+        put_int(json, "count", cache->count);
+        put_int(json, "cores", cache->cores);
+        weft__json_end(json);
+    }
+    weft__json_end(json);
+    weft__json_key(json, "numa_nodes");
+    weft__json_array(json);
+    for (int i = 0; i < topo->numa_count; i++) {
+        weft__json_object(json);
+        put_int(json, "node", topo->numas[i].node);
+        put_int(json, "bytes", (int64_t)topo->numas[i].memory);
+        put_string(json, "cpus", topo->numas[i].cpus);
+        weft__json_end(json);
+    }
+    weft__json_end(json);
+    weft__json_key(json, "cores");
+    weft__json_array(json);
+    for (int i = 0; i < topo->core_count; i++) {
+        weft__json_object(json);
+        put_int(json, "package", topo->cores[i].package);
+        put_int(json, "numa", topo->cores[i].numa);
+        put_string(json, "cpus", topo->cores[i].cpus);
+        weft__json_end(json);
+    }
+    weft__json_end(json);
+}
+
+static int write_json(const weft_topo_t *topo, const weft_bind_t *bind, const char *path)
+{
+    weft_json_t json;
+    FILE *file = fopen(path, "we");
+    if (file == NULL) {
+        fprintf(stderr, "weft topo: cannot write %s: %s\n", path, strerror(errno));
+        return 1;
+    }
+    weft__json_start(&json, file);
+    weft__json_object(&json);
+    put_machine(&json, topo);
+    if (bind->ranks > 0) {
+        weft__json_key(&json, "ranks");
+        weft__json_array(&json);
+        for (int i = 0; i < bind->ranks; i++) {
+            char cpus[WEFT_TOPO_CPUS];
+            weft__bind_print(bind, i, cpus);
+            weft__json_string(&json, cpus);
+        }
+        weft__json_end(&json);
+    }
+    weft__json_end(&json);
+    weft_status_t status = weft__json_finish(&json);
+    if (fclose(file) != 0 || status != WEFT_OK) {
+        fprintf(stderr, "weft topo: cannot write %s: %s\n", path, strerror(errno));
+        return 1;
+    }
+    return 0;
+}
+
+int weft__cmd_topo(int argc, char **argv)
+{
+    const char *path = NULL;
+    int ranks = 0;
+    const weft_arg_t options[] = {
+        {"ranks", 'n', WEFT_ARG_INT, "N", &ranks, "show which CPUs weft run -n N gives each rank"},
+        {"json", 0, WEFT_ARG_STR, "FILE", &path, "write it to FILE as JSON as well"},
+    };
+    const weft_args_t args = {
+        .command = "weft topo",
+        .synopsis = "[OPTION]...",
+        .text = "Show the packages, NUMA nodes, cores and caches that this process may use.",
+        .options = options,
+        .count = sizeof(options) / sizeof(options[0]),
+    };
+    weft_args_found_t found;
+    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_last_error());
+        return WEFT_EXIT_USAGE;
+    }
+    if (found.help) {
+        weft__args_help(&args, stdout);
+        return 0;
+    }
+    if (found.count > 0 || ranks < 0 || ranks > WEFT_LAUNCH_RANKS_MAX) {
+        fprintf(stderr,
+                found.count > 0 ? "weft topo: '%s' is one argument too many\n"
+                                : "weft topo: -n takes 1 to 4096 ranks\n",
+                found.count > 0 ? found.positionals[0] : "");
+        return WEFT_EXIT_USAGE;
+    }
+    weft_topo_t topo;
+    weft_bind_t bind = {0};
+    weft_status_t status = weft__topo_read(&topo);
+    if (status == WEFT_OK && ranks > 0) {
+        status = weft__bind_plan(ranks, &bind);
+        if (status != WEFT_OK) {
+            weft__topo_cleanup(&topo);
+        }
+    }
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft topo: %s\n", weft_last_error());
+        return 1;
+    }
+    print_table(&topo, &bind);
+    int exit_status = path == NULL ? 0 : write_json(&topo, &bind, path);
+    weft__bind_cleanup(&bind);
+    weft__topo_cleanup(&topo);
+    return exit_status;
+}

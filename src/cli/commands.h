@@ -1,0 +1,19 @@
+/* The commands of `weft`: one file each, one row here. A command gets argv from its own name on
+ * and returns the exit status: 0 success, 1 failure, 2 bad arguments. */
+#ifndef WEFT_CLI_COMMANDS_H
+#define WEFT_CLI_COMMANDS_H
+
+/*    name    function         text */
+#define WEFT_COMMANDS(X)                                                                           \
+    X("run", weft__cmd_run, "start the ranks of a job and look after them")                        \
+    X("bench", weft__cmd_bench, "measure collectives, in the columns of nccl-tests")               \
+    X("topo", weft__cmd_topo, "show cores, NUMA nodes and caches, and how ranks are bound")        \
+    X("info", weft__cmd_info, "show versions and every setting with its value")
+
+#define WEFT_COMMAND_DECLARE(name, function, text) int function(int argc, char **argv);
+WEFT_COMMANDS(WEFT_COMMAND_DECLARE)
+#undef WEFT_COMMAND_DECLARE
+
+#define WEFT_EXIT_USAGE 2
+
+#endif

@@ -1,0 +1,271 @@
+#!/bin/bash
+# ctest: timeout=300
+# weft run, from the outside.
+set -u
+weft=$WEFT_BIN
+meet=$WEFT_BUILD/test/boot/meet
+work=$(mktemp -d)
+tag=98$$ # sleeps of this length are ours
+before=$(ls /dev/shm /tmp 2>/dev/null | grep -i weft | sort)
+failures=0
+
+cleanup() {
+    pkill -9 -f "sleep $tag" 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() {
+    echo "FAILED: $name: $*"
+    failures=$((failures + 1))
+}
+
+# run ARGUMENT...: weft run with stdout, stderr and status in $out, $err, $status
+run() {
+    "$weft" run "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    out=$(cat "$work/out")
+    err=$(cat "$work/err")
+}
+
+expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $err"; }
+expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
+expect_not_in() { grep -qF -- "$2" <<<"$1" && fail "'$2' is in: $1"; }
+expect_equal() { [ "$1" = "$2" ] || fail "'$1' is not '$2'"; }
+
+# wait_for SECONDS COMMAND...: until the command succeeds
+wait_for() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ $SECONDS -gt $end ] && return 1
+        sleep 0.02
+    done
+}
+none_left() { ! pgrep -f "sleep $tag" >/dev/null; }
+has_lines() { [ "$(wc -l <"$1" 2>/dev/null || echo 0)" -ge "$2" ]; }
+
+name="output is prefixed and kept apart"
+run -n 3 sh -c 'echo "out $WEFT_RANK"; echo "err $WEFT_RANK" >&2; printf "no newline"'
+expect_status 0
+for rank in 0 1 2; do
+    expect_in "$out" "[$rank] out $rank"
+    expect_in "$out" "[$rank] no newline"
+    expect_in "$err" "[$rank] err $rank"
+done
+expect_equal "$(wc -l <"$work/out")" 6
+expect_equal "$(wc -l <"$work/err")" 3
+
+name="output without prefix is untouched"
+run -n 1 --no-prefix printf 'a\nb'
+expect_equal "$(od -An -c <"$work/out" | tr -d ' \n')" 'a\nb'
+
+name="long lines and many lines arrive whole"
+run -n 4 sh -c 'head -c 2500000 /dev/zero | tr "\0" x; echo; seq 1 20000'
+expect_status 0
+expect_equal "$(grep -c 'x' "$work/out")" 4
+for rank in 0 1 2 3; do
+    expect_equal "$(sed -n "s/^\[$rank\] \([0-9]*\)$/\1/p" "$work/out" | md5sum)" "$(seq 1 20000 | md5sum)"
+done
+expect_equal "$(awk '/x/ && length($0) == 2500004' "$work/out" | wc -l)" 4
+
+name="environment"
+run -n 2 sh -c 'echo "$WEFT_RANK $WEFT_SIZE $WEFT_LOCAL_RANK $WEFT_LOCAL_SIZE $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $WEFT_RESTART ${#WEFT_SECRET} $WEFT_MASTER_ADDR $MASTER_ADDR"; [ "$WEFT_MASTER_PORT" -gt 0 ] && [ "$MASTER_PORT" -gt 0 ] && [ "$MASTER_PORT" != "$WEFT_MASTER_PORT" ]'
+expect_status 0
+expect_in "$out" "[1] 1 2 1 2 1 2 1 2 0 32 127.0.0.1 127.0.0.1"
+
+name="standard input goes to rank 0"
+out=$(echo hello | "$weft" run -n 2 cat)
+expect_equal "$out" "[0] hello"
+
+name="ranks meet at the store"
+run -n 8 "$meet"
+expect_status 0
+expect_equal "$(grep -c ' met$' "$work/out")" 8
+
+name="32 ranks"
+run -n 32 "$meet"
+expect_status 0
+expect_equal "$(grep -c '^\[\([0-9]*\)\] weft \1/32 \1/32 met$' "$work/out")" 32
+
+name="a wrong secret is refused"
+run -n 2 --grace 100ms env WEFT_SECRET=0123456789abcdef0123456789abcdef "$meet"
+expect_status 1
+expect_in "$err" "secret"
+
+name="ranks are bound to cores"
+cpus=$(nproc)
+run -n "$cpus" sh -c 'grep Cpus_allowed_list /proc/self/status | cut -f2'
+expect_status 0
+expect_equal "$(sed 's/^\[[0-9]*\] //' "$work/out" | sort -u | wc -l)" \
+    "$("$weft" topo -n "$cpus" | sed -n '/^ *rank/,$p' | tail -n +2 | awk '{print $2}' | sort -u | wc -l)"
+run -n 2 --bind none sh -c 'grep Cpus_allowed_list /proc/self/status | cut -f2'
+expect_equal "$(sed 's/^\[[0-9]*\] //' "$work/out" | sort -u)" \
+    "$(grep Cpus_allowed_list /proc/self/status | cut -f2)"
+
+name="exit status of the first rank to fail"
+run -n 4 --grace 100ms sh -c "if [ \$WEFT_RANK = 2 ]; then seq -f 'line %g' 1 15; exit 7; fi; sleep $tag"
+expect_status 7
+expect_in "$err" "weft run: rank 2 (pid "
+expect_in "$err" "exited with status 7"
+expect_in "$err" "last lines of rank 2"
+expect_equal "$(grep -c '^\[2\] line' "$work/err")" 10
+expect_in "$err" "[2] line 15"
+none_left || fail "a rank was left"
+
+name="rank killed by a signal"
+run -n 3 --grace 100ms sh -c "echo before; [ \$WEFT_RANK = 1 ] && kill -9 \$\$; sleep $tag"
+expect_status 137
+expect_in "$err" "rank 1 (pid "
+expect_in "$err" "was killed by signal 9 (Killed)"
+expect_in "$err" "2 had to be ended"
+none_left || fail "a rank was left"
+
+name="the others have the grace to end by themselves"
+run -n 2 --grace 20s sh -c '[ $WEFT_RANK = 0 ] && exit 3; sleep 0.3; echo noticed; exit 4'
+expect_status 3
+expect_in "$out" "[1] noticed"
+
+name="a rank that ignores SIGTERM is killed"
+run -n 2 --grace 100ms sh -c "[ \$WEFT_RANK = 0 ] && exit 3; trap '' TERM; sleep $tag & while :; do wait; done"
+expect_status 3
+none_left || fail "a rank was left"
+
+name="what a rank leaves behind is ended"
+run -n 2 --grace 100ms sh -c "sleep $tag & exit 0"
+expect_status 0
+none_left || fail "a process was left"
+
+name="program not found"
+run -n 4 ./no-such-program
+expect_status 127
+expect_equal "$(wc -l <"$work/err")" 1
+run -n 4 no-such-program-in-path
+expect_status 127
+expect_equal "$(wc -l <"$work/err")" 1
+run -n 4 /
+expect_status 126
+printf '#!/no/such/interpreter\n' >"$work/script"
+chmod +x "$work/script"
+run -n 4 "$work/script"
+expect_status 127
+expect_equal "$(wc -l <"$work/err")" 1
+
+name="bad arguments"
+for arguments in "" "-n 2" "-n 0 true" "-n -1 true" "-n 5000 true" "-n x true" "true" \
+    "-n 2 --bind socket true" "-n 2 --grace never true" "-n 2 --max-restarts -1 true" "-n 2 --nope true"; do
+    # shellcheck disable=SC2086 # split on purpose
+    run $arguments
+    expect_status 2
+    expect_equal "$(wc -l <"$work/err")" 1
+    expect_in "$err" "weft run: "
+done
+
+name="restarts"
+run -n 2 --max-restarts 2 sh -c 'echo "try $WEFT_RESTART"; [ $WEFT_RESTART = 2 ]'
+expect_status 0
+for try in 0 1 2; do expect_in "$out" "[1] try $try"; done
+run -n 2 --max-restarts 1 sh -c 'echo "try $WEFT_RESTART"; exit 5'
+expect_status 5
+expect_equal "$(grep -c 'try' "$work/out")" 4
+run -n 2 --max-restarts 1 sh -c "[ \$WEFT_RESTART = 1 ] || exit 5; exec $meet"
+expect_status 0
+expect_equal "$(grep -c ' met$' "$work/out")" 2
+
+name="timeout"
+run -n 2 --timeout 200ms sleep $tag
+expect_status 124
+none_left || fail "a rank was left"
+
+name="closed output ends the job"
+"$weft" run -n 2 yes 2>"$work/err" | head -2 >"$work/out"
+expect_equal "${PIPESTATUS[0]}" 141
+expect_equal "$(wc -l <"$work/out")" 2
+expect_equal "$(cat "$work/err")" ""
+if [ -c /dev/full ]; then
+    "$weft" run -n 2 echo x >/dev/full 2>"$work/err"
+    expect_equal "$?" 1
+    expect_in "$(cat "$work/err")" "cannot write to stdout"
+fi
+"$weft" run -n 2 true >&- 2>&- <&-
+expect_equal "$?" 0
+
+# start COMMAND...: in the background, its pid in $launcher; two ranks that say when they are ready
+start() {
+    : >"$work/out"
+    "$weft" run -n 2 "$@" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+    wait_for 10 has_lines "$work/out" 2 || fail "ranks did not start"
+}
+
+name="signals are forwarded"
+for signal in HUP USR1 USR2 QUIT TERM INT; do
+    # bash starts background jobs with SIGINT and SIGQUIT ignored; env takes that back
+    start_signal() {
+        : >"$work/out"
+        env --default-signal=INT,QUIT "$weft" run -n 2 --grace 20s env --default-signal bash -c \
+            "trap 'echo got $signal; exit 0' $signal; echo ready; while :; do sleep 0.02; done" \
+            >"$work/out" 2>"$work/err" </dev/null &
+        launcher=$!
+        wait_for 10 has_lines "$work/out" 2 || fail "ranks did not start"
+    }
+    start_signal
+    kill -s $signal $launcher
+    wait $launcher
+    expect_equal "$signal $?" "$signal 0"
+    expect_equal "$(grep -c "got $signal" "$work/out")" 2
+done
+
+name="ended by a signal"
+start sh -c "echo ready; sleep $tag"
+kill -TERM $launcher
+wait $launcher
+expect_equal "$?" 143
+expect_in "$(cat "$work/err")" "ended by signal 15"
+none_left || fail "a rank was left"
+
+name="a second SIGINT kills"
+: >"$work/out"
+env --default-signal=INT "$weft" run -n 2 sh -c "trap '' INT; echo ready; while :; do sleep $tag; done" \
+    >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+wait_for 10 has_lines "$work/out" 2 || fail "ranks did not start"
+kill -INT $launcher
+sleep 0.3
+kill -0 $launcher 2>/dev/null || fail "ended at the first"
+kill -INT $launcher
+wait $launcher
+expect_equal "$?" 130
+none_left || fail "a rank was left"
+
+name="kill -9 of the launcher leaves nothing"
+start sh -c "sleep $tag & echo ready; sleep $tag; true"
+kill -9 $launcher
+wait $launcher 2>/dev/null
+wait_for 5 none_left || fail "left: $(pgrep -af "sleep $tag")"
+
+name="commands"
+"$weft" --help >"$work/out" || fail "--help failed"
+for command in run bench topo info; do expect_in "$(cat "$work/out")" "  $command "; done
+expect_in "$("$weft" --version)" "weft "
+"$weft" rnu 2>"$work/err"
+expect_equal "$?" 2
+expect_in "$(cat "$work/err")" "did you mean 'run'"
+"$weft" 2>"$work/err"
+expect_equal "$?" 2
+expect_in "$("$weft" info)" "WEFT_TIMEOUT"
+"$weft" topo --json "$work/topo.json" >"$work/out" || fail "topo failed"
+expect_in "$(cat "$work/topo.json")" '"cores"'
+"$weft" topo --json /no/such/folder/x 2>"$work/err" >/dev/null
+expect_equal "$?" 1
+"$weft" info >/dev/full 2>"$work/err"
+expect_equal "$?" 1
+
+name="nothing is left"
+after=$(ls /dev/shm /tmp 2>/dev/null | grep -i weft | sort)
+expect_equal "$after" "$before"
+pgrep -f "weft-guard" >/dev/null && sleep 1
+none_left || fail "processes: $(pgrep -af "sleep $tag")"
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
+echo "all passed"
