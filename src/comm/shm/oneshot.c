@@ -36,7 +36,9 @@ static void take(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t 
 static void own_next_slot(weft_shm_t *shm, size_t payload)
 {
     weft_slot_t *slot = weft__shm_slot(shm, shm->rank);
-    __builtin_prefetch(slot, 1);
+    if (payload > 0) { /* a pure flag is polled by all at once: leave it to them */
+        __builtin_prefetch(slot, 1);
+    }
     if (payload > WEFT_INLINE_BYTES) {
         for (size_t at = 0; at < payload && at < 1024; at += 64) {
             __builtin_prefetch(slot->payload + at, 1);

@@ -16,7 +16,6 @@
 
 #define SEGMENT_MAGIC 0x5745465453454731ull /* "WEFTSEG1" */
 
-_Static_assert(sizeof(weft_slot_t) == 64 + WEFT_SLOT_BYTES, "payload follows the flag's line");
 _Static_assert(offsetof(weft_slot_t, payload) == 64, "the flag and its data are one line");
 _Static_assert(sizeof(weft_frag_t) == 128, "a fragment's flag is a pair of lines");
 

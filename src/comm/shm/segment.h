@@ -43,9 +43,9 @@ enum { WEFT_RANK_ABSENT, WEFT_RANK_TAKEN, WEFT_RANK_JOINED, WEFT_RANK_READY, WEF
 
 /* One cache line that announces a call, and carries its data if that is small. */
 typedef struct weft_slot {
-    _Alignas(64) _Atomic uint64_t seq; /* call number + 1; released by post, acquired by wait */
-    _Atomic uint64_t count;            /* relaxed: read after seq, or for an error text */
-    _Atomic uint64_t sig;              /* relaxed: weft__sig_pack of the call */
+    _Alignas(128) _Atomic uint64_t seq; /* call number + 1; released by post, acquired by wait */
+    _Atomic uint64_t count;             /* relaxed: read after seq, or for an error text */
+    _Atomic uint64_t sig;               /* relaxed: weft__sig_pack of the call */
     uint32_t flags;
     uint32_t bytes; /* of the payload */
     union {
@@ -60,7 +60,7 @@ typedef struct weft_slot {
 typedef struct weft_rank_block {
     /* All but state is written once, before state becomes JOINED (released; acquired by the others
      * in join.c). */
-    _Alignas(4096) _Atomic uint64_t state;
+    _Alignas(128) _Atomic uint64_t state;
     int32_t pid, device;
     uint64_t heap_base; /* of the heap below, in the owner's process */
     weft_heap_handle_t heap;
@@ -75,8 +75,12 @@ typedef struct weft_rank_block {
      * acquired by wait. */
     _Alignas(128) _Atomic uint64_t progress;
 
-    _Alignas(4096) weft_slot_t slot[2];
-    _Alignas(4096) char tmp[WEFT_TMP_BYTES];
+    _Alignas(128) weft_slot_t slot[2];
+    _Alignas(128) char tmp[WEFT_TMP_BYTES];
+
+    /* Moves the blocks of neighbouring ranks apart modulo the page size, so that the flags of all
+     * ranks do not compete for one set of the first-level cache. */
+    _Alignas(128) char apart[128];
 } weft_rank_block_t;
 
 /* Head of the segment. */
