@@ -23,7 +23,7 @@ struct weft_comm {
     int timeout_ms;
     /* While no call went to a stream, calls run in the caller one after the other, and `busy` is all
      * there is to say. From the first one on, every call takes a ticket. */
-    _Atomic bool busy;        /* released by the caller, acquired by abort */
+    _Atomic bool busy;        /* released by the caller (weft__comm_leave), acquired by abort */
     _Atomic uint64_t issued;  /* calls made */
     _Atomic uint64_t served;  /* calls finished: released by the executor of a call, acquired by the
                                * executor of the next one (weft__comm_turn) and by destroy */
@@ -79,5 +79,10 @@ weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h strea
 
 /* Wait until all calls before `ticket` are done. */
 void weft__comm_turn(weft_comm_h comm, uint64_t ticket);
+
+/* A call in the calling thread begins, in its turn, and ends. Refused if the handle is gone; between
+ * the two it stays. */
+weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p);
+void weft__comm_leave(weft_comm_h comm, uint64_t ticket);
 
 #endif

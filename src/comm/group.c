@@ -78,6 +78,7 @@ weft_status_t weft__group_add_joiner(const weft_joiner_t *joiner)
     group.joiners = list;
     if (status != WEFT_OK) {
         weft__group_fail(status);
+        weft__comm_release(joiner->comm);
         return status;
     }
     group.joiners[group.njoiners++] = *joiner;
@@ -120,22 +121,23 @@ static weft_status_t chain(weft_stream_h earlier, weft_stream_h later)
 static weft_status_t dispatch(weft_call_t *calls, int n, weft_stream_h stream)
 {
     weft_status_t status = WEFT_OK;
-    for (int i = 1; i < n && status == WEFT_OK; i++) {
-        if (calls[i].stream && stream && calls[i].stream != calls[i - 1].stream) {
-            status = chain(calls[i].stream, stream);
-        }
+    weft_stream_h *others = n > 1 && stream ? malloc((size_t)n * sizeof(*others)) : NULL;
+    int k = 0;
+    if (n > 1 && stream && !others) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to queue %d calls on a stream", n);
     }
-    weft_stream_h *others = n > 1 ? malloc((size_t)n * sizeof(*others)) : NULL;
-    for (int i = 1; i < n && others; i++) {
-        others[i] = calls[i].stream;
+    for (int i = 0; i < n && others && status == WEFT_OK; i++) {
+        weft_stream_h other = calls[i].stream;
+        if (other && other != stream && (k == 0 || other != others[k - 1])) {
+            others[k++] = other;
+            status = chain(other, stream);
+        }
     }
     if (status == WEFT_OK) {
         status = weft__call_dispatch(calls, n, stream);
     }
-    for (int i = 1; i < n && others && status == WEFT_OK; i++) {
-        if (others[i] && stream && others[i] != stream && others[i] != others[i - 1]) {
-            status = chain(stream, others[i]);
-        }
+    for (int i = 0; i < k && status == WEFT_OK; i++) {
+        status = chain(stream, others[i]);
     }
     free(others);
     return status;
@@ -162,21 +164,41 @@ static int fusible(const weft_call_t *calls, int n)
     return i;
 }
 
+static weft_status_t helper_of(weft_comm_h comm, weft_stream_h *stream_p)
+{
+    weft_status_t status = comm->helper ? WEFT_OK : weft_stream_create(&comm->helper);
+    *stream_p = comm->helper;
+    return status;
+}
+
 /* The stream for a call: its own; the helper's for a NULL one in a group of several ranks. */
 static weft_status_t stream_for(weft_call_t *call, bool several, weft_stream_h *stream_p)
 {
     *stream_p = call->stream;
-    if (call->stream || !several) {
-        return WEFT_OK;
+    return call->stream || !several ? WEFT_OK : helper_of(call->comm, stream_p);
+}
+
+/* Sends and receives of one communicator run as one. If only some of them have a stream, it is one
+ * of theirs, and the helper waits for it: the end of the group waits for the helper. */
+static weft_status_t run_messages(weft_call_t *calls, int n, bool several)
+{
+    weft_comm_h comm = calls->comm;
+    weft_stream_h stream = NULL, helper;
+    bool some_without = false;
+    for (int i = 0; i < n; i++) {
+        stream = stream ? stream : calls[i].stream;
+        some_without = some_without || !calls[i].stream;
     }
-    if (!call->comm->helper) {
-        weft_status_t status = weft_stream_create(&call->comm->helper);
-        if (status != WEFT_OK) {
-            return status;
-        }
+    if (!stream) {
+        weft_status_t status = stream_for(calls, several, &stream);
+        return status == WEFT_OK ? dispatch(calls, n, stream) : status;
     }
-    *stream_p = call->comm->helper;
-    return WEFT_OK;
+    weft_status_t status = dispatch(calls, n, stream);
+    if (status == WEFT_OK && some_without) {
+        status = helper_of(comm, &helper);
+        status = status == WEFT_OK ? chain(stream, helper) : status;
+    }
+    return status;
 }
 
 /* All calls of one communicator: `calls` holds them together, sends and receives first. */
@@ -189,8 +211,7 @@ static weft_status_t run_comm(weft_call_t *calls, int n, bool several)
         i++;
     }
     if (i > 0) {
-        status = stream_for(calls, several, &stream);
-        status = status == WEFT_OK ? dispatch(calls, i, stream) : status;
+        status = run_messages(calls, i, several);
     }
     while (i < n && status == WEFT_OK) {
         int together = fusible(calls + i, n - i);
@@ -225,9 +246,26 @@ static int bring_together(weft_call_t *calls, int n, weft_call_t *scratch)
     return own;
 }
 
+/* Calls on NULL streams are done, and their errors known, when the group ends. */
+static weft_status_t finish_helper(weft_comm_h comm)
+{
+    const char *text;
+    weft_status_t status = weft_stream_synchronize(comm->helper);
+    if (status == WEFT_OK && (status = weft_comm_error(comm, &text)) != WEFT_OK) {
+        weft__fail(status, "%s", text);
+    }
+    return status;
+}
+
 static weft_status_t run_all(weft_call_t *calls, int n)
 {
     weft_status_t status = WEFT_OK;
+    for (int i = 0; i < n && status == WEFT_OK; i++) { /* it may have been destroyed since */
+        status = weft__comm_check(calls[i].comm, weft__coll_info[calls[i].coll].name);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
     weft_call_t *scratch = malloc((size_t)n * sizeof(*calls));
     if (!scratch) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to run a group of %d calls", n);
@@ -240,9 +278,9 @@ static weft_status_t run_all(weft_call_t *calls, int n)
         own = bring_together(calls + i, n - i, scratch);
         status = run_comm(calls + i, own, several);
     }
-    for (int i = 0; i < n && several; i++) {
-        if (calls[i].comm->helper) {
-            status = first_of(status, weft_stream_synchronize(calls[i].comm->helper));
+    for (int i = 0; i < n; i++) {
+        if (calls[i].comm->helper && (i == 0 || calls[i].comm != calls[i - 1].comm)) {
+            status = first_of(status, finish_helper(calls[i].comm));
         }
     }
     free(scratch);
@@ -263,9 +301,12 @@ weft_status_t weft_group_end(void)
     if (g.failed != WEFT_OK) {
         status = weft__fail(g.failed, "the group was not run, because a call in it was refused: %s",
                             g.why);
+        for (int i = 0; i < g.njoiners; i++) {
+            weft__comm_release(g.joiners[i].comm);
+        }
     } else {
         status = g.njoiners ? weft__comm_join_all(g.joiners, g.njoiners) : WEFT_OK;
-        status = g.n && status == WEFT_OK ? run_all(g.calls, g.n) : status;
+        status = g.n > 0 && status == WEFT_OK ? run_all(g.calls, g.n) : status;
     }
     for (int i = 0; i < g.n; i++) {
         weft__call_cleanup(&g.calls[i]); /* those that were not run */

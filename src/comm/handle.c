@@ -1,6 +1,10 @@
 /* Handles of communicators: creation, checks, destruction, queries. */
+#include <linux/membarrier.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 #include <time.h>
 
 #include "base/log.h"
@@ -130,9 +134,27 @@ weft_status_t weft_comm_destroy(weft_comm_h comm)
     return WEFT_OK;
 }
 
+/* Take the handle away from all other threads: false if one of them did. */
+static bool take_away(weft_comm_h comm)
+{
+    uint64_t alive = WEFT_COMM_MAGIC;
+    pthread_mutex_lock(&comm->turn_lock);
+    bool taken = atomic_compare_exchange_strong(&comm->magic, &alive, 0);
+    pthread_mutex_unlock(&comm->turn_lock);
+    /* Partner: weft__comm_enter. Without membarrier, wait for longer than a store takes. */
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0 ||
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return taken;
+}
+
 weft_status_t weft_comm_abort(weft_comm_h comm)
 {
     weft_status_t status = weft__comm_check(comm, "comm_abort");
+    if (status == WEFT_OK && !take_away(comm)) {
+        status = weft__comm_check(comm, "comm_abort");
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -202,9 +224,12 @@ weft_status_t weft_comm_split(weft_comm_h comm, int color, int key, weft_comm_h 
     if (status != WEFT_OK) {
         return status;
     }
-    uint64_t ticket = atomic_load(&comm->issued);
-    weft__comm_turn(comm, ticket);
-    status = comm->backend->split(comm->ctx, color, key, child);
+    uint64_t ticket;
+    status = weft__comm_enter(comm, "comm_split", &ticket);
+    if (status == WEFT_OK) {
+        status = comm->backend->split(comm->ctx, color, key, child);
+        weft__comm_leave(comm, ticket);
+    }
     if (status != WEFT_OK || color < 0) {
         weft__comm_release(child);
         child = NULL;

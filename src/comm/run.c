@@ -7,13 +7,19 @@
 #include "comm/group.h"
 #include "device/device.h"
 
-static void issue(weft_call_t *call)
+/* Take a place in the order. Under the lock, as is weft_comm_abort when it takes the handle away:
+ * either it waits for this call, or the call is refused. */
+static weft_status_t issue(weft_comm_h comm, const char *who, uint64_t *ticket_p)
 {
-    weft_comm_h comm = call->comm;
-    /* One thread at a time makes calls, so no read-modify-write is needed. Partner: destroy and
-     * abort, which wait until served has caught up. */
-    call->ticket = atomic_load_explicit(&comm->issued, memory_order_relaxed);
-    atomic_store_explicit(&comm->issued, call->ticket + 1, memory_order_relaxed);
+    pthread_mutex_lock(&comm->turn_lock);
+    weft_status_t status = weft__comm_check(comm, who);
+    if (status == WEFT_OK) {
+        *ticket_p = atomic_load_explicit(&comm->issued, memory_order_relaxed);
+        /* Partner: destroy and abort, which wait until served has caught up. */
+        atomic_store_explicit(&comm->issued, *ticket_p + 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&comm->turn_lock);
+    return status;
 }
 
 void weft__comm_turn(weft_comm_h comm, uint64_t ticket)
@@ -47,8 +53,10 @@ static weft_status_t run_fused(weft_comm_h comm, const weft_call_t *calls, int n
     }
     char *at = comm->fuse_buffer;
     for (int i = 0; i < n; i++) {
-        memcpy(at + total * element, calls[i].src, calls[i].count * element);
-        total += calls[i].count;
+        if (calls[i].count > 0) { /* without elements, without an address */
+            memcpy(at + total * element, calls[i].src, calls[i].count * element);
+            total += calls[i].count;
+        }
     }
     weft_call_t all = calls[0];
     all.src = all.dst = at;
@@ -56,8 +64,10 @@ static weft_status_t run_fused(weft_comm_h comm, const weft_call_t *calls, int n
     all.fused = n;
     weft_status_t status = comm->backend->collective(comm->ctx, &all);
     for (int i = 0; i < n && status == WEFT_OK; i++) {
-        memcpy(calls[i].dst, at, calls[i].count * element);
-        at += calls[i].count * element;
+        if (calls[i].count > 0) {
+            memcpy(calls[i].dst, at, calls[i].count * element);
+            at += calls[i].count * element;
+        }
     }
     return status;
 }
@@ -79,17 +89,48 @@ static weft_status_t run_in_turn(weft_call_t *calls, int n)
     return status;
 }
 
-/* In the caller. Without streams nothing can be in front of it. */
+#define NO_TICKET UINT64_MAX
+
+weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p)
+{
+    if (atomic_load_explicit(&comm->has_streams, memory_order_relaxed)) {
+        weft_status_t status = issue(comm, who, ticket_p);
+        if (status == WEFT_OK) {
+            weft__comm_turn(comm, *ticket_p);
+        }
+        return status;
+    }
+    /* Without streams nothing can be in front of it. Partner: weft_comm_abort, which takes the
+     * handle away, makes every core pass a fence, then waits while busy: either it sees this call,
+     * or this call sees that the handle is gone. */
+    *ticket_p = NO_TICKET;
+    atomic_store_explicit(&comm->busy, true, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    weft_status_t status = weft__comm_check(comm, who);
+    if (__builtin_expect(status != WEFT_OK, 0)) {
+        atomic_store_explicit(&comm->busy, false, memory_order_release);
+    }
+    return status;
+}
+
+void weft__comm_leave(weft_comm_h comm, uint64_t ticket)
+{
+    if (ticket == NO_TICKET) {
+        atomic_store_explicit(&comm->busy, false, memory_order_release);
+    } else {
+        turn_over(comm, ticket);
+    }
+}
+
 static weft_status_t run_now(weft_call_t *calls, int n)
 {
     weft_comm_h comm = calls->comm;
-    if (atomic_load_explicit(&comm->has_streams, memory_order_relaxed)) {
-        issue(calls);
-        return run_in_turn(calls, n);
+    uint64_t ticket;
+    weft_status_t status = weft__comm_enter(comm, weft__coll_info[calls->coll].name, &ticket);
+    if (status == WEFT_OK) {
+        status = run_calls(comm, calls, n);
+        weft__comm_leave(comm, ticket);
     }
-    atomic_store_explicit(&comm->busy, true, memory_order_relaxed);
-    weft_status_t status = run_calls(comm, calls, n);
-    atomic_store_explicit(&comm->busy, false, memory_order_release);
     return status;
 }
 
@@ -140,8 +181,13 @@ weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h strea
         calls[i].vectors = NULL; /* the batch owns them now */
     }
     atomic_store_explicit(&batch->calls->comm->has_streams, true, memory_order_relaxed);
-    issue(batch->calls);
-    weft_status_t status = weft__stream_push(stream, run_batch, batch);
+    weft_status_t status = issue(batch->calls->comm, weft__coll_info[batch->calls->coll].name,
+                                 &batch->calls->ticket);
+    if (status != WEFT_OK) {
+        free_batch(batch);
+        return status;
+    }
+    status = weft__stream_push(stream, run_batch, batch);
     if (status != WEFT_OK) {
         /* Its place in the order is taken: give it up in turn so that later calls do not wait. */
         weft__comm_turn(batch->calls->comm, batch->calls->ticket);

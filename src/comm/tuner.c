@@ -130,6 +130,9 @@ static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
     if (tuner->oneshot_max) {
         return tuner->oneshot_max < WEFT_SLOT_BYTES ? tuner->oneshot_max : WEFT_SLOT_BYTES;
     }
+    if (tuner->crowded && (has[coll] & A(ONESHOT))) {
+        return 4096; /* an exchange costs a turn of every rank on its core: spare the second one */
+    }
     switch (coll) {
     case WEFT_COLL_ALLREDUCE:
     case WEFT_COLL_REDUCE:

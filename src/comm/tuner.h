@@ -11,6 +11,7 @@
 typedef struct weft_tuner {
     weft_algo_t forced[WEFT_COLL_COUNT]; /* AUTO: free choice */
     int size;                            /* ranks */
+    bool crowded;                        /* more ranks than cores; the same on all ranks */
     size_t oneshot_max;                  /* setting; 0: by table */
     size_t stream_min;                   /* setting; 0: by `cache` */
     size_t cache;                        /* bytes of a core's own cache, at least 2 MiB */

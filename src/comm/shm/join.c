@@ -29,8 +29,15 @@ static weft_shm_t *alloc_shm(int size)
     return shm;
 }
 
+/* Is this process one of more ranks than the machine has cores? */
+static bool job_crowded(void)
+{
+    const weft_job_t *job;
+    return weft__job(&job) == WEFT_OK && job->local_size > (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 /* Write who we are into our block and let the others see it. */
-static weft_status_t introduce(weft_shm_t *shm)
+static weft_status_t introduce(weft_shm_t *shm, bool parent_crowded)
 {
     weft_rank_block_t *me = shm->me;
     uint64_t absent = WEFT_RANK_ABSENT;
@@ -54,12 +61,13 @@ static weft_status_t introduce(weft_shm_t *shm)
     me->device = shm->device;
     CPU_ZERO(&me->cpus);
     sched_getaffinity(0, sizeof(me->cpus), &me->cpus);
+    me->crowded = parent_crowded || job_crowded();
     atomic_store_explicit(&me->state, WEFT_RANK_JOINED, memory_order_release);
     weft__ring_bell(me);
     return WEFT_OK;
 }
 
-weft_status_t weft__shm_enter(weft_segment_t *segment, int rank, weft_comm_h comm)
+static weft_status_t enter(weft_segment_t *segment, int rank, weft_comm_h comm, bool parent_crowded)
 {
     int size = (int)segment->head->size;
     weft_shm_t *shm = alloc_shm(size);
@@ -85,7 +93,12 @@ weft_status_t weft__shm_enter(weft_segment_t *segment, int rank, weft_comm_h com
     comm->tuner.size = size;
     comm->backend = &weft__backend_shm;
     comm->ctx = shm;
-    return introduce(shm);
+    return introduce(shm, parent_crowded);
+}
+
+weft_status_t weft__shm_enter(weft_segment_t *segment, int rank, weft_comm_h comm)
+{
+    return enter(segment, rank, comm, false);
 }
 
 static weft_status_t wait_state(weft_shm_t *shm, uint64_t state)
@@ -100,18 +113,18 @@ static weft_status_t wait_state(weft_shm_t *shm, uint64_t state)
     return WEFT_OK;
 }
 
-/* More ranks than cores, here or in the whole job? Then waiting ranks must give way at once. */
+/* More ranks than cores, among ourselves or for what some of us belong to? Then a waiting rank must
+ * give way at once. All ranks come to the same answer, the tuner depends on it. */
 static bool is_crowded(const weft_shm_t *shm)
 {
     cpu_set_t all;
+    bool any = false;
     CPU_ZERO(&all);
     for (int p = 0; p < shm->size; p++) {
         CPU_OR(&all, &all, &shm->peers[p].block->cpus);
+        any = any || shm->peers[p].block->crowded;
     }
-    const weft_job_t *job;
-    bool job_crowded = weft__job(&job) == WEFT_OK &&
-                       job->local_size > (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return job_crowded || shm->size > CPU_COUNT(&all);
+    return any || shm->size > CPU_COUNT(&all);
 }
 
 static weft_status_t open_peer(weft_shm_t *shm, int rank)
@@ -149,7 +162,8 @@ weft_status_t weft__shm_meet(weft_comm_h comm)
         }
         shm->one_process = shm->one_process && shm->peers[p].near;
     }
-    shm->crowded = shm->crowded || is_crowded(shm);
+    shm->crowded = is_crowded(shm);
+    comm->tuner.crowded = shm->crowded;
     shm->spin = weft__wait_spin(shm->crowded);
     atomic_store_explicit(&shm->me->state, WEFT_RANK_READY, memory_order_release);
     weft__ring_bell(shm->me);
@@ -294,10 +308,9 @@ weft_status_t weft__shm_split(void *ctx, int color, int key, weft_comm_h child)
         status = split_segment(shm, color >= 0, ballots, handles, &segment, &rank);
     }
     if (status == WEFT_OK && color >= 0) {
-        status = weft__shm_enter(segment, rank, child);
+        status = enter(segment, rank, child, shm->crowded);
         segment = NULL;
         if (status == WEFT_OK) {
-            ((weft_shm_t *)child->ctx)->crowded = shm->crowded;
             status = weft__shm_meet(child);
         }
         if (status == WEFT_OK) {

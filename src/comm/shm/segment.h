@@ -65,6 +65,7 @@ typedef struct weft_rank_block {
     uint64_t heap_base; /* of the heap below, in the owner's process */
     weft_heap_handle_t heap;
     cpu_set_t cpus; /* where the rank may run when it joined */
+    bool crowded;   /* it belongs to a job or communicator with more ranks than cores */
 
     /* Doorbell: whoever sleeps until this rank does something counts itself in `sleepers` and waits
      * on `wake`; the rank rings after every flag it writes (wait.h has the ordering). */

@@ -59,6 +59,14 @@ static inline weft_status_t weft__wait(weft_shm_t *shm, int peer, const _Atomic 
     return weft__wait_slow(shm, peer, word, target);
 }
 
+/* Poll up to `polls` times, whether or not that is polite. */
+static inline void weft__linger(const _Atomic uint64_t *word, uint64_t target, int polls)
+{
+    while (polls-- > 0 && atomic_load_explicit(word, memory_order_acquire) < target) {
+        weft__pause();
+    }
+}
+
 /* State of a longer wait, for callers that poll something else than one word. */
 typedef struct weft_waiter {
     int polls;
