@@ -14,8 +14,12 @@
 #define TARGET_NS 30e6 /* length of a timed loop */
 #define MOST_ITERS 20000
 
-/* Sends and receives are measured as a ping-pong between neighbours, under this name. */
+/* Sends and receives are measured as a ping-pong between neighbours. */
 #define SENDRECV WEFT_COLL_SEND
+
+/* No call at all: every rank copies its own buffer, at the same time. S bytes read and S written per
+ * rank is also the least that an all-reduce can do, so this is the floor to hold it against. */
+#define COPY WEFT_COLL_RECV
 
 typedef struct run {
     const weft_bench_t *bench;
@@ -26,23 +30,22 @@ typedef struct run {
     size_t element;
     char *a, *b; /* two buffers of `max` bytes, plus a block */
     bool in_place;
+    weft_store_t store; /* for COPY */
     weft_pattern_t pattern;
 } run_t;
 
 static const char *name_of(weft_coll_t coll)
 {
-    return coll == SENDRECV ? "sendrecv" : weft__coll_info[coll].name;
-}
-
-static bool measured(weft_coll_t coll)
-{
-    return coll != WEFT_COLL_RECV && coll != WEFT_COLL_ALLTOALLV;
+    return coll == SENDRECV ? "sendrecv" : coll == COPY ? "copy" : weft__coll_info[coll].name;
 }
 
 static bool selected(const char *name, weft_coll_t coll)
 {
-    return measured(coll) && (strcmp(name, "all") == 0 || strcmp(name, name_of(coll)) == 0 ||
-                              (coll == SENDRECV && strcmp(name, "p2p") == 0));
+    if (coll == WEFT_COLL_ALLTOALLV) {
+        return false; /* its counts are not one number */
+    }
+    return strcmp(name, name_of(coll)) == 0 || (strcmp(name, "all") == 0 && coll != COPY) ||
+           (coll == SENDRECV && strcmp(name, "p2p") == 0);
 }
 
 bool weft__bench_knows(const char *name)
@@ -128,6 +131,9 @@ static weft_status_t call_once(const run_t *run)
         return weft_alltoall(src, dst, n, b->type, comm, NULL);
     case WEFT_COLL_BARRIER:
         return weft_barrier(comm, NULL);
+    case COPY:
+        weft__kernels()->copy(dst, src, n * run->element, run->store);
+        return WEFT_OK;
     default:
         return ping_pong(run, src, dst);
     }
@@ -142,8 +148,8 @@ static void prepare(const run_t *run)
     const weft_call_t call = {.coll = run->coll, .root = run->bench->root};
     int src_blocks = weft__call_src_blocks(&call, run->rank, run->size);
     int dst_blocks = weft__call_dst_blocks(&call, run->rank, run->size);
-    if (run->coll == SENDRECV) {
-        dst_blocks = 1;
+    if (run->coll == SENDRECV || run->coll == COPY) {
+        src_blocks = dst_blocks = 1;
     }
     /* Poison what will be written, then put the source in: in place they overlap. */
     memset(dst, 0xA5, (size_t)dst_blocks * run->count * run->element);
@@ -165,6 +171,8 @@ static size_t verify(const run_t *run)
         return run->rank == root ? weft__pattern_check(p, -1, 0, n, dst) : 0;
     case WEFT_COLL_BROADCAST:
         return weft__pattern_check(p, root, 0, n, dst);
+    case COPY:
+        return weft__pattern_check(p, run->rank, 0, n, dst);
     case WEFT_COLL_REDUCE_SCATTER:
         return weft__pattern_check(p, -1, me * n, n, dst);
     case WEFT_COLL_SCATTER:
@@ -262,7 +270,7 @@ static weft_status_t measure(run_t *run, weft_sample_t *sample)
 
 static bool has_in_place(weft_coll_t coll)
 {
-    return coll != WEFT_COLL_BARRIER && coll != SENDRECV;
+    return coll != WEFT_COLL_BARRIER && coll != SENDRECV && coll != COPY;
 }
 
 static weft_status_t measure_size(run_t *run, size_t bytes, weft_table_t *table, size_t *wrong_p)
@@ -275,7 +283,10 @@ static weft_status_t measure_size(run_t *run, size_t bytes, weft_table_t *table,
     row.count = run->count;
     row.asked = bytes;
     row.bytes = run->count * run->element * (blocks ? (size_t)run->size : 1);
-    row.choice = weft__tuner_choose(&run->comm->tuner, run->coll, run->count * run->element);
+    /* A copy is stored as an all-reduce of that size would be. */
+    weft_coll_t chooses = run->coll == COPY ? WEFT_COLL_ALLREDUCE : run->coll;
+    row.choice = weft__tuner_choose(&run->comm->tuner, chooses, run->count * run->element);
+    run->store = row.choice.store;
     run->pattern.salt++;
     run->in_place = false;
     weft_status_t status = measure(run, &row.out_of_place);

@@ -9,7 +9,7 @@
 #include <weft/weft.h>
 
 typedef struct weft_bench {
-    const char *collective; /* a name of the table, "sendrecv" or "p2p", or "all" */
+    const char *collective; /* a name of the table, "sendrecv" or "p2p", "copy", or "all" */
     size_t min, max;        /* bytes */
     double factor;
     weft_dtype_t type;

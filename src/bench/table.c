@@ -99,7 +99,7 @@ static double bus_factor(const char *collective, int ranks)
         return 2 * (n - 1) / n;
     }
     bool whole = strcmp(collective, "broadcast") == 0 || strcmp(collective, "reduce") == 0 ||
-                 strcmp(collective, "sendrecv") == 0;
+                 strcmp(collective, "sendrecv") == 0 || strcmp(collective, "copy") == 0;
     return whole ? 1 : (n - 1) / n;
 }
 

@@ -63,7 +63,8 @@ static const char *bench_name(int i)
 {
     static const char *const names[] = {"allreduce", "reduce",   "broadcast", "reduce_scatter",
                                         "allgather", "gather",   "scatter",   "alltoall",
-                                        "barrier",   "sendrecv", "p2p",       "all"};
+                                        "barrier",   "sendrecv", "p2p",       "copy",
+                                        "all"};
     return names[i];
 }
 
@@ -71,7 +72,7 @@ static const char *bench_name(int i)
 static int resolve(options_t *o)
 {
     weft_bench_t *b = &o->bench;
-    if (choose("benchmark", b->collective, bench_name, 12) < 0) {
+    if (choose("benchmark", b->collective, bench_name, 13) < 0) {
         return 2;
     }
     int type = choose("type", o->type, type_name, WEFT_DTYPE_COUNT);
@@ -253,7 +254,8 @@ int weft__cmd_bench(int argc, char **argv)
         .text =
             "Time a collective over a range of sizes and verify its results. COLLECTIVE: allreduce "
             "(default), reduce, broadcast, reduce_scatter, allgather, gather, scatter, alltoall, "
-            "barrier, sendrecv (or p2p), all.",
+            "barrier, sendrecv (or p2p), all, or copy: what the machine needs to move the same "
+            "bytes.",
         .footer = "Columns are those of nccl-tests. Sizes are of the larger buffer of a rank.\n"
                   "Example: weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n",
         .options = options,
