@@ -1,6 +1,7 @@
 # Short cuts in front of CMake. `make help` lists them.
 BUILD ?= build
 PREFIX ?= /usr/local
+PEERS ?= --ranks 2,4,8
 
 .PHONY: all help deps demo test test-quick soak install peers format clean
 
@@ -34,7 +35,7 @@ install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
 peers: ## compare with Open MPI and MPICH on this machine
 	@tools/install-deps peers
 	@tools/build $(BUILD)
-	@tools/peers
+	@tools/peers $(PEERS)
 
 format: ## apply clang-format to the lines that were changed
 	@tools/check-format --fix
