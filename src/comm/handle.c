@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "base/settings.h"

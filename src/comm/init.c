@@ -101,6 +101,12 @@ static weft_status_t find_segment(weft_store_conn_t *store, const char *key, wef
         if (status != WEFT_OK) {
             return status;
         }
+        if (handle.fd < 0) {
+            return weft__fail(WEFT_ERR_INVALID,
+                              "rank %d of this communicator has joined already, as "
+                              "have all others",
+                              rank);
+        }
         status = weft__segment_open(&handle, &segment);
         if (status != WEFT_OK) {
             return status;
@@ -109,6 +115,7 @@ static weft_status_t find_segment(weft_store_conn_t *store, const char *key, wef
             status = weft__fail(WEFT_ERR_MISMATCH,
                                 "rank 0 opened a communicator of %u ranks, rank %d asks for %d",
                                 segment->head->size, rank, nranks);
+            weft__segment_break(segment, status, rank, weft_last_error());
         }
     }
     if (status != WEFT_OK) {
@@ -121,25 +128,44 @@ static weft_status_t find_segment(weft_store_conn_t *store, const char *key, wef
 
 /* ---- from a unique id ------------------------------------------------------------------- */
 
-static weft_status_t enter_by_id(const weft_joiner_t *joiner)
+static void key_of_id(const weft_joiner_t *joiner, char key[64])
 {
     id_body_t body;
     memcpy(&body, &joiner->id, sizeof(body));
-    weft_store_conn_t *store;
+    snprintf(key, 64, "comm/%016llx", (unsigned long long)body.key);
+}
+
+static weft_status_t enter_by_id(weft_joiner_t *joiner)
+{
+    id_body_t body;
+    memcpy(&body, &joiner->id, sizeof(body));
     weft_status_t status = weft__store_connect(body.host, body.port, body.secret,
-                                               store_timeout(joiner->comm), &store);
+                                               store_timeout(joiner->comm), &joiner->store);
     if (status != WEFT_OK) {
+        joiner->store = NULL;
         return status;
     }
     char key[64];
-    snprintf(key, sizeof(key), "comm/%016llx", (unsigned long long)body.key);
+    key_of_id(joiner, key);
     weft_segment_t *segment;
-    status = find_segment(store, key, joiner->comm, joiner->nranks, joiner->rank, &segment);
-    weft__store_close(store);
+    status = find_segment(joiner->store, key, joiner->comm, joiner->nranks, joiner->rank, &segment);
+    if (joiner->rank != 0) {
+        weft__store_close(joiner->store);
+        joiner->store = NULL;
+    }
     if (status == WEFT_OK) {
         status = weft__shm_enter(segment, joiner->rank, joiner->comm);
     }
     return status;
+}
+
+/* All have joined: whoever comes now is told so, instead of looking for a segment without a name. */
+static void close_door(const weft_joiner_t *joiner)
+{
+    const weft_segment_handle_t nothing = {.fd = -1};
+    char key[64];
+    key_of_id(joiner, key);
+    weft__store_set(joiner->store, key, &nothing, sizeof(nothing));
 }
 
 weft_status_t weft__comm_join_all(weft_joiner_t *joiners, int n)
@@ -159,6 +185,12 @@ weft_status_t weft__comm_join_all(weft_joiner_t *joiners, int n)
         status = weft__shm_settle(joiners[i].comm);
     }
     for (int i = 0; i < n; i++) {
+        if (status == WEFT_OK && joiners[i].rank == 0) {
+            close_door(&joiners[i]);
+        }
+        if (joiners[i].store) {
+            weft__store_close(joiners[i].store);
+        }
         if (status == WEFT_OK) {
             *joiners[i].comm_p = joiners[i].comm;
         } else {

@@ -10,6 +10,7 @@ typedef struct weft_joiner {
     weft_comm_h comm;
     weft_unique_id_t id;
     int nranks, rank;
+    struct weft_store_conn *store; /* rank 0 keeps it until all are there; else NULL */
 } weft_joiner_t;
 
 /* Let all of them join, those that are rank 0 first; all or none get handles. */

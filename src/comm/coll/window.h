@@ -48,12 +48,12 @@ static inline int weft__next(int rank, int size)
 }
 
 /* Elements [*lo_p, *hi_p) of `count`, of `element` bytes each, that part `index` of `parts` owns;
- * parts are equal but for the rest, and start at multiples of 64 bytes so that, in aligned buffers,
- * no two ranks write one cache line. */
+ * parts are equal but for the rest, and start at multiples of 128 bytes so that, in aligned buffers,
+ * no two ranks write one pair of cache lines, which processors fetch together. */
 static inline void weft__slice(size_t count, size_t element, int parts, int index, size_t *lo_p,
                                size_t *hi_p)
 {
-    size_t line = 64 / element, lines = (count + line - 1) / line;
+    size_t line = 128 / element, lines = (count + line - 1) / line;
     size_t each = lines / (size_t)parts, rest = lines % (size_t)parts, i = (size_t)index;
     size_t lo = (each * i + (i < rest ? i : rest)) * line;
     size_t hi = lo + (each + (i < rest)) * line;

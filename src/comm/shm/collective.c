@@ -5,11 +5,6 @@
 #include "comm/shm/shm.h"
 #include "comm/shm/wait.h"
 
-weft_slot_t *weft__shm_slot(weft_shm_t *shm, int peer)
-{
-    return &shm->peers[peer].block->slot[shm->seq & 1];
-}
-
 /* Bytes from the start of a buffer to the end of the last block that the call uses. */
 static size_t extent(const weft_shm_t *shm, const weft_call_t *call, bool dst)
 {
@@ -68,13 +63,27 @@ static void post(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo, siz
     weft__ring_bell(shm->me);
 }
 
+/* What rank `p` announced beside the signature: where its buffers are, and whether all can reach
+ * them. */
+static void note_buffers(weft_shm_t *shm, int p, const weft_slot_t *slot)
+{
+    shm->shared &= slot->flags;
+    shm->pointers[p] = weft__shm_reach(shm, p, slot->u.at.src);
+    shm->pointers[shm->size + p] = weft__shm_reach(shm, p, slot->u.at.dst);
+}
+
 weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo,
                                  size_t bytes)
 {
+    bool buffers = algo != WEFT_ALGO_ONESHOT;
     shm->current = call;
+    shm->shared = WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED;
     post(shm, call, algo, bytes);
     weft_slot_t *mine = weft__shm_slot(shm, shm->rank);
     uint64_t sig = atomic_load_explicit(&mine->sig, memory_order_relaxed);
+    if (buffers) {
+        note_buffers(shm, shm->rank, mine);
+    }
     for (int i = 1, p = shm->rank; i < shm->size; i++) {
         p = weft__next(p, shm->size);
         weft_slot_t *slot = weft__shm_slot(shm, p);
@@ -86,19 +95,11 @@ weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_
             atomic_load_explicit(&slot->count, memory_order_relaxed) != call->count) {
             return weft__shm_mismatch(shm, p);
         }
+        if (buffers) {
+            note_buffers(shm, p, slot);
+        }
     }
     return WEFT_OK;
-}
-
-/* Did every rank offer buffers that all others can reach? */
-static bool all_shared(weft_shm_t *shm)
-{
-    const uint32_t both = WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED;
-    uint32_t flags = both;
-    for (int p = 0; p < shm->size; p++) {
-        flags &= weft__shm_slot(shm, p)->flags;
-    }
-    return flags == both;
 }
 
 /* Carry out a call by a given algorithm. */
@@ -115,7 +116,7 @@ static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t
     if (status != WEFT_OK) {
         return status;
     }
-    if (all_shared(shm)) {
+    if (shm->shared == (WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED)) {
         return weft__shm_window(shm, call, choice);
     }
     shm->seq++;

@@ -51,6 +51,7 @@ static bool error_written(weft_segment_head_t *head)
 weft_status_t weft__shm_broken(weft_shm_t *shm)
 {
     weft_segment_head_t *head = shm->segment->head;
+    atomic_store_explicit(&shm->told, true, memory_order_relaxed);
     if (!error_written(head)) {
         return weft__fail(WEFT_ERR_BROKEN,
                           "the communicator is broken; the rank that broke it died "
@@ -61,30 +62,42 @@ weft_status_t weft__shm_broken(weft_shm_t *shm)
 
 weft_status_t weft__shm_refuse(weft_shm_t *shm)
 {
-    weft__shm_broken(shm);
+    bool told = atomic_load_explicit(&shm->told, memory_order_relaxed);
+    weft_status_t status = weft__shm_broken(shm);
+    if (!told) {
+        return status; /* it broke between two calls of this rank */
+    }
     char why[WEFT_ERROR_TEXT];
     snprintf(why, sizeof(why), "%s", weft_last_error());
     return weft__fail(WEFT_ERR_BROKEN, "the communicator is broken by an earlier error: %s", why);
 }
 
-weft_status_t weft__shm_break(weft_shm_t *shm, weft_status_t status, int culprit,
-                              const char *format, ...)
+void weft__segment_break(weft_segment_t *segment, weft_status_t status, int culprit,
+                         const char *text)
 {
-    weft_segment_head_t *head = shm->segment->head;
+    weft_segment_head_t *head = segment->head;
     uint32_t whole = 0;
     /* Partner: every other rank's CAS here, and the acquire loads of `broken`. */
     if (atomic_compare_exchange_strong(&head->broken, &whole, 1)) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(head->text, sizeof(head->text), format, args);
-        va_end(args);
+        snprintf(head->text, sizeof(head->text), "%s", text);
         head->status = status;
         head->culprit = culprit;
         atomic_store_explicit(&head->broken, 2, memory_order_release);
-        for (int p = 0; p < shm->size; p++) {
-            weft__wake_all(shm->peers[p].block);
+        for (int p = 0; p < (int)head->size; p++) {
+            weft__wake_all(weft__segment_block(segment, p));
         }
     }
+}
+
+weft_status_t weft__shm_break(weft_shm_t *shm, weft_status_t status, int culprit,
+                              const char *format, ...)
+{
+    char text[WEFT_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    weft__segment_break(shm->segment, status, culprit, text);
     return weft__shm_broken(shm);
 }
 

@@ -87,6 +87,9 @@ static weft_status_t enter(weft_segment_t *segment, int rank, weft_comm_h comm, 
         shm->peers[p] = (weft_peer_t){
             .block = weft__segment_block(segment, p), .pidfd = -1, .near = p == rank};
     }
+    for (int p = 0; p < size; p++) {
+        shm->pointers[2 * size + p] = shm->peers[p].block->tmp;
+    }
     shm->me = shm->peers[rank].block;
     comm->rank = rank;
     comm->size = size;

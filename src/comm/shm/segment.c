@@ -28,10 +28,16 @@ static size_t head_bytes(void)
     return (sizeof(weft_segment_head_t) + 4095) / 4096 * 4096;
 }
 
+/* Blocks may end anywhere; channels begin on a page. */
+static size_t channels_at(size_t size)
+{
+    return (head_bytes() + size * sizeof(weft_rank_block_t) + 4095) / 4096 * 4096;
+}
+
 static size_t segment_bytes(int size)
 {
     size_t n = (size_t)size;
-    return head_bytes() + n * sizeof(weft_rank_block_t) + n * n * sizeof(weft_channel_t);
+    return channels_at(n) + n * n * sizeof(weft_channel_t);
 }
 
 weft_rank_block_t *weft__segment_block(const weft_segment_t *segment, int rank)
@@ -42,7 +48,7 @@ weft_rank_block_t *weft__segment_block(const weft_segment_t *segment, int rank)
 weft_channel_t *weft__segment_channel(const weft_segment_t *segment, int from, int to)
 {
     size_t size = segment->head->size;
-    char *channels = (char *)weft__segment_block(segment, (int)size);
+    char *channels = (char *)segment->head + channels_at(size);
     return (weft_channel_t *)channels + (size_t)from * size + (size_t)to;
 }
 

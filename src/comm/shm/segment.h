@@ -121,6 +121,10 @@ void weft__segment_close(weft_segment_t *segment);
 /* No further rank will open it: close the descriptor. */
 void weft__segment_seal(weft_segment_t *segment);
 
+/* Break the communicator for all its ranks, unless it is broken already. (fault.c) */
+void weft__segment_break(weft_segment_t *segment, weft_status_t status, int culprit,
+                         const char *text);
+
 weft_rank_block_t *weft__segment_block(const weft_segment_t *segment, int rank);
 
 /* A hash of what must be equal for two processes to share memory through /proc. */

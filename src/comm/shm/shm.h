@@ -38,10 +38,13 @@ typedef struct weft_shm {
     uint64_t seq;               /* calls announced */
     uint64_t window;            /* windows opened */
     const weft_call_t *current; /* for error texts */
+    _Atomic bool told; /* a call of this rank has returned the error that broke the communicator;
+                        * relaxed: an abort from another thread writes it as well */
 
     char
         *bounce; /* staging: chunks of src and dst, from this rank's heap; made when first needed */
     size_t bounce_bytes;
+    uint32_t shared;    /* flags that all ranks set for the call that was announced */
     char **pointers;    /* [3 x size]: src, dst, tmp of the open window */
     weft_lane_t *lanes; /* [size]: where sends to and receives from each rank stand */
 } weft_shm_t;
@@ -65,7 +68,10 @@ weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_
                                  size_t bytes);
 
 /* The slot in which `peer` announced the current call. */
-weft_slot_t *weft__shm_slot(weft_shm_t *shm, int peer);
+static inline weft_slot_t *weft__shm_slot(const weft_shm_t *shm, int peer)
+{
+    return &shm->peers[peer].block->slot[shm->seq & 1];
+}
 
 /* The payload of the current call in that slot. */
 static inline char *weft__slot_payload(weft_slot_t *slot)
@@ -118,7 +124,8 @@ weft_status_t weft__shm_break(weft_shm_t *shm, weft_status_t status, int culprit
 /* The error that broke it, as this thread's error. */
 weft_status_t weft__shm_broken(weft_shm_t *shm);
 
-/* A call on a broken communicator: WEFT_ERR_BROKEN and the first error's sentence. */
+/* A call on a broken communicator: the first error if this rank does not know it yet, from then on
+ * WEFT_ERR_BROKEN and that error's sentence. */
 weft_status_t weft__shm_refuse(weft_shm_t *shm);
 
 /* Ranks disagree about the call: quote both. */

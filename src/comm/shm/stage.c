@@ -213,10 +213,9 @@ weft_status_t weft__shm_alltoallv(weft_shm_t *shm, const weft_call_t *call)
     if (status != WEFT_OK) {
         return status;
     }
-    bool shared = true;
+    bool shared = shm->shared & WEFT_SLOT_SRC_SHARED;
     uint64_t longest = 0;
     for (int p = 0; p < shm->size; p++) {
-        shared = shared && (weft__shm_slot(shm, p)->flags & WEFT_SLOT_SRC_SHARED);
         for (int q = 0; q < shm->size; q++) {
             uint64_t count = entries(shm, p)[q].count;
             longest = count > longest ? count : longest;

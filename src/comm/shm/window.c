@@ -50,12 +50,6 @@ weft_status_t weft__shm_in_window(weft_shm_t *shm, const weft_call_t *call, weft
                                   weft_algo_fn algorithm)
 {
     char **src = shm->pointers, **dst = src + shm->size, **tmp = dst + shm->size;
-    for (int p = 0; p < shm->size; p++) {
-        weft_slot_t *slot = weft__shm_slot(shm, p);
-        src[p] = weft__shm_reach(shm, p, slot->u.at.src);
-        dst[p] = weft__shm_reach(shm, p, slot->u.at.dst);
-        tmp[p] = shm->peers[p].block->tmp;
-    }
     shm->window++;
     weft_window_t window = {.rank = shm->rank,
                             .size = shm->size,
