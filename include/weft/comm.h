@@ -17,6 +17,10 @@
  *    communicator run in the order they were made, whatever their streams.
  *  - Reductions give the same bits on all ranks, and from run to run with the same ranks, count
  *    and algorithm. f16 and bf16 are summed in f32.
+ *  - Every collective waits for all ranks, with one exception: when a small broadcast, scatter, reduce
+ *    or gather is made for the fourth time in a row and more, a rank that needs nothing from the
+ *    others does not wait for them. What is wrong with them is then reported by a later call, at
+ *    most 16 calls on.
  *  - Errors. Arguments are checked first: WEFT_ERR_INVALID changes nothing. A rank that dies is
  *    WEFT_ERR_RANK_DEAD on all others within 2 s; one that does not arrive, WEFT_ERR_TIMEOUT after
  *    the timeout; one that destroyed its handle, WEFT_ERR_RANK_LEFT. weft_last_error() names the

@@ -152,6 +152,38 @@ static weft_status_t check_buffers(const weft_call_t *call, const char *name)
     return WEFT_OK;
 }
 
+static bool intersect(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
+{
+    return a_bytes && b_bytes && a < b + b_bytes && b < a + a_bytes;
+}
+
+/* Does some block that is sent overlap one that is received? Blocks may lie between each other. */
+static bool vectors_overlap(const weft_call_t *call)
+{
+    const weft_vectors_t *v = call->vectors;
+    size_t element = weft_dtype_size(call->type), sent = 0, got = 0;
+    uintptr_t src = (uintptr_t)call->src, dst = (uintptr_t)call->dst;
+    int size = call->comm->size;
+    for (int p = 0; p < size; p++) {
+        size_t s = v->sendcounts[p] ? (v->sendoffsets[p] + v->sendcounts[p]) * element : 0;
+        size_t g = v->recvcounts[p] ? (v->recvoffsets[p] + v->recvcounts[p]) * element : 0;
+        sent = s > sent ? s : sent;
+        got = g > got ? g : got;
+    }
+    if (!intersect(src, sent, dst, got)) {
+        return false; /* nearly always: the whole buffers are apart */
+    }
+    for (int p = 0; p < size; p++) {
+        for (int q = 0; q < size; q++) {
+            if (intersect(src + v->sendoffsets[p] * element, v->sendcounts[p] * element,
+                          dst + v->recvoffsets[q] * element, v->recvcounts[q] * element)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static weft_status_t check_vectors(const weft_call_t *call, const char *name)
 {
     const weft_vectors_t *v = call->vectors;
@@ -174,6 +206,9 @@ static weft_status_t check_vectors(const weft_call_t *call, const char *name)
     if (sent && got && call->src == call->dst) {
         return weft__fail(WEFT_ERR_INVALID,
                           "weft_%s: src and dst are the same; it has no in-place form", name);
+    }
+    if (vectors_overlap(call)) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: blocks of src and dst overlap", name);
     }
     return WEFT_OK;
 }

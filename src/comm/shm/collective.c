@@ -47,7 +47,12 @@ static void post(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo, siz
 {
     weft_slot_t *slot = weft__shm_slot(shm, shm->rank);
     atomic_store_explicit(&slot->count, call->count, memory_order_relaxed);
-    atomic_store_explicit(&slot->sig, weft__sig_pack(call, algo), memory_order_relaxed);
+    uint64_t sig = weft__sig_pack(call, algo);
+    bool again = sig == shm->last_sig && call->count == shm->last_count;
+    shm->repeats = again ? shm->repeats + 1 : 0;
+    shm->last_sig = sig;
+    shm->last_count = call->count;
+    atomic_store_explicit(&slot->sig, sig, memory_order_relaxed);
     slot->bytes = (uint32_t)payload;
     if (payload > 0) {
         shm->kernels->copy(weft__slot_payload(slot), call->src, payload, WEFT_STORE_CACHED);
@@ -72,34 +77,74 @@ static void note_buffers(weft_shm_t *shm, int p, const weft_slot_t *slot)
     shm->pointers[shm->size + p] = weft__shm_reach(shm, p, slot->u.at.dst);
 }
 
-weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo,
-                                 size_t bytes)
+/* Wait until rank `p` has announced call `through`, and compare that one and those not compared
+ * before with our own. */
+static weft_status_t verify_peer(weft_shm_t *shm, int p, uint64_t through)
 {
-    bool buffers = algo != WEFT_ALGO_ONESHOT;
-    shm->current = call;
-    shm->shared = WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED;
-    post(shm, call, algo, bytes);
-    weft_slot_t *mine = weft__shm_slot(shm, shm->rank);
-    uint64_t sig = atomic_load_explicit(&mine->sig, memory_order_relaxed);
-    if (buffers) {
-        note_buffers(shm, shm->rank, mine);
+    weft_slot_t *slot = weft__shm_slot_of(shm, p, through);
+    weft_status_t status = weft__wait(shm, p, &slot->seq, through + 1);
+    for (uint64_t k = shm->verified; k <= through && status == WEFT_OK; k++) {
+        weft_slot_t *theirs = weft__shm_slot_of(shm, p, k);
+        weft_slot_t *ours = weft__shm_slot_of(shm, shm->rank, k);
+        if (atomic_load_explicit(&theirs->sig, memory_order_relaxed) !=
+                atomic_load_explicit(&ours->sig, memory_order_relaxed) ||
+            atomic_load_explicit(&theirs->count, memory_order_relaxed) !=
+                atomic_load_explicit(&ours->count, memory_order_relaxed)) {
+            status = weft__shm_mismatch(shm, p, k);
+        }
     }
+    return status;
+}
+
+static weft_status_t verify_all(weft_shm_t *shm, uint64_t through)
+{
     for (int i = 1, p = shm->rank; i < shm->size; i++) {
         p = weft__next(p, shm->size);
-        weft_slot_t *slot = weft__shm_slot(shm, p);
-        weft_status_t status = weft__wait(shm, p, &slot->seq, shm->seq + 1);
+        weft_status_t status = verify_peer(shm, p, through);
         if (status != WEFT_OK) {
             return status;
         }
-        if (atomic_load_explicit(&slot->sig, memory_order_relaxed) != sig ||
-            atomic_load_explicit(&slot->count, memory_order_relaxed) != call->count) {
-            return weft__shm_mismatch(shm, p);
-        }
-        if (buffers) {
-            note_buffers(shm, p, slot);
+    }
+    shm->verified = through + 1;
+    return WEFT_OK;
+}
+
+/* Before the next call is announced: do not run away from the others. Once too far ahead, wait until
+ * they have halved the distance, so that this happens once in a few calls and not in each. */
+static weft_status_t keep_up(weft_shm_t *shm)
+{
+    bool far = shm->seq + 1 - shm->verified > WEFT_LAG;
+    return far ? verify_all(shm, shm->seq - WEFT_LAG / 2) : WEFT_OK;
+}
+
+weft_status_t weft__shm_announce_to(weft_shm_t *shm, const weft_call_t *call, size_t bytes,
+                                    int peer)
+{
+    weft_status_t status = keep_up(shm);
+    if (status == WEFT_OK) {
+        post(shm, call, WEFT_ALGO_ONESHOT, bytes);
+        if (peer >= 0) {
+            /* It is likely to be ahead: its next announcement can be on its way meanwhile. */
+            __builtin_prefetch(weft__shm_slot_of(shm, peer, shm->seq + 1));
+            status = verify_peer(shm, peer, shm->seq);
         }
     }
-    return WEFT_OK;
+    return status;
+}
+
+weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo,
+                                 size_t bytes)
+{
+    shm->shared = WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED;
+    weft_status_t status = keep_up(shm);
+    if (status == WEFT_OK) {
+        post(shm, call, algo, bytes);
+        status = verify_all(shm, shm->seq);
+    }
+    for (int p = 0; p < shm->size && status == WEFT_OK && algo != WEFT_ALGO_ONESHOT; p++) {
+        note_buffers(shm, p, weft__shm_slot(shm, p));
+    }
+    return status;
 }
 
 /* Carry out a call by a given algorithm. */
@@ -109,14 +154,17 @@ static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t
         bool blocks = weft__coll_info[call->coll].src_blocks == 'S';
         size_t payload = call->count * weft_dtype_size(call->type) *
                          (blocks ? (size_t)shm->size : 1);
-        return payload <= WEFT_SLOT_BYTES ? weft__shm_oneshot(shm, call)
-                                          : weft__shm_pieces(shm, call, WEFT_ALGO_ONESHOT);
+        if (payload <= WEFT_SLOT_BYTES) {
+            return weft__shm_oneshot(shm, call);
+        }
     }
+    /* Before it goes in pieces: is it the same call for all? */
     weft_status_t status = weft__shm_announce(shm, call, choice.algo, 0);
     if (status != WEFT_OK) {
         return status;
     }
-    if (shm->shared == (WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED)) {
+    if (choice.algo != WEFT_ALGO_ONESHOT &&
+        shm->shared == (WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED)) {
         return weft__shm_window(shm, call, choice);
     }
     shm->seq++;
@@ -129,6 +177,8 @@ weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
     if (atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) != 0) {
         return weft__shm_refuse(shm);
     }
+    shm->current = call;
+    atomic_store_explicit(&shm->me->call, ++shm->calls, memory_order_relaxed);
     if (call->coll == WEFT_COLL_ALLTOALLV) {
         return weft__shm_alltoallv(shm, call);
     }

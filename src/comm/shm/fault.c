@@ -1,11 +1,11 @@
 /* Errors that concern all ranks: breaking a communicator, and naming who is to blame. */
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/log.h"
+#include "comm/shm/procs.h"
 #include "comm/shm/shm.h"
 #include "comm/shm/wait.h"
 
@@ -101,16 +101,27 @@ weft_status_t weft__shm_break(weft_shm_t *shm, weft_status_t status, int culprit
     return weft__shm_broken(shm);
 }
 
-/* The newest call that rank `peer` announced; false if it made none. */
-static bool last_call(const weft_shm_t *shm, int peer, uint64_t *seq_p, char *text, size_t room)
+/* The call that rank `peer` made last; false if it made none. */
+static bool last_call(const weft_shm_t *shm, int peer, uint64_t *number_p, char *text, size_t room)
 {
-    weft_slot_t *slots = shm->peers[peer].block->slot;
-    uint64_t a = atomic_load_explicit(&slots[0].seq, memory_order_acquire);
-    uint64_t b = atomic_load_explicit(&slots[1].seq, memory_order_acquire);
-    weft_slot_t *newest = a > b ? &slots[0] : &slots[1];
-    *seq_p = a > b ? a : b;
-    if (*seq_p == 0) {
+    weft_rank_block_t *block = shm->peers[peer].block;
+    weft_slot_t *slots = block->slot;
+    *number_p = atomic_load_explicit(&block->call, memory_order_relaxed);
+    if (*number_p == 0) {
         return false;
+    }
+    if (atomic_load_explicit(&block->whole_call, memory_order_relaxed) == *number_p) {
+        weft__sig_describe(atomic_load_explicit(&block->whole_sig, memory_order_relaxed),
+                           atomic_load_explicit(&block->whole_count, memory_order_relaxed), text,
+                           room);
+        return true;
+    }
+    weft_slot_t *newest = &slots[0];
+    for (int i = 1; i < WEFT_SLOTS; i++) {
+        if (atomic_load_explicit(&slots[i].seq, memory_order_acquire) >
+            atomic_load_explicit(&newest->seq, memory_order_acquire)) {
+            newest = &slots[i];
+        }
     }
     weft__sig_describe(atomic_load_explicit(&newest->sig, memory_order_relaxed),
                        atomic_load_explicit(&newest->count, memory_order_relaxed), text, room);
@@ -129,13 +140,14 @@ static void describe_current(const weft_shm_t *shm, char *text, size_t room)
     if (shm->current->coll == WEFT_COLL_SEND || shm->current->coll == WEFT_COLL_RECV) {
         snprintf(text, room, "%s", call);
     } else {
-        snprintf(text, room, "call %llu, %s", (unsigned long long)shm->seq + 1, call);
+        snprintf(text, room, "call %llu, %s", (unsigned long long)shm->calls, call);
     }
 }
 
-weft_status_t weft__shm_mismatch(weft_shm_t *shm, int peer)
+weft_status_t weft__shm_mismatch(weft_shm_t *shm, int peer, uint64_t number)
 {
-    weft_slot_t *slot = weft__shm_slot(shm, peer), *mine = weft__shm_slot(shm, shm->rank);
+    weft_slot_t *slot = weft__shm_slot_of(shm, peer, number);
+    weft_slot_t *mine = weft__shm_slot_of(shm, shm->rank, number);
     uint64_t sig = atomic_load_explicit(&slot->sig, memory_order_relaxed);
     uint64_t own = atomic_load_explicit(&mine->sig, memory_order_relaxed);
     uint64_t count = atomic_load_explicit(&slot->count, memory_order_relaxed);
@@ -143,46 +155,66 @@ weft_status_t weft__shm_mismatch(weft_shm_t *shm, int peer)
     char theirs[160], ours[160];
     weft__sig_describe(sig, count, theirs, sizeof(theirs));
     weft__sig_describe(own, own_count, ours, sizeof(ours));
-    unsigned long long number = shm->seq + 1;
+    unsigned long long which = shm->calls - (shm->seq - number);
     if (count == own_count && ((sig ^ own) & ~(0xffull << 24)) == 0) {
         return weft__shm_break(shm, WEFT_ERR_MISMATCH, peer,
                                "ranks chose different algorithms for call %llu, %s: rank %d %s, "
                                "rank %d %s; give all ranks the same WEFT_* settings",
-                               number, ours, shm->rank, weft__algo_name(sig_algo(own)), peer,
+                               which, ours, shm->rank, weft__algo_name(sig_algo(own)), peer,
                                weft__algo_name(sig_algo(sig)));
     }
     return weft__shm_break(shm, WEFT_ERR_MISMATCH, peer,
                            "ranks made different calls: call %llu is %s on rank %d, but %s on rank "
                            "%d; all ranks must make the same calls in the same order",
-                           number, ours, shm->rank, theirs, peer);
+                           which, ours, shm->rank, theirs, peer);
 }
 
-static bool process_ended(int pidfd)
+/* It is gone for good, and has not done what is waited for: say so. */
+static weft_status_t break_gone(weft_shm_t *shm, int peer, bool left)
 {
-    struct pollfd item = {.fd = pidfd, .events = POLLIN};
-    return pidfd >= 0 && poll(&item, 1, 0) == 1;
-}
-
-weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
-                                   uint64_t target)
-{
-    weft_peer_t *p = &shm->peers[peer];
     char current[200];
     describe_current(shm, current, sizeof(current));
-    /* Ask first, then look again: what it did before it went away still counts. */
-    bool left = atomic_load_explicit(&p->block->state, memory_order_acquire) == WEFT_RANK_LEFT;
-    bool ended = process_ended(p->pidfd);
-    if (atomic_load_explicit(word, memory_order_acquire) >= target || (!left && !ended)) {
-        return WEFT_OK;
-    }
     if (left) {
         return weft__shm_break(shm, WEFT_ERR_RANK_LEFT, peer,
                                "rank %d destroyed its handle while rank %d waits for it in %s",
                                peer, shm->rank, current);
     }
     return weft__shm_break(shm, WEFT_ERR_RANK_DEAD, peer,
-                           "rank %d (process %d) died; rank %d noticed in %s", peer, p->block->pid,
-                           shm->rank, current);
+                           "rank %d (process %d) died; rank %d noticed in %s", peer,
+                           shm->peers[peer].pid, shm->rank, current);
+}
+
+static weft_status_t check_one(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
+                               uint64_t target)
+{
+    weft_peer_t *p = &shm->peers[peer];
+    /* Ask first, then look again: what it did before it went away still counts. */
+    bool left = atomic_load_explicit(&p->block->state, memory_order_acquire) == WEFT_RANK_LEFT;
+    bool ended = weft__proc_ended(p->pidfd);
+    if ((!left && !ended) || atomic_load_explicit(word, memory_order_acquire) >= target) {
+        return WEFT_OK;
+    }
+    return break_gone(shm, peer, left);
+}
+
+weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
+                                   uint64_t target)
+{
+    if (shm->parent && atomic_load_explicit(&shm->parent->segment->head->broken,
+                                            memory_order_acquire) == 2) {
+        const weft_segment_head_t *head = shm->parent->segment->head;
+        return weft__shm_break(shm, (weft_status_t)head->status, head->culprit, "%s", head->text);
+    }
+    weft_status_t status = check_one(shm, peer, word, target);
+    bool collective = shm->current && shm->current->coll != WEFT_COLL_SEND &&
+                      shm->current->coll != WEFT_COLL_RECV;
+    /* The one we wait for may just be late; a call that another one will never make is lost too. */
+    for (int p = 0; p < shm->size && collective && status == WEFT_OK; p++) {
+        if (p != shm->rank && p != peer) {
+            status = check_one(shm, p, &weft__shm_slot(shm, p)->seq, shm->seq + 1);
+        }
+    }
+    return status;
 }
 
 /* Lists ranks as "1 2 5"; `arrived` selects those that are in the current call, or those not. */
@@ -192,9 +224,9 @@ static void list_ranks(const weft_shm_t *shm, bool arrived, char *text, size_t r
     text[0] = '\0';
     for (int p = 0; p < shm->size && used < room; p++) {
         char call[160];
-        uint64_t seq = 0;
-        bool any = last_call(shm, p, &seq, call, sizeof(call));
-        if ((seq > shm->seq) != arrived) {
+        uint64_t number = 0;
+        bool any = last_call(shm, p, &number, call, sizeof(call));
+        if ((number >= shm->calls) != arrived) {
             continue;
         }
         int n;
@@ -202,7 +234,7 @@ static void list_ranks(const weft_shm_t *shm, bool arrived, char *text, size_t r
             n = snprintf(text + used, room - used, "%s%d", used ? " " : "", p);
         } else if (any) {
             n = snprintf(text + used, room - used, "%srank %d (last seen in call %llu, %s)",
-                         used ? ", " : "", p, (unsigned long long)seq, call);
+                         used ? ", " : "", p, (unsigned long long)number, call);
         } else {
             n = snprintf(text + used, room - used, "%srank %d (made no call yet)", used ? ", " : "",
                          p);

@@ -130,6 +130,15 @@ static bool is_crowded(const weft_shm_t *shm)
     return any || shm->size > CPU_COUNT(&all);
 }
 
+static void watch_peer(weft_peer_t *peer, int pid)
+{
+    if (!peer->watched) {
+        peer->pid = pid;
+        peer->pidfd = weft__proc_open(pid);
+        peer->watched = true;
+    }
+}
+
 static weft_status_t open_peer(weft_shm_t *shm, int rank)
 {
     weft_peer_t *peer = &shm->peers[rank];
@@ -145,7 +154,7 @@ static weft_status_t open_peer(weft_shm_t *shm, int rank)
     }
     peer->heap_open = true;
     peer->delta = peer->near ? 0 : (intptr_t)base - (intptr_t)peer->block->heap_base;
-    peer->pidfd = weft__proc_open(peer->block->pid);
+    watch_peer(peer, peer->block->pid);
     return WEFT_OK;
 }
 
@@ -198,9 +207,9 @@ static void shm_close(void *ctx)
         weft_peer_t *peer = &shm->peers[p];
         if (peer->heap_open) {
             weft__heap_close(&peer->block->heap);
-            if (p != shm->rank) {
-                weft__proc_close(peer->block->pid);
-            }
+        }
+        if (peer->watched) {
+            weft__proc_close(peer->pid);
         }
     }
     weft_free(shm->bounce);
@@ -233,7 +242,9 @@ typedef struct ballot {
     int32_t color, key;
 } ballot_t;
 
-static weft_status_t gather_bytes(weft_shm_t *shm, const void *mine, void *all, size_t bytes)
+/* `bytes` of every rank to all. The first of a split is a call of its own, the second belongs to it. */
+static weft_status_t gather_bytes(weft_shm_t *shm, bool first, const void *mine, void *all,
+                                  size_t bytes)
 {
     weft_call_t call = {.coll = WEFT_COLL_ALLGATHER,
                         .type = WEFT_U8,
@@ -241,14 +252,18 @@ static weft_status_t gather_bytes(weft_shm_t *shm, const void *mine, void *all, 
                         .src = mine,
                         .dst = all,
                         .comm = shm->comm};
-    return weft__shm_collective(shm, &call);
+    if (first) {
+        return weft__shm_collective(shm, &call);
+    }
+    shm->current = &call;
+    return weft__shm_run_piece(shm, &call, WEFT_ALGO_ONESHOT);
 }
 
-/* This rank's place among those of its color, their number, and who is first. */
-static void find_place(const weft_shm_t *shm, const ballot_t *ballots, int *rank_p, int *size_p,
-                       int *leader_p)
+/* The place of rank `who` among those of its color, their number, and who is first. */
+static void find_place(const weft_shm_t *shm, const ballot_t *ballots, int who, int *rank_p,
+                       int *size_p, int *leader_p)
 {
-    const ballot_t *mine = &ballots[shm->rank];
+    const ballot_t *mine = &ballots[who];
     int before = 0, size = 0, leader = -1;
     for (int p = 0; p < shm->size; p++) {
         const ballot_t *b = &ballots[p];
@@ -256,7 +271,7 @@ static void find_place(const weft_shm_t *shm, const ballot_t *ballots, int *rank
             continue;
         }
         size++;
-        before += b->key < mine->key || (b->key == mine->key && p < shm->rank);
+        before += b->key < mine->key || (b->key == mine->key && p < who);
         if (leader < 0 || b->key < ballots[leader].key) {
             leader = p;
         }
@@ -274,14 +289,14 @@ static weft_status_t split_segment(weft_shm_t *shm, bool joins, const ballot_t *
     weft_segment_handle_t mine = {0};
     weft_status_t made = WEFT_OK;
     *segment_p = NULL;
-    find_place(shm, ballots, rank_p, &size, &leader);
+    find_place(shm, ballots, shm->rank, rank_p, &size, &leader);
     if (joins && leader == shm->rank) {
         made = weft__segment_create(size, segment_p);
         if (made == WEFT_OK) {
             mine = (*segment_p)->handle;
         }
     }
-    weft_status_t status = gather_bytes(shm, &mine, handles, sizeof(mine));
+    weft_status_t status = gather_bytes(shm, false, &mine, handles, sizeof(mine));
     if (status != WEFT_OK || made != WEFT_OK || !joins || leader == shm->rank) {
         return status != WEFT_OK ? status : made;
     }
@@ -290,6 +305,19 @@ static weft_status_t split_segment(weft_shm_t *shm, bool joins, const ballot_t *
                           leader);
     }
     return weft__segment_open(&handles[leader], segment_p);
+}
+
+/* Those who join the child are known from the parent: one that dies before it has joined is missed at
+ * once. */
+static void watch_family(const weft_shm_t *shm, const ballot_t *ballots, weft_shm_t *child)
+{
+    for (int p = 0; p < shm->size; p++) {
+        int rank, size, leader;
+        if (p != shm->rank && ballots[p].color == ballots[shm->rank].color) {
+            find_place(shm, ballots, p, &rank, &size, &leader);
+            watch_peer(&child->peers[rank], shm->peers[p].pid);
+        }
+    }
 }
 
 weft_status_t weft__shm_split(void *ctx, int color, int key, weft_comm_h child)
@@ -306,7 +334,7 @@ weft_status_t weft__shm_split(void *ctx, int color, int key, weft_comm_h child)
                                  "rank %d has no memory to split the communicator", shm->rank);
         goto out;
     }
-    status = gather_bytes(shm, &mine, ballots, sizeof(mine));
+    status = gather_bytes(shm, true, &mine, ballots, sizeof(mine));
     if (status == WEFT_OK) {
         status = split_segment(shm, color >= 0, ballots, handles, &segment, &rank);
     }
@@ -314,10 +342,12 @@ weft_status_t weft__shm_split(void *ctx, int color, int key, weft_comm_h child)
         status = enter(segment, rank, child, shm->crowded);
         segment = NULL;
         if (status == WEFT_OK) {
+            weft_shm_t *joining = child->ctx;
+            joining->parent = shm; /* an error there ends the joining as well */
+            watch_family(shm, ballots, joining);
             status = weft__shm_meet(child);
-        }
-        if (status == WEFT_OK) {
-            status = weft__shm_settle(child);
+            status = status == WEFT_OK ? weft__shm_settle(child) : status;
+            joining->parent = NULL;
         }
     }
 out:

@@ -1,7 +1,7 @@
 /* One-shot collectives: every rank puts its data beside its flag; everybody reads what it needs.
  *
- * One exchange of flags, no second synchronization: the two slots alternate (segment.h says why
- * that is safe). Least latency, but every rank reads every payload, so only for small sizes. */
+ * One exchange of flags, no second synchronization: slots are reused late (segment.h says why that is
+ * safe). Least latency, but every rank reads every payload, so only for small sizes. */
 #include "comm/shm/shm.h"
 
 static void reduce_blocks(weft_shm_t *shm, const weft_call_t *call, size_t offset)
@@ -31,6 +31,35 @@ static void take(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t 
     shm->kernels->copy(call->dst, from, bytes, WEFT_STORE_CACHED);
 }
 
+/* Whose payload does this rank need? */
+enum { ALL = -2, NOBODY = -1 };
+
+static int needed_rank(const weft_shm_t *shm, const weft_call_t *call)
+{
+    bool root = shm->rank == call->root;
+    switch (call->coll) {
+    case WEFT_COLL_BROADCAST:
+    case WEFT_COLL_SCATTER:
+        return root ? NOBODY : call->root;
+    case WEFT_COLL_REDUCE:
+    case WEFT_COLL_GATHER:
+        return root ? ALL : NOBODY;
+    default:
+        return ALL;
+    }
+}
+
+/* The same call again and again: ranks that need nothing from others need not wait for them, which
+ * is what makes a stream of small broadcasts fast. A call that is new waits for all, so that a slip
+ * is reported by the call itself, on every rank. */
+#define ROUTINE 2
+
+static bool is_routine(const weft_shm_t *shm, const weft_call_t *call)
+{
+    return shm->repeats >= ROUTINE && call->count == shm->last_count &&
+           weft__sig_pack(call, WEFT_ALGO_ONESHOT) == shm->last_sig;
+}
+
 /* The next call is likely to be like this one: fetch its slot for writing now, while nothing waits
  * for it. Everybody has left it, since they all announced the call that just ended. */
 static void own_next_slot(weft_shm_t *shm, size_t payload)
@@ -50,7 +79,10 @@ weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
 {
     size_t bytes = call->count * weft_dtype_size(call->type);
     size_t payload = bytes * (size_t)weft__call_src_blocks(call, shm->rank, shm->size);
-    weft_status_t status = weft__shm_announce(shm, call, WEFT_ALGO_ONESHOT, payload);
+    int needed = needed_rank(shm, call);
+    weft_status_t status = needed == ALL || !is_routine(shm, call)
+                               ? weft__shm_announce(shm, call, WEFT_ALGO_ONESHOT, payload)
+                               : weft__shm_announce_to(shm, call, payload, needed);
     if (status != WEFT_OK) {
         return status;
     }

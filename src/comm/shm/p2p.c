@@ -377,6 +377,20 @@ static weft_status_t pass(weft_shm_t *shm, transfer_t *all, int n, int *left_p, 
     return WEFT_OK;
 }
 
+/* Of a batch only the first is waited for; is one of the others waiting for a rank that is gone? */
+static weft_status_t check_others(weft_shm_t *shm, transfer_t *all, int n)
+{
+    weft_status_t status = WEFT_OK;
+    for (int i = 0; i < n && status == WEFT_OK; i++) {
+        transfer_t *t = &all[i];
+        if (t->phase != DONE && t->word && (t->before < 0 || all[t->before].phase == DONE)) {
+            shm->current = t->call;
+            status = weft__shm_check_peer(shm, t->peer, t->word, t->target);
+        }
+    }
+    return status;
+}
+
 static weft_status_t run_transfers(weft_shm_t *shm, transfer_t *all, int n)
 {
     const weft_waiter_t fresh = {.several = n > 1};
@@ -394,7 +408,11 @@ static weft_status_t run_transfers(weft_shm_t *shm, transfer_t *all, int n)
         }
         transfer_t *t = &all[first];
         shm->current = t->call;
+        uint64_t check_ns = waiter.check_ns;
         status = weft__wait_step(shm, &waiter, t->peer, t->word, t->target);
+        if (status == WEFT_OK && n > 1 && waiter.check_ns != check_ns) {
+            status = check_others(shm, all, n);
+        }
         if (status != WEFT_OK) {
             return status;
         }

@@ -1,6 +1,7 @@
 #include "comm/shm/procs.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+
+#define GONE (-2) /* it had ended before it could be watched */
 
 typedef struct proc {
     int pid, pidfd, refs;
@@ -36,7 +39,9 @@ int weft__proc_open(int pid)
     if (!p && (p = calloc(1, sizeof(*p)))) {
         p->pid = pid;
         p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-        if (p->pidfd < 0) {
+        if (p->pidfd < 0 && errno == ESRCH) {
+            p->pidfd = GONE;
+        } else if (p->pidfd < 0) {
             weft__warn("cannot watch process %d (%s): its death will only be noticed by timeout",
                        pid, strerror(errno));
         }
@@ -67,4 +72,10 @@ void weft__proc_close(int pid)
         free(p);
     }
     pthread_mutex_unlock(&lock);
+}
+
+bool weft__proc_ended(int pidfd)
+{
+    struct pollfd item = {.fd = pidfd, .events = POLLIN};
+    return pidfd == GONE || (pidfd >= 0 && poll(&item, 1, 0) == 1);
 }

@@ -2,9 +2,14 @@
 #ifndef WEFT_COMM_SHM_PROCS_H
 #define WEFT_COMM_SHM_PROCS_H
 
+#include <stdbool.h>
+
 /* A descriptor that becomes readable when process `pid` ends, also while it is a zombie; -1 for this
  * process itself or where the kernel has none (then only timeouts tell). One close per open. */
 int weft__proc_open(int pid);
 void weft__proc_close(int pid);
+
+/* Has the process of such a descriptor ended? */
+bool weft__proc_ended(int pidfd);
 
 #endif

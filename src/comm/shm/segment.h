@@ -5,7 +5,7 @@
  *     +--------------------+
  *     | head               |  size of the communicator, first error
  *     +--------------------+
- *     | block of rank 0    |  who it is; doorbell; progress; two slots; scratch
+ *     | block of rank 0    |  who it is; doorbell; progress; slots; scratch
  *     | ...                |
  *     | block of rank N-1  |
  *     +--------------------+
@@ -17,9 +17,12 @@
  * A rank writes its own block and reads the others'. Pages are only backed once touched, so unused
  * channels cost nothing.
  *
- * Slots: call number k is announced in slot k % 2. A rank posts call k+2 only after it finished
- * call k+1, for which it saw everybody's k+1, which they posted after they finished k: so nobody
- * still reads slot k. This is why two slots are enough and no acknowledgement is needed. */
+ * Slots: call number k is announced in slot k % WEFT_SLOTS. Most calls wait for everybody's
+ * announcement before they end, so a rank that announces k+1 has finished k. A rank that needs
+ * nothing from the others may go on and compare their announcements later, but is never more than
+ * WEFT_LAG calls ahead of those it has compared. So before it overwrites slot k - WEFT_SLOTS it has
+ * seen everybody's k - WEFT_LAG, hence nobody still reads the slot, and by the same rule nobody's
+ * announcement is overwritten before all have compared it. No acknowledgement is needed. */
 #ifndef WEFT_COMM_SHM_SEGMENT_H
 #define WEFT_COMM_SHM_SEGMENT_H
 
@@ -30,6 +33,9 @@
 #include "comm/coll/window.h"
 #include "comm/comm.h"
 #include "device/device.h"
+
+#define WEFT_SLOTS 32
+#define WEFT_LAG (WEFT_SLOTS / 2)
 
 #define WEFT_INLINE_BYTES 32 /* payload that fits into the flag's own cache line */
 
@@ -72,11 +78,15 @@ typedef struct weft_rank_block {
     _Alignas(128) _Atomic uint32_t sleepers;
     _Atomic uint32_t wake;
 
+    /* For error texts, relaxed: the number of the collective it is in or was in last, and of the last
+     * one that went in pieces, with signature and count of the whole. */
+    _Atomic uint64_t call, whole_call, whole_sig, whole_count;
+
     /* How far the rank is inside a window: window number << 24 | step. Released by signal,
      * acquired by wait. */
     _Alignas(128) _Atomic uint64_t progress;
 
-    _Alignas(128) weft_slot_t slot[2];
+    _Alignas(128) weft_slot_t slot[WEFT_SLOTS];
     _Alignas(128) char tmp[WEFT_TMP_BYTES];
 
     /* Moves the blocks of neighbouring ranks apart modulo the page size, so that the flags of all

@@ -11,7 +11,8 @@ typedef struct weft_peer {
     intptr_t delta; /* add to an address of that rank's heap to reach it here; 0 in one process */
     bool near;      /* same process: all of its memory can be reached */
     bool heap_open; /* its heap is mapped: to be closed */
-    int pidfd;      /* becomes readable when the process ends; -1: same process, or unknown */
+    bool watched;   /* pidfd is to be closed */
+    int pid, pidfd; /* its process, and what weft__proc_open gave for it; -1 if not watched */
 } weft_peer_t;
 
 /* How far this rank is with another one's two channels. */
@@ -35,9 +36,14 @@ typedef struct weft_shm {
     const weft_kernels_t *kernels;
     size_t chunk; /* the setting */
 
-    uint64_t seq;               /* calls announced */
-    uint64_t window;            /* windows opened */
-    const weft_call_t *current; /* for error texts */
+    uint64_t seq;                  /* calls announced */
+    uint64_t verified;             /* calls below this number were compared with all ranks */
+    uint64_t last_sig, last_count; /* of the last call announced */
+    int repeats;                   /* how often in a row it was made before */
+    uint64_t window;               /* windows opened */
+    uint64_t calls;                /* collectives made */
+    const struct weft_shm *parent; /* while it is being split from one */
+    const weft_call_t *current;    /* for error texts: the one in progress, as the caller made it */
     _Atomic bool told; /* a call of this rank has returned the error that broke the communicator;
                         * relaxed: an abort from another thread writes it as well */
 
@@ -67,11 +73,21 @@ weft_status_t weft__shm_join(weft_segment_t *segment, int rank, weft_comm_h comm
 weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo,
                                  size_t bytes);
 
-/* The slot in which `peer` announced the current call. */
+/* The slot in which `peer` announces call `number`, and that of the current call. */
+static inline weft_slot_t *weft__shm_slot_of(const weft_shm_t *shm, int peer, uint64_t number)
+{
+    return &shm->peers[peer].block->slot[number % WEFT_SLOTS];
+}
+
 static inline weft_slot_t *weft__shm_slot(const weft_shm_t *shm, int peer)
 {
-    return &shm->peers[peer].block->slot[shm->seq & 1];
+    return weft__shm_slot_of(shm, peer, shm->seq);
 }
+
+/* As weft__shm_announce by one-shot, but wait only for `peer` (-1: for nobody). Comparing with the
+ * others is left to a later call. Only where nothing is needed from them. */
+weft_status_t weft__shm_announce_to(weft_shm_t *shm, const weft_call_t *call, size_t bytes,
+                                    int peer);
 
 /* The payload of the current call in that slot. */
 static inline char *weft__slot_payload(weft_slot_t *slot)
@@ -128,8 +144,8 @@ weft_status_t weft__shm_broken(weft_shm_t *shm);
  * WEFT_ERR_BROKEN and that error's sentence. */
 weft_status_t weft__shm_refuse(weft_shm_t *shm);
 
-/* Ranks disagree about the call: quote both. */
-weft_status_t weft__shm_mismatch(weft_shm_t *shm, int peer);
+/* Ranks disagree about announced call `number`: quote both. */
+weft_status_t weft__shm_mismatch(weft_shm_t *shm, int peer, uint64_t number);
 
 /* `peer` keeps us waiting: has it died or left? WEFT_OK if not. */
 weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,

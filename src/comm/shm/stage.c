@@ -91,6 +91,16 @@ static weft_status_t run_piece(weft_shm_t *shm, const weft_call_t *call, const p
     return status;
 }
 
+/* This call goes in pieces: others that name it in an error mean the whole. */
+static void mark_whole(weft_shm_t *shm, const weft_call_t *call)
+{
+    weft_rank_block_t *me = shm->me;
+    atomic_store_explicit(&me->whole_count, call->count, memory_order_relaxed);
+    atomic_store_explicit(&me->whole_sig, weft__sig_pack(call, WEFT_ALGO_AUTO),
+                          memory_order_relaxed);
+    atomic_store_explicit(&me->whole_call, shm->calls, memory_order_relaxed);
+}
+
 weft_status_t weft__shm_pieces(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo)
 {
     const weft_coll_info_t *info = &weft__coll_info[call->coll];
@@ -109,6 +119,7 @@ weft_status_t weft__shm_pieces(weft_shm_t *shm, const weft_call_t *call, weft_al
                        (oneshot || weft__shm_shared(shm, call->src, src_bytes));
     piece.dst_direct = info->dst_blocks == '1' &&
                        (oneshot || weft__shm_shared(shm, call->dst, dst_bytes));
+    mark_whole(shm, call);
     weft_status_t status = bounce_ready(shm, most * element * blocks);
     while (status == WEFT_OK && piece.offset < call->count) {
         size_t left = call->count - piece.offset;
@@ -139,7 +150,7 @@ static weft_status_t check_counts(weft_shm_t *shm, const weft_call_t *call)
             return weft__shm_break(shm, WEFT_ERR_MISMATCH, p,
                                    "ranks disagree in call %llu, alltoallv: rank %d sends %llu "
                                    "elements to rank %d, which expects %zu",
-                                   (unsigned long long)shm->seq + 1, p, (unsigned long long)sent,
+                                   (unsigned long long)shm->calls, p, (unsigned long long)sent,
                                    shm->rank, call->vectors->recvcounts[p]);
         }
     }
@@ -176,6 +187,7 @@ static weft_status_t staged_blocks(weft_shm_t *shm, const weft_call_t *call, siz
     size_t element = weft_dtype_size(call->type), size = (size_t)shm->size;
     size_t most = weft__settings()->chunk / element / size;
     most = most ? most : 1;
+    mark_whole(shm, call);
     weft_status_t status = bounce_ready(shm, most * element * size);
     for (size_t at = 0; status == WEFT_OK && at < longest; at += most) {
         char *in = shm->bounce, *out = shm->bounce + shm->bounce_bytes;
