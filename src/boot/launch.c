@@ -278,6 +278,9 @@ static void read_signals(launcher_t *launcher)
         } else {
             signal_ranks(launcher, signal, from_terminal);
         }
+        if (signal == SIGTERM || signal == SIGHUP) {
+            enter(launcher, STAGE_GRACE); /* ranks that ignore it are ended all the same */
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <weft/device.h>
+
 #include "base/log.h"
 #include "comm/comm.h"
 
@@ -222,6 +224,9 @@ weft_status_t weft__call_check(const weft_call_t *call)
     }
     if (status != WEFT_OK) {
         return status;
+    }
+    if (call->stream && weft_stream_query(call->stream) < 0) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: the stream was destroyed", name);
     }
     if (call->coll == WEFT_COLL_ALLTOALLV) {
         return check_vectors(call, name);

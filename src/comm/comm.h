@@ -33,6 +33,8 @@ struct weft_comm {
     weft_tuner_t tuner;
     weft_stream_h helper; /* runs calls on NULL streams of a group that spans several ranks */
     void *fuse_buffer;    /* WEFT_SLOT_BYTES of device memory for fused calls; made when needed */
+    int generation;       /* of the process that made it: forks do not inherit handles */
+    char error_text[WEFT_ERROR_TEXT]; /* what weft_comm_error hands out; under turn_lock */
     const struct weft_backend_ops *backend;
     void *ctx; /* the backend's */
     struct weft_comm *next_free;

@@ -1,5 +1,6 @@
 /* Handles of communicators: creation, checks, destruction, queries. */
 #include <linux/membarrier.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -64,8 +65,23 @@ static weft_status_t read_config(const weft_comm_config_t *config, weft_comm_h c
     return weft__tuner_init(&comm->tuner, given.algo ? given.algo : settings->algo);
 }
 
+/* Counts forks on the way to this process. A handle made before the last one is the parent's. */
+static int generation;
+
+static void count_fork(void)
+{
+    generation++;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
 weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, weft_comm_h *comm_p)
 {
+    static pthread_once_t watched = PTHREAD_ONCE_INIT;
+    pthread_once(&watched, watch_forks);
     weft_comm_h comm = take_from_stock();
     bool used = comm != NULL;
     if (!comm && !(comm = calloc(1, sizeof(*comm)))) {
@@ -80,6 +96,8 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
     atomic_store(&comm->has_streams, false);
     atomic_store(&comm->busy, false);
     comm->rank = comm->size = 0;
+    comm->error_text[0] = '\0';
+    comm->generation = generation;
     comm->helper = NULL;
     comm->fuse_buffer = NULL;
     comm->backend = NULL;
@@ -116,20 +134,13 @@ weft_status_t weft__comm_check(weft_comm_h comm, const char *who)
     if (atomic_load_explicit(&comm->magic, memory_order_relaxed) != WEFT_COMM_MAGIC) {
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: the communicator was destroyed", who);
     }
-    return WEFT_OK;
-}
-
-weft_status_t weft_comm_destroy(weft_comm_h comm)
-{
-    if (!comm) {
-        return WEFT_OK;
+    if (comm->generation != generation) {
+        return weft__fail(
+            WEFT_ERR_UNSUPPORTED,
+            "weft_%s: the communicator belongs to the process that this one was forked "
+            "from",
+            who);
     }
-    weft_status_t status = weft__comm_check(comm, "comm_destroy");
-    if (status != WEFT_OK) {
-        return status;
-    }
-    weft__comm_turn(comm, atomic_load(&comm->issued));
-    weft__comm_release(comm);
     return WEFT_OK;
 }
 
@@ -146,6 +157,23 @@ static bool take_away(weft_comm_h comm)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return taken;
+}
+
+weft_status_t weft_comm_destroy(weft_comm_h comm)
+{
+    if (!comm) {
+        return WEFT_OK;
+    }
+    weft_status_t status = weft__comm_check(comm, "comm_destroy");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft__comm_turn(comm, atomic_load(&comm->issued));
+    if (!take_away(comm)) {
+        return weft__comm_check(comm, "comm_destroy"); /* an abort was faster */
+    }
+    weft__comm_release(comm);
+    return WEFT_OK;
 }
 
 weft_status_t weft_comm_abort(weft_comm_h comm)
@@ -198,10 +226,20 @@ weft_status_t weft_comm_device(weft_comm_h comm, int *device_p)
 weft_status_t weft_comm_error(weft_comm_h comm, const char **text_p)
 {
     const char *text = "";
+    if (!comm) {
+        return weft__comm_check(comm, "comm_error");
+    }
+    /* Under the lock, as is taking the handle away: the backend is there, or the handle is dead. */
+    pthread_mutex_lock(&comm->turn_lock);
     weft_status_t status = weft__comm_check(comm, "comm_error");
     if (status == WEFT_OK) {
         status = comm->backend->error(comm->ctx, &text);
+        if (status != WEFT_OK && comm->error_text[0] == '\0') {
+            snprintf(comm->error_text, sizeof(comm->error_text), "%s", text);
+        }
+        text = comm->error_text;
     }
+    pthread_mutex_unlock(&comm->turn_lock);
     if (text_p) {
         *text_p = text;
     }

@@ -179,12 +179,18 @@ weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
     }
     shm->current = call;
     atomic_store_explicit(&shm->me->call, ++shm->calls, memory_order_relaxed);
+    weft_status_t status;
     if (call->coll == WEFT_COLL_ALLTOALLV) {
-        return weft__shm_alltoallv(shm, call);
+        status = weft__shm_alltoallv(shm, call);
+    } else {
+        size_t bytes = call->count * weft_dtype_size(call->type);
+        weft_choice_t choice = weft__tuner_choose(&shm->comm->tuner, call->coll, bytes);
+        status = run(shm, call, choice);
     }
-    size_t bytes = call->count * weft_dtype_size(call->type);
-    weft_choice_t choice = weft__tuner_choose(&shm->comm->tuner, call->coll, bytes);
-    return run(shm, call, choice);
+    if (__builtin_expect(status != WEFT_OK, 0)) {
+        weft__shm_drain(shm);
+    }
+    return status;
 }
 
 /* For pieces: a part of a call, by the same algorithm as the whole. */

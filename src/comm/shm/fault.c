@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "comm/shm/procs.h"
 #include "comm/shm/shm.h"
@@ -200,8 +201,8 @@ static weft_status_t check_one(weft_shm_t *shm, int peer, const _Atomic uint64_t
 weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,
                                    uint64_t target)
 {
-    if (shm->parent && atomic_load_explicit(&shm->parent->segment->head->broken,
-                                            memory_order_acquire) == 2) {
+    if (shm->parent &&
+        atomic_load_explicit(&shm->parent->segment->head->broken, memory_order_acquire) == 2) {
         const weft_segment_head_t *head = shm->parent->segment->head;
         return weft__shm_break(shm, (weft_status_t)head->status, head->culprit, "%s", head->text);
     }
@@ -215,6 +216,23 @@ weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint
         }
     }
     return status;
+}
+
+#define DRAIN_NS 1000000000ull
+
+void weft__shm_drain(weft_shm_t *shm)
+{
+    uint64_t end = weft__now_ns() + DRAIN_NS;
+    weft__wait_fence(shm);
+    for (int p = 0; p < shm->size; p++) {
+        weft_peer_t *peer = &shm->peers[p];
+        /* Whoever is inside looks at `broken` when it has copied its part. One that was stopped
+         * there does not, and is not waited for any longer. */
+        while (p != shm->rank && atomic_load_explicit(&peer->block->inside, memory_order_acquire) &&
+               !weft__proc_ended(peer->pidfd) && weft__now_ns() < end) {
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        }
+    }
 }
 
 /* Lists ranks as "1 2 5"; `arrived` selects those that are in the current call, or those not. */

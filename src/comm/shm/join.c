@@ -10,6 +10,17 @@
 #include "comm/shm/shm.h"
 #include "comm/shm/wait.h"
 
+/* Chunks are numbered in 24 bits, and staging needs two of them. */
+static size_t usable_chunk(size_t asked)
+{
+    const size_t least = (size_t)4 << 10, most = (size_t)1 << 30;
+    size_t chunk = asked < least ? least : asked > most ? most : asked;
+    if (chunk != asked) {
+        weft__warn("WEFT_CHUNK is %zu bytes; using %zu (4K to 1G are possible)", asked, chunk);
+    }
+    return chunk;
+}
+
 static weft_shm_t *alloc_shm(int size)
 {
     weft_shm_t *shm = calloc(1, sizeof(*shm));
@@ -61,6 +72,7 @@ static weft_status_t introduce(weft_shm_t *shm, bool parent_crowded)
     me->device = shm->device;
     CPU_ZERO(&me->cpus);
     sched_getaffinity(0, sizeof(me->cpus), &me->cpus);
+    me->chunk = shm->chunk;
     me->crowded = parent_crowded || job_crowded();
     atomic_store_explicit(&me->state, WEFT_RANK_JOINED, memory_order_release);
     weft__ring_bell(me);
@@ -82,7 +94,7 @@ static weft_status_t enter(weft_segment_t *segment, int rank, weft_comm_h comm, 
     shm->comm = comm;
     shm->naps = !weft__wait_init();
     shm->kernels = weft__kernels();
-    shm->chunk = weft__settings()->chunk;
+    shm->chunk = usable_chunk(weft__settings()->chunk);
     for (int p = 0; p < size; p++) {
         shm->peers[p] = (weft_peer_t){
             .block = weft__segment_block(segment, p), .pidfd = -1, .near = p == rank};
@@ -146,6 +158,13 @@ static weft_status_t open_peer(weft_shm_t *shm, int rank)
         return WEFT_OK;
     }
     peer->near = peer->block->pid == getpid();
+    if (peer->block->chunk != shm->chunk) {
+        return weft__shm_break(
+            shm, WEFT_ERR_MISMATCH, rank,
+            "ranks have different settings: WEFT_CHUNK is %zu on rank %d, %llu on "
+            "rank %d",
+            shm->chunk, shm->rank, (unsigned long long)peer->block->chunk, rank);
+    }
     char *base;
     weft_status_t status = weft__heap_open(&peer->block->heap, &base);
     if (status != WEFT_OK) {
@@ -304,7 +323,12 @@ static weft_status_t split_segment(weft_shm_t *shm, bool joins, const ballot_t *
         return weft__fail(WEFT_ERR_NO_MEMORY, "rank %d could not make the new communicator",
                           leader);
     }
-    return weft__segment_open(&handles[leader], segment_p);
+    status = weft__segment_open(&handles[leader], segment_p);
+    if (status != WEFT_OK &&
+        atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) != 0) {
+        return weft__shm_broken(shm); /* which is why the leader took it away */
+    }
+    return status;
 }
 
 /* Those who join the child are known from the parent: one that dies before it has joined is missed at

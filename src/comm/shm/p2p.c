@@ -92,7 +92,7 @@ static void copy_pieces(weft_shm_t *shm, transfer_t *t)
     weft_store_t store = t->bytes >= STREAM_BYTES ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
     uint64_t end = t->message << 32 | pieces_of(t);
     uint64_t next = atomic_load_explicit(&t->channel->next, memory_order_acquire);
-    while (t->can_copy && next >> 32 == t->message && next < end) {
+    while (t->can_copy && weft__shm_touch(shm) && next >> 32 == t->message && next < end) {
         /* Partner: the other side's CAS; one of the two gets each piece. */
         if (!atomic_compare_exchange_weak(&t->channel->next, &next, next + 1)) {
             continue;
@@ -106,6 +106,7 @@ static void copy_pieces(weft_shm_t *shm, transfer_t *t)
         weft__ring_bell(shm->me);
         next = atomic_load_explicit(&t->channel->next, memory_order_acquire);
     }
+    weft__shm_untouch(shm);
     t->phase = COPY;
     wait_on(t, &t->channel->done, end);
 }
@@ -452,15 +453,8 @@ general:
     return run_transfers(shm, &t, 1);
 }
 
-weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n)
+static weft_status_t run_batch(weft_shm_t *shm, const weft_call_t *calls, int n)
 {
-    weft_shm_t *shm = ctx;
-    if (atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) != 0) {
-        return weft__shm_refuse(shm);
-    }
-    if (n == 1) {
-        return run_one(shm, calls);
-    }
     transfer_t *all = malloc((size_t)n * sizeof(*all));
     int *last = malloc(2 * (size_t)shm->size * sizeof(*last));
     weft_status_t status;
@@ -477,5 +471,18 @@ weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n)
     }
     free(all);
     free(last);
+    return status;
+}
+
+weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n)
+{
+    weft_shm_t *shm = ctx;
+    if (atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) != 0) {
+        return weft__shm_refuse(shm);
+    }
+    weft_status_t status = n == 1 ? run_one(shm, calls) : run_batch(shm, calls, n);
+    if (__builtin_expect(status != WEFT_OK, 0)) {
+        weft__shm_drain(shm);
+    }
     return status;
 }

@@ -71,6 +71,7 @@ typedef struct weft_rank_block {
     uint64_t heap_base; /* of the heap below, in the owner's process */
     weft_heap_handle_t heap;
     cpu_set_t cpus; /* where the rank may run when it joined */
+    uint64_t chunk; /* its WEFT_CHUNK: all must have the same */
     bool crowded;   /* it belongs to a job or communicator with more ranks than cores */
 
     /* Doorbell: whoever sleeps until this rank does something counts itself in `sleepers` and waits
@@ -81,6 +82,10 @@ typedef struct weft_rank_block {
     /* For error texts, relaxed: the number of the collective it is in or was in last, and of the last
      * one that went in pieces, with signature and count of the whole. */
     _Atomic uint64_t call, whole_call, whole_sig, whole_count;
+
+    /* Not 0 while the rank may read or write others' buffers. Stored before it looks at `broken`;
+     * whoever broke the communicator reads it after a membarrier (weft__shm_drain). */
+    _Atomic uint32_t inside;
 
     /* How far the rank is inside a window: window number << 24 | step. Released by signal,
      * acquired by wait. */

@@ -125,6 +125,20 @@ static inline char *weft__shm_reach(const weft_shm_t *shm, int peer, uint64_t ad
     return address ? (char *)(uintptr_t)address + shm->peers[peer].delta : NULL;
 }
 
+/* Before and after touching others' buffers. If it is false, they may be gone: do not touch them. */
+static inline bool weft__shm_touch(weft_shm_t *shm)
+{
+    /* Partner: weft__shm_drain, whose membarrier takes the place of a fence here. */
+    atomic_store_explicit(&shm->me->inside, 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    return atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) == 0;
+}
+
+static inline void weft__shm_untouch(weft_shm_t *shm)
+{
+    atomic_store_explicit(&shm->me->inside, 0, memory_order_release);
+}
+
 /* ---- signatures ------------------------------------------------------------------------- */
 
 uint64_t weft__sig_pack(const weft_call_t *call, weft_algo_t algo);
@@ -146,6 +160,9 @@ weft_status_t weft__shm_refuse(weft_shm_t *shm);
 
 /* Ranks disagree about announced call `number`: quote both. */
 weft_status_t weft__shm_mismatch(weft_shm_t *shm, int peer, uint64_t number);
+
+/* A call has failed and its caller may free the buffers: wait until no other rank touches them. */
+void weft__shm_drain(weft_shm_t *shm);
 
 /* `peer` keeps us waiting: has it died or left? WEFT_OK if not. */
 weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint64_t *word,

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/settings.h"
 #include "comm/shm/shm.h"
 #include "comm/shm/wait.h"
 
@@ -107,7 +106,7 @@ weft_status_t weft__shm_pieces(weft_shm_t *shm, const weft_call_t *call, weft_al
     bool oneshot = algo == WEFT_ALGO_ONESHOT;
     size_t element = weft_dtype_size(call->type);
     size_t blocks = table_blocks(shm, call);
-    size_t room = oneshot ? WEFT_SLOT_BYTES : weft__settings()->chunk;
+    size_t room = oneshot ? WEFT_SLOT_BYTES : shm->chunk;
     size_t most = room / element / blocks;
     piece_t piece = {.element = element,
                      .src_blocks = weft__call_src_blocks(call, shm->rank, shm->size),
@@ -185,7 +184,7 @@ static weft_status_t staged_blocks(weft_shm_t *shm, const weft_call_t *call, siz
 {
     const weft_vectors_t *v = call->vectors;
     size_t element = weft_dtype_size(call->type), size = (size_t)shm->size;
-    size_t most = weft__settings()->chunk / element / size;
+    size_t most = shm->chunk / element / size;
     most = most ? most : 1;
     mark_whole(shm, call);
     weft_status_t status = bounce_ready(shm, most * element * size);

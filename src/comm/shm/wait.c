@@ -6,6 +6,7 @@
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -44,6 +45,13 @@ void weft__wake_all(weft_rank_block_t *block)
     /* Partner: the sleeper's load of wake before its futex_wait. */
     atomic_fetch_add_explicit(&block->wake, 1, memory_order_seq_cst);
     syscall(SYS_futex, &block->wake, FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0);
+}
+
+void weft__wait_fence(const weft_shm_t *shm)
+{
+    if (shm->naps || membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0) {
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
 }
 
 static void sleep_on(weft_shm_t *shm, weft_rank_block_t *block, const _Atomic uint64_t *word,

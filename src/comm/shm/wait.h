@@ -24,6 +24,9 @@ int weft__wait_spin(bool crowded);
 
 void weft__wake_all(weft_rank_block_t *block);
 
+/* Every core that runs a rank passes a fence; without membarrier, wait longer than a store takes. */
+void weft__wait_fence(const weft_shm_t *shm);
+
 /* To be called after every store that another rank may wait for. */
 static inline void weft__ring_bell(weft_rank_block_t *me)
 {

@@ -63,9 +63,18 @@ weft_status_t weft__shm_in_window(weft_shm_t *shm, const weft_call_t *call, weft
                             .ctx = shm,
                             .signal = window_signal,
                             .wait = window_wait};
-    weft_status_t status = algorithm ? algorithm(&window) : WEFT_OK;
+    weft_status_t status = WEFT_OK;
+    if (algorithm) {
+        status = weft__shm_touch(shm) ? algorithm(&window) : weft__shm_broken(shm);
+        weft__shm_untouch(shm);
+    }
     if (status == WEFT_OK) {
         status = close_window(&window);
+    }
+    /* A rank that gave up after its last step may have taken its buffers back since. */
+    if (status == WEFT_OK &&
+        atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) != 0) {
+        status = weft__shm_broken(shm);
     }
     if (status == WEFT_OK) {
         shm->seq++;
