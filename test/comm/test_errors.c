@@ -353,6 +353,7 @@ static void left(team_t *team)
         team_note("rank %d leaves", leaver);
         weft_comm_h comm = make_child(team, NULL);
         CHECK_OK(any_call(colls[i], &b, team, count, 0, comm));
+        CHECK_OK(weft_barrier(comm, NULL)); /* messages alone do not keep the others together */
         if (team->rank != leaver) {
             double start = team_now();
             weft_status_t status;

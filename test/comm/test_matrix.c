@@ -31,6 +31,35 @@ MATRIX_TEST(ragged_alltoallv, matrix_ragged)
 MATRIX_TEST(pairs_of_all_sizes, matrix_pairs)
 MATRIX_TEST(random_floats_same_bits, matrix_floats)
 
+/* Ranks that are threads of several processes. */
+static void threads_of_two_processes(void **state)
+{
+    static const team_fn fns[] = {matrix_small, matrix_medium, matrix_ragged, matrix_pairs};
+    (void)state;
+    for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++) {
+        assert_true(team_run(&(team_plan_t){.ranks = 4, .procs = 2, .limit_s = 60}, fns[i]));
+    }
+}
+
+/* Chunks that fit nothing: pieces and pipelines of many odd steps. */
+static void small_odd_chunks(void **state)
+{
+    static const team_fn fns[] = {matrix_medium, matrix_ragged, matrix_floats};
+    (void)state;
+    for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++) {
+        team_plan_t plan = {.ranks = 3, .limit_s = 60, .env = "WEFT_CHUNK=20011"};
+        assert_true(team_run(&plan, fns[i]));
+    }
+}
+
+/* Without vector instructions the results are the same. */
+static void without_simd(void **state)
+{
+    (void)state;
+    assert_true(team_run(&(team_plan_t){.ranks = 2, .limit_s = 60, .env = "WEFT_SIMD=none"},
+                         matrix_medium));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -40,6 +69,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(ragged_alltoallv),
         cmocka_unit_test(pairs_of_all_sizes),
         cmocka_unit_test(random_floats_same_bits),
+        cmocka_unit_test(threads_of_two_processes),
+        cmocka_unit_test(small_odd_chunks),
+        cmocka_unit_test(without_simd),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -373,6 +373,9 @@ weft_status_t weft__shm_split(void *ctx, int color, int key, weft_comm_h child)
             status = status == WEFT_OK ? weft__shm_settle(child) : status;
             joining->parent = NULL;
         }
+        if (status == WEFT_ERR_RANK_DEAD) { /* the parent has lost that rank as well */
+            weft__shm_break(shm, status, shm->rank, "while splitting: %s", weft_last_error());
+        }
     }
 out:
     if (segment) {
