@@ -82,7 +82,7 @@ weft_status_t weft__wait_step(weft_shm_t *shm, weft_waiter_t *waiter, int peer,
         return weft__shm_broken(shm);
     }
     /* The clock is read on every 16th yield: it costs a tenth of one. */
-    if ((++waiter->polls & 15) == 0) {
+    if (waiter->start_ns == 0 || (++waiter->polls & 15) == 0) {
         uint64_t now = weft__now_ns();
         if (waiter->start_ns == 0) {
             waiter->start_ns = now;
