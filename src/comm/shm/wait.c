@@ -13,7 +13,10 @@
 #include "base/settings.h"
 
 #define MS 1000000ull
-#define YIELD_NS (1 * MS)  /* yield this long before sleeping */
+/* Yield this long before sleeping: well over what it takes to wake a chain of ranks one after the
+ * other, or slow waking would put the next rank to sleep and never end. */
+#define YIELD_NS (20 * MS)
+#define YIELD_CROWDED_NS (4 * MS)
 #define SLEEP_NS (50 * MS) /* look around at least this often while asleep */
 #define NAP_NS (1 * MS)
 #define CHECK_NS (20 * MS) /* look for dead peers this often */
@@ -99,7 +102,7 @@ weft_status_t weft__wait_step(weft_shm_t *shm, weft_waiter_t *waiter, int peer,
                 return weft__shm_late(shm, peer);
             }
         }
-        if (now - waiter->start_ns >= YIELD_NS) {
+        if (now - waiter->start_ns >= (shm->crowded ? YIELD_CROWDED_NS : YIELD_NS)) {
             uint64_t ns = waiter->several ? NAP_NS / 5 : shm->naps ? NAP_NS : SLEEP_NS;
             sleep_on(shm, shm->peers[peer].block, word, target, ns);
             waiter->polls |= 15; /* awake: look at the clock next time */
