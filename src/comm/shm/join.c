@@ -253,6 +253,8 @@ static void shm_abort(void *ctx)
     weft_shm_t *shm = ctx;
     weft__shm_break(shm, WEFT_ERR_ABORTED, shm->rank, "rank %d aborted the communicator",
                     shm->rank);
+    /* Whoever is just entering a call has not been told yet. */
+    atomic_store_explicit(&shm->told, false, memory_order_relaxed);
 }
 
 /* ---- split ------------------------------------------------------------------------------ */
