@@ -2,6 +2,7 @@
 /* Making, splitting and destroying communicators. */
 #include <setjmp.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/harness.h"
@@ -326,6 +327,38 @@ static void sizes_differ(team_t *team)
     CHECK(comm == NULL);
 }
 
+/* Settings that must be the same on all ranks. */
+static void settings_differ(team_t *team)
+{
+    weft_comm_h comm = NULL;
+    weft_comm_config_t config = team_config();
+    if (team->rank == 1) {
+        setenv("WEFT_CHUNK", "64K", 1);
+    }
+    CHECK_STATUS(weft_comm_init_rank(&comm, 3, team->id, team->rank, &config), WEFT_ERR_MISMATCH);
+    CHECK_TEXT(weft_last_error(), "WEFT_CHUNK");
+    CHECK_TEXT(weft_last_error(), "65536");
+    CHECK(comm == NULL);
+}
+
+/* A child of a fork has no part in its parent's communicator, and does it no harm. */
+static void handle_after_fork(team_t *team)
+{
+    CHECK_EQ(sum_over(team->comm, 1), team->size);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK_STATUS(weft_barrier(team->comm, NULL), WEFT_ERR_UNSUPPORTED);
+        CHECK_TEXT(weft_last_error(), "forked");
+        CHECK_STATUS(weft_comm_destroy(team->comm), WEFT_ERR_UNSUPPORTED);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(pid > 0);
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(sum_over(team->comm, 1), team->size);
+}
+
 static void late_to_join(team_t *team)
 {
     weft_comm_h comm = NULL;
@@ -451,6 +484,8 @@ PLAN_TEST(duplicate_rank_is_refused, duplicate_rank, .ranks = 3, .bare = true)
 PLAN_TEST(duplicate_rank_of_threads_is_refused, duplicate_rank, .ranks = 3, .procs = 1,
           .bare = true)
 PLAN_TEST(sizes_must_agree, sizes_differ, .ranks = 2, .bare = true)
+PLAN_TEST(settings_must_agree, settings_differ, .ranks = 3, .bare = true)
+PLAN_TEST(handle_of_the_parent_is_refused, handle_after_fork, .ranks = 2)
 PLAN_TEST(missing_rank_is_named, late_to_join, .ranks = 3, .bare = true)
 PLAN_TEST(missing_first_rank_is_named, first_is_late_to_join, .ranks = 3, .bare = true)
 PLAN_TEST(job_of_one_process, job_of_one, .ranks = 1, .bare = true)
@@ -473,6 +508,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(duplicate_rank_is_refused),
         cmocka_unit_test(duplicate_rank_of_threads_is_refused),
         cmocka_unit_test(sizes_must_agree),
+        cmocka_unit_test(settings_must_agree),
+        cmocka_unit_test(handle_of_the_parent_is_refused),
         cmocka_unit_test(missing_rank_is_named),
         cmocka_unit_test(missing_first_rank_is_named),
         cmocka_unit_test(job_of_one_process),

@@ -278,6 +278,15 @@ static void groups_differ(team_t *team)
     CHECK_TEXT(weft_last_error(), "group of 4 allreduces");
     CHECK_TEXT(weft_last_error(), "group of 2 allreduces");
     CHECK_OK(weft_comm_destroy(comm));
+    /* As many, and as many elements together, but not the same in each. */
+    comm = make_child(team, NULL);
+    CHECK_OK(weft_group_start());
+    for (int i = 0; i < 2; i++) {
+        size_t count = (team->rank == 0) == (i == 0) ? 1 : 3;
+        CHECK_OK(weft_allreduce(&x[4 * i], &x[4 * i], count, WEFT_F32, WEFT_SUM, comm, NULL));
+    }
+    CHECK_STATUS(weft_group_end(), WEFT_ERR_MISMATCH);
+    CHECK_OK(weft_comm_destroy(comm));
 }
 
 static void ragged_counts_differ(team_t *team)

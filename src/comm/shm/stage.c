@@ -14,6 +14,7 @@
 /* Room for one piece of src and one of dst, `bytes` each. */
 static weft_status_t bounce_ready(weft_shm_t *shm, size_t bytes)
 {
+    bytes = (bytes + 255) / 256 * 256; /* the second half must be aligned for every type */
     if (shm->bounce_bytes >= bytes) {
         return WEFT_OK;
     }
