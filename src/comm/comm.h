@@ -53,6 +53,12 @@ typedef struct weft_backend_ops {
     /* Required. Carry out `n` sends and receives at once, in any order that makes progress. */
     weft_status_t (*exchange)(void *ctx, const weft_call_t *calls, int n);
 
+    /* Optional, for backends that queue work on streams themselves; then `collective` and `exchange`
+     * are not used. Queue `n` calls on `stream` and return, or with NULL carry them out: one
+     * collective, several all-reduces of one type and operation, or sends and receives that may run
+     * in any order. Called in order, by one thread at a time. */
+    weft_status_t (*launch)(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream);
+
     /* Required. Make the communicator of those that gave `color` (>= 0); *ctx_p stays NULL for a
      * negative one. Collective. Fills rank, size and ctx of `child`. */
     weft_status_t (*split)(void *ctx, int color, int key, weft_comm_h child);

@@ -1,0 +1,150 @@
+/* Collectives by kernels: what the host hands to a kernel, and the memory in which the kernels of
+ * the ranks meet. Shared by the host side (C) and the kernels (CUDA C++).
+ *
+ * Each rank launches one kernel per call, on its own stream. The kernels of one call meet in the
+ * ranks' boxes: memory of every rank that all the others write to. A rank writes into the boxes of
+ * its peers and reads only its own, so that between GPUs nothing is polled over a link.
+ *
+ *     box of rank r
+ *     +-----------------------------------+
+ *     | state: calls made, blocks done    |  r's own kernels
+ *     +-----------------------------------+
+ *     | head[2][from]                     |  rank `from` announces a call: signature, count, buffers
+ *     | done[from]                        |  rank `from` no longer touches others' buffers
+ *     | chan[from], ack[from]             |  messages from that rank, and taken by that rank
+ *     +-----------------------------------+
+ *     | line[2][from][..]                 |  data of small calls, with flags in it
+ *     +-----------------------------------+
+ *
+ * Calls are numbered from 1. A flag holds the number of its call and fills the upper half of every
+ * 8 bytes, beside 4 bytes of data: both arrive at once, so that no fence is needed, and a flag of
+ * an older call is never taken for one of this call (numbers wrap after 2^32 calls: a line would
+ * have to stay unused for exactly so many). Call k uses half k % 2 of head and line. Every call
+ * waits for everybody's head before it ends, so whoever starts k has seen that all have started
+ * k - 1, that is, have finished k - 2, and may overwrite its half. */
+#ifndef WEFT_COMM_CUDA_LAUNCH_H
+#define WEFT_COMM_CUDA_LAUNCH_H
+
+#include "device/cuda/module.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_CUDA_RANKS 32         /* of one communicator */
+#define WEFT_CUDA_SLABS 256        /* pieces of memory of one rank that others map */
+#define WEFT_CUDA_THREADS 512      /* of a block, in every kernel */
+#define WEFT_CUDA_BLOCKS_PER_SM 2  /* that are resident whatever the kernel; see weft_cuda_grid */
+#define WEFT_CUDA_HEAD_WORDS 8     /* 32-bit words of an announcement */
+#define WEFT_CUDA_LINE_SPACE ((size_t)4 << 20) /* bytes of line[][][] in a box */
+
+/* 4 bytes of data and the number of the call they belong to. */
+typedef uint64_t weft_cuda_word_t;
+
+typedef struct weft_cuda_box {
+    /* Written by this rank's own kernels, one after the other. */
+    uint64_t calls;                       /* finished */
+    uint32_t blocks;                      /* of the running kernel that have finished */
+    uint32_t lane_blocks[2 * WEFT_CUDA_RANKS]; /* the same for messages, by lane */
+    uint32_t sent[WEFT_CUDA_RANKS];       /* messages sent to that rank */
+    uint32_t taken[WEFT_CUDA_RANKS];      /* messages received from that rank */
+    char apart[128];
+    /* Written by rank [from]. */
+    weft_cuda_word_t head[2][WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS];
+    uint64_t done[WEFT_CUDA_RANKS];
+    weft_cuda_word_t chan[WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS];
+    uint64_t ack[WEFT_CUDA_RANKS]; /* messages to [from] that it has taken */
+    char apart2[128];
+    weft_cuda_word_t line[WEFT_CUDA_LINE_SPACE / 8];
+} weft_cuda_box_t;
+
+/* Why a kernel gave up. */
+enum { WEFT_CUDA_FINE, WEFT_CUDA_MISMATCH, WEFT_CUDA_LATE, WEFT_CUDA_STOPPED };
+
+/* What a kernel tells the host, in host memory: written only when something is wrong, or at the end
+ * of a call that somebody waits for. `kind` is written last. */
+typedef struct weft_cuda_report {
+    uint32_t kind; /* 0: nothing; the first to change it fills in the rest */
+    uint32_t peer;
+    uint64_t call;               /* number */
+    uint64_t sig, count;         /* of this rank's call */
+    uint64_t peer_sig, peer_count;
+    uint32_t arrived[WEFT_CUDA_RANKS]; /* number of the last call that each rank has announced */
+    uint64_t last_sig[WEFT_CUDA_RANKS], last_count[WEFT_CUDA_RANKS];
+    uint32_t ready; /* 1 once all of the above is there */
+    /* On a line of its own: polled by a caller that waits for call `finished`. */
+    char apart[64];
+    uint64_t finished;
+} weft_cuda_report_t;
+
+/* What stays the same from call to call. */
+typedef struct weft_cuda_world {
+    int rank, size;
+    int wide;              /* ranks are on several GPUs: flags need the scope of the system */
+    uint64_t timeout_ns;   /* 0: none */
+    uint64_t line_words;   /* of one rank in one half of line[] */
+    const uint64_t *slabs; /* [size][WEFT_CUDA_SLABS]: where others' memory is mapped here. NULL:
+                            * all ranks are threads of one process, and addresses are their own */
+    weft_cuda_report_t *report; /* host memory */
+    const uint32_t *stop;       /* host memory: not 0: give up */
+    weft_cuda_box_t *box[WEFT_CUDA_RANKS];
+} weft_cuda_world_t;
+
+/* A buffer, as announced to others: its address, or with slabs: number of the slab << 48 | offset. */
+typedef uint64_t weft_cuda_ref_t;
+
+typedef struct weft_cuda_call {
+    int coll, type, op, root; /* weft_coll_t, weft_dtype_t, weft_op_t */
+    int direct;    /* 0: data travels in the lines; 1: everybody's buffers are read and written */
+    int in_place;  /* alltoall only */
+    int blocks;    /* of the grid */
+    int wait;      /* write report->finished at the end */
+    uint64_t number; /* of the call; 0: take it from the box (captured in a graph) */
+    uint64_t sig, count; /* compared with everybody's */
+    const void *src;
+    void *dst;
+    weft_cuda_ref_t src_ref, dst_ref;
+} weft_cuda_call_t;
+
+/* An alltoallv: bytes and where they are, per peer. */
+typedef struct weft_cuda_ragged {
+    uint64_t send_bytes[WEFT_CUDA_RANKS], send_at[WEFT_CUDA_RANKS];
+    uint64_t recv_bytes[WEFT_CUDA_RANKS], recv_at[WEFT_CUDA_RANKS];
+} weft_cuda_ragged_t;
+
+/* A send or receive. Messages of one lane (a peer and a direction) go one after the other. */
+typedef struct weft_cuda_message {
+    uint64_t sig, count, bytes;
+    char *at;            /* recv: where it goes to */
+    weft_cuda_ref_t ref; /* send: where it is */
+    int32_t peer, sends, lane;
+    int32_t next; /* of the same lane; -1: the last one */
+} weft_cuda_message_t;
+
+typedef struct weft_cuda_exchange {
+    const weft_cuda_message_t *messages; /* device memory */
+    int lanes, lane_blocks;              /* grid: lanes x lane_blocks */
+    int wait;
+    uint64_t mark; /* what report->finished becomes */
+    int32_t first[2 * WEFT_CUDA_RANKS]; /* message of each lane */
+} weft_cuda_exchange_t;
+
+typedef struct weft_cuda_comm_ops {
+    uint32_t abi;
+    /* Load every kernel on `gpu`: done before the first call, since a first launch may wait for the
+     * GPU to be idle, which it is not while a peer's kernel waits for this one. */
+    int (*load)(int gpu);
+    int (*collective)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
+                      void *stream);
+    int (*ragged)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
+                  const weft_cuda_ragged_t *ragged, void *stream);
+    int (*exchange)(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
+                    void *stream);
+} weft_cuda_comm_ops_t;
+
+extern const weft_cuda_comm_ops_t weft_cuda_comm; /* inside the module */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

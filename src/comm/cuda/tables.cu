@@ -1,0 +1,9 @@
+/* The way into the module. */
+#include "comm/cuda/launch.h"
+
+extern "C" __attribute__((visibility("default"))) const weft_cuda_tables_t *
+weft_cuda_tables(uint32_t abi)
+{
+    static const weft_cuda_tables_t tables = {&weft_cuda_device, &weft_cuda_comm};
+    return abi == WEFT_CUDA_ABI ? &tables : NULL;
+}

@@ -1,0 +1,56 @@
+/* CUDA devices, for the layers below. See device/device.h for what all devices have.
+ *
+ * A device of Weft is a place for a rank. With CUDA, device d is on GPU d modulo the number of GPUs
+ * this process sees, so that a job of 8 ranks runs on a machine with one. Each device has a pool of
+ * its own. The pool takes memory from the GPU in slabs, which are what other processes map; a slab
+ * is only given back while no communicator is open, because freeing memory waits for all kernels of
+ * the process, and a kernel of one rank may wait for a call that another rank has yet to make. */
+#ifndef WEFT_DEVICE_CUDA_CUDA_H
+#define WEFT_DEVICE_CUDA_CUDA_H
+
+#include "device/cuda/module.h"
+#include "device/device.h"
+
+/* The module's tables, or NULL, with the reason in *why_p (may be NULL). Loaded at the first call. */
+const weft_cuda_tables_t *weft__cuda_tables(const char **why_p);
+
+/* Only after weft__cuda_tables gave them. */
+const weft_cuda_device_ops_t *weft__cuda(void);
+int weft__cuda_gpus(void);
+int weft__cuda_gpu(int device);
+const weft_cuda_props_t *weft__cuda_props(int gpu);
+
+/* WEFT_OK for 0, else the sentence "<what>: <CUDA's text>", as this thread's error. */
+weft_status_t weft__cuda_status(int error, const char *what);
+
+/* The CUDA stream behind `stream`; of NULL, the calling thread's default one. */
+void *weft__cuda_stream(weft_stream_h stream);
+
+/* ---- slabs ------------------------------------------------------------------------------ */
+
+typedef struct weft_cuda_slab {
+    int device;
+    int number; /* among the slabs of its device */
+    char *base;
+    size_t bytes;
+} weft_cuda_slab_t;
+
+/* The slab that holds [ptr, ptr + bytes); false if it is not from weft_malloc. */
+bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p);
+
+/* How many slabs `device` has had so far, and one of them. */
+int weft__cuda_slab_count(int device);
+weft_cuda_slab_t weft__cuda_slab(int device, int number);
+
+/* While held, no slab is given back. */
+void weft__cuda_hold(void);
+void weft__cuda_unhold(void);
+
+/* ---- who to ask whether the work of a stream went well ---------------------------------- */
+
+/* `check(ctx)` is asked after the stream was waited for: kernels cannot return a status. Until
+ * weft__cuda_forget, which also waits for a check that is under way. */
+void weft__cuda_remember(weft_stream_h stream, weft_status_t (*check)(void *ctx), void *ctx);
+void weft__cuda_forget(void *ctx);
+
+#endif
