@@ -1,8 +1,13 @@
 /* Weft: devices, their memory, streams and events.
  *
- * A device is a GPU or a virtual GPU: memory that other ranks can reach, and streams. On a virtual
- * GPU the memory is ordinary host memory in a segment that every other rank of the host maps, so
- * the caller may also read and write it directly.
+ * A device is a place for a rank, on a GPU or a virtual GPU: memory that other ranks can reach, and
+ * streams. All devices of a process are of one kind, which the setting WEFT_DEVICE chooses: cpu
+ * (the default), cuda, or auto (cuda where there is a GPU).
+ *
+ *   cpu    virtual GPUs. The memory is ordinary host memory in a segment that every other rank of
+ *          the host maps, so the caller may also read and write it directly.
+ *   cuda   device d is on GPU d modulo the number of GPUs that CUDA shows to this process, so that
+ *          several ranks may share a GPU. The host reaches the memory with weft_memcpy only.
  *
  * Every thread has a current device (0 until weft_device_set, or the local rank where the process
  * was started by a launcher). Handles remember their device; only calls that create something use
@@ -33,6 +38,10 @@ weft_status_t weft_device_count(int *count_p);
 weft_status_t weft_device_set(int device);
 weft_status_t weft_device_get(int *device_p);
 
+/* "cpu" or "cuda". WEFT_ERR_UNSUPPORTED, with the reason, if WEFT_DEVICE asks for what is not
+ * there; so do all calls that create something. */
+weft_status_t weft_device_kind(const char **kind_p);
+
 /* Wait until all streams of the current device are idle. Returns the first error of their work. */
 weft_status_t weft_device_synchronize(void);
 
@@ -47,13 +56,18 @@ weft_status_t weft_malloc(void **ptr_p, size_t bytes);
  * work still uses it. Any thread may free. WEFT_ERR_INVALID if `ptr` is not from weft_malloc. */
 weft_status_t weft_free(void *ptr);
 
+/* Host memory that a GPU copies from and to at full speed and without holding up the caller (pinned).
+ * On virtual GPUs it is plain memory. */
+weft_status_t weft_host_malloc(void **ptr_p, size_t bytes);
+weft_status_t weft_host_free(void *ptr);
+
 /* Copy or fill `bytes` in stream order. Pointers may be device memory or plain host memory.
  * Regions of a copy may overlap. */
 weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream);
 weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream);
 
 typedef struct weft_pool_stats {
-    size_t capacity;    /* bytes the device may hand out (WEFT_DEVICE_MEMORY) */
+    size_t capacity;    /* bytes the device may hand out (WEFT_DEVICE_MEMORY, or all of the GPU) */
     size_t in_use;      /* bytes handed out now, after rounding */
     size_t in_use_peak; /* largest in_use so far */
     size_t reserved;    /* bytes held from the system: in_use plus what the pool keeps for reuse */
@@ -71,6 +85,12 @@ weft_status_t weft_pool_trim(int device, size_t keep);
 /* ---- streams ---------------------------------------------------------------------------- */
 
 weft_status_t weft_stream_create(weft_stream_h *stream_p);
+
+/* With CUDA, weft_stream_native gives the cudaStream_t behind a stream, for kernels and graphs of
+ * one's own, and weft_stream_wrap makes a handle for a cudaStream_t of the current device (destroying
+ * the handle leaves that stream as it is). WEFT_ERR_UNSUPPORTED on virtual GPUs. */
+weft_status_t weft_stream_native(weft_stream_h stream, void **native_p);
+weft_status_t weft_stream_wrap(void *native, weft_stream_h *stream_p);
 
 /* Wait for the stream's work, then free it. Returns the first error of that work. */
 weft_status_t weft_stream_destroy(weft_stream_h stream);

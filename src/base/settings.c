@@ -33,7 +33,7 @@ static const row_t table[] = {
 /* WEFT_* variables that are no settings: by them Weft's own tests find what was built. */
 static const char *const not_settings[] = {"WEFT_BIN", "WEFT_BUILD"};
 
-static weft_settings_t settings; /* written once, inside load */
+static weft_settings_t settings; /* written inside load, and by commands before they start */
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 
 /* false, and the field is unchanged, if `value` is no such thing. */
@@ -185,6 +185,14 @@ const weft_settings_t *weft__settings(void)
 {
     pthread_once(&settings_once, load);
     return &settings;
+}
+
+void weft__settings_set(const char *name, const char *value)
+{
+    pthread_once(&settings_once, load);
+    setenv(name, value, 1);
+    weft__settings_parse(environ, &settings, NULL);
+    keep_strings(&settings);
 }
 
 /* ---- showing ---------------------------------------------------------------------------- */

@@ -18,9 +18,13 @@
     X(MS, timeout, "WEFT_TIMEOUT", "300", "how long to wait for a late rank; 0 waits for ever")    \
     X(STR, algo, "WEFT_ALGO", "auto",                                                              \
       "force algorithms: allreduce:ring,broadcast:tree, or one name for all")                      \
+    X(STR, device, "WEFT_DEVICE", "cpu",                                                           \
+      "where ranks live: cpu (virtual GPUs), cuda, auto (cuda where there is a GPU)")              \
+    X(STR, cuda_module, "WEFT_CUDA_MODULE", "",                                                    \
+      "the CUDA module to load; empty: libweft-cuda.so beside Weft's own files")                   \
     X(SIZE, device_memory, "WEFT_DEVICE_MEMORY", "0",                                              \
-      "memory of each virtual GPU; 0: as much as the machine has")                                 \
-    X(INT, devices, "WEFT_DEVICES", "8", "number of virtual GPUs a process sees at least")         \
+      "memory of each device; 0: as much as the machine or the GPU has")                                 \
+    X(INT, devices, "WEFT_DEVICES", "8", "number of devices a process sees at least")         \
     X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
     X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, avx512, avx2, none")     \
     X(SIZE, eager_max, "WEFT_EAGER_MAX", "0",                                                      \
@@ -57,6 +61,10 @@ typedef struct weft_settings {
  * that does not parse, or a WEFT_* variable that is not in the table, is warned of once, with the
  * nearest name; the default then holds. */
 const weft_settings_t *weft__settings(void);
+
+/* For options of a command that stand for a setting: change it here and for processes started later.
+ * Only while there is no other thread. */
+void weft__settings_set(const char *name, const char *value);
 
 /* Parse all of `environ_p` (NULL-terminated NAME=VALUE list) into *out. Complaints go to `warn`
  * (may be NULL), one sentence each. Strings point into environ_p or the table. */

@@ -7,12 +7,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "bench/graph.h"
 #include "bench/pattern.h"
+#include "bench/put.h"
 #include "bench/table.h"
 #include "comm/comm.h"
+#include "device/device.h"
 
 #define TARGET_NS 30e6 /* length of a timed loop */
 #define MOST_ITERS 20000
+#define GRAPH_CALLS 20
 
 /* Sends and receives are measured as a ping-pong between neighbours. */
 #define SENDRECV WEFT_COLL_SEND
@@ -32,6 +36,10 @@ typedef struct run {
     bool in_place;
     weft_store_t store; /* for COPY */
     weft_pattern_t pattern;
+    /* On GPUs calls go to a stream, and data is made and verified in host memory. */
+    weft_stream_h stream; /* NULL: virtual GPUs */
+    char *host;
+    void *graph; /* GRAPH_CALLS calls; NULL: not captured */
 } run_t;
 
 static const char *name_of(weft_coll_t coll)
@@ -50,7 +58,7 @@ static bool selected(const char *name, weft_coll_t coll)
 
 bool weft__bench_knows(const char *name)
 {
-    bool known = false;
+    bool known = strcmp(name, "put-signal") == 0;
     for (int c = 0; c < WEFT_COLL_COUNT; c++) {
         known = known || selected(name, (weft_coll_t)c);
     }
@@ -97,41 +105,45 @@ static weft_status_t ping_pong(const run_t *run, char *src, char *dst)
         return WEFT_OK;
     }
     if (run->rank < partner) {
-        weft_status_t status = weft_send(src, run->count, type, partner, run->comm, NULL);
+        weft_status_t status = weft_send(src, run->count, type, partner, run->comm, run->stream);
         return status != WEFT_OK ? status
-                                 : weft_recv(dst, run->count, type, partner, run->comm, NULL);
+                                 : weft_recv(dst, run->count, type, partner, run->comm, run->stream);
     }
-    weft_status_t status = weft_recv(dst, run->count, type, partner, run->comm, NULL);
-    return status != WEFT_OK ? status : weft_send(src, run->count, type, partner, run->comm, NULL);
+    weft_status_t status = weft_recv(dst, run->count, type, partner, run->comm, run->stream);
+    return status != WEFT_OK ? status : weft_send(src, run->count, type, partner, run->comm, run->stream);
 }
 
 static weft_status_t call_once(const run_t *run)
 {
     const weft_bench_t *b = run->bench;
     weft_comm_h comm = run->comm;
+    weft_stream_h stream = run->stream;
     size_t n = run->count;
     char *src, *dst;
     buffers(run, &src, &dst);
     switch (run->coll) {
     case WEFT_COLL_ALLREDUCE:
-        return weft_allreduce(src, dst, n, b->type, b->op, comm, NULL);
+        return weft_allreduce(src, dst, n, b->type, b->op, comm, stream);
     case WEFT_COLL_REDUCE:
-        return weft_reduce(src, dst, n, b->type, b->op, b->root, comm, NULL);
+        return weft_reduce(src, dst, n, b->type, b->op, b->root, comm, stream);
     case WEFT_COLL_BROADCAST:
-        return weft_broadcast(src, dst, n, b->type, b->root, comm, NULL);
+        return weft_broadcast(src, dst, n, b->type, b->root, comm, stream);
     case WEFT_COLL_REDUCE_SCATTER:
-        return weft_reduce_scatter(src, dst, n, b->type, b->op, comm, NULL);
+        return weft_reduce_scatter(src, dst, n, b->type, b->op, comm, stream);
     case WEFT_COLL_ALLGATHER:
-        return weft_allgather(src, dst, n, b->type, comm, NULL);
+        return weft_allgather(src, dst, n, b->type, comm, stream);
     case WEFT_COLL_GATHER:
-        return weft_gather(src, dst, n, b->type, b->root, comm, NULL);
+        return weft_gather(src, dst, n, b->type, b->root, comm, stream);
     case WEFT_COLL_SCATTER:
-        return weft_scatter(src, dst, n, b->type, b->root, comm, NULL);
+        return weft_scatter(src, dst, n, b->type, b->root, comm, stream);
     case WEFT_COLL_ALLTOALL:
-        return weft_alltoall(src, dst, n, b->type, comm, NULL);
+        return weft_alltoall(src, dst, n, b->type, comm, stream);
     case WEFT_COLL_BARRIER:
-        return weft_barrier(comm, NULL);
+        return weft_barrier(comm, stream);
     case COPY:
+        if (stream) {
+            return weft_memcpy(dst, src, n * run->element, stream);
+        }
         weft__kernels()->copy(dst, src, n * run->element, run->store);
         return WEFT_OK;
     default:
@@ -141,7 +153,24 @@ static weft_status_t call_once(const run_t *run)
 
 /* ---- data ------------------------------------------------------------------------------- */
 
-static void prepare(const run_t *run)
+/* to = elements [first, first + count) of `rank`. */
+static weft_status_t put(const run_t *run, int rank, size_t first, size_t count, char *to)
+{
+    char *at = run->stream ? run->host : to;
+    weft__pattern_fill(&run->pattern, rank, first, count, at);
+    return run->stream ? weft_memcpy(to, at, count * run->element, NULL) : WEFT_OK;
+}
+
+/* How many of those at `from` are wrong; all of them if they cannot be had. */
+static size_t compare(const run_t *run, int rank, size_t first, size_t count, const char *from)
+{
+    if (run->stream && weft_memcpy(run->host, from, count * run->element, NULL) != WEFT_OK) {
+        return count;
+    }
+    return weft__pattern_check(&run->pattern, rank, first, count, run->stream ? run->host : from);
+}
+
+static weft_status_t prepare(const run_t *run)
 {
     char *src, *dst;
     buffers(run, &src, &dst);
@@ -152,8 +181,10 @@ static void prepare(const run_t *run)
         src_blocks = dst_blocks = 1;
     }
     /* Poison what will be written, then put the source in: in place they overlap. */
-    memset(dst, 0xA5, (size_t)dst_blocks * run->count * run->element);
-    weft__pattern_fill(&run->pattern, run->rank, 0, (size_t)src_blocks * run->count, src);
+    weft_status_t status = weft_memset(dst, 0xA5, (size_t)dst_blocks * run->count * run->element,
+                                       NULL);
+    return status == WEFT_OK ? put(run, run->rank, 0, (size_t)src_blocks * run->count, src)
+                             : status;
 }
 
 static size_t verify(const run_t *run)
@@ -163,34 +194,33 @@ static size_t verify(const run_t *run)
     size_t n = run->count, bytes = n * run->element, wrong = 0;
     size_t me = (size_t)run->rank;
     int root = run->bench->root;
-    const weft_pattern_t *p = &run->pattern;
     switch (run->coll) {
     case WEFT_COLL_ALLREDUCE:
-        return weft__pattern_check(p, -1, 0, n, dst);
+        return compare(run, -1, 0, n, dst);
     case WEFT_COLL_REDUCE:
-        return run->rank == root ? weft__pattern_check(p, -1, 0, n, dst) : 0;
+        return run->rank == root ? compare(run, -1, 0, n, dst) : 0;
     case WEFT_COLL_BROADCAST:
-        return weft__pattern_check(p, root, 0, n, dst);
+        return compare(run, root, 0, n, dst);
     case COPY:
-        return weft__pattern_check(p, run->rank, 0, n, dst);
+        return compare(run, run->rank, 0, n, dst);
     case WEFT_COLL_REDUCE_SCATTER:
-        return weft__pattern_check(p, -1, me * n, n, dst);
+        return compare(run, -1, me * n, n, dst);
     case WEFT_COLL_SCATTER:
-        return weft__pattern_check(p, root, me * n, n, dst);
+        return compare(run, root, me * n, n, dst);
     case WEFT_COLL_GATHER:
     case WEFT_COLL_ALLGATHER:
         for (int r = 0; r < run->size && (run->coll == WEFT_COLL_ALLGATHER || run->rank == root);
              r++) {
-            wrong += weft__pattern_check(p, r, 0, n, dst + (size_t)r * bytes);
+            wrong += compare(run, r, 0, n, dst + (size_t)r * bytes);
         }
         return wrong;
     case WEFT_COLL_ALLTOALL:
         for (int r = 0; r < run->size; r++) {
-            wrong += weft__pattern_check(p, r, me * n, n, dst + (size_t)r * bytes);
+            wrong += compare(run, r, me * n, n, dst + (size_t)r * bytes);
         }
         return wrong;
     case SENDRECV:
-        return (run->rank ^ 1) < run->size ? weft__pattern_check(p, run->rank ^ 1, 0, n, dst) : 0;
+        return (run->rank ^ 1) < run->size ? compare(run, run->rank ^ 1, 0, n, dst) : 0;
     default:
         return 0;
     }
@@ -198,13 +228,27 @@ static size_t verify(const run_t *run)
 
 /* ---- timing ----------------------------------------------------------------------------- */
 
+static weft_status_t call_many(const run_t *run, int iters)
+{
+    weft_status_t status = WEFT_OK;
+    int each = run->graph ? GRAPH_CALLS : 1;
+    for (int i = 0; i < iters && status == WEFT_OK; i += each) {
+        status = run->graph ? weft__bench_replay(run->graph, run->stream) : call_once(run);
+    }
+    if (status == WEFT_OK && run->stream) {
+        status = weft_stream_synchronize(run->stream);
+    }
+    return status;
+}
+
 static weft_status_t loop(const run_t *run, int iters, double *ns_p)
 {
     weft_status_t status = weft_barrier(run->comm, NULL);
     uint64_t start = weft__now_ns();
-    for (int i = 0; i < iters && status == WEFT_OK; i++) {
-        status = call_once(run);
+    if (run->graph) {
+        iters = (iters + GRAPH_CALLS - 1) / GRAPH_CALLS * GRAPH_CALLS;
     }
+    status = status == WEFT_OK ? call_many(run, iters) : status;
     double ns = (double)(weft__now_ns() - start) / iters;
     if (status == WEFT_OK) {
         status = weft_allreduce(&ns, &ns, 1, WEFT_F64, WEFT_MAX, run->comm, NULL);
@@ -240,18 +284,33 @@ static weft_status_t sum_wrong(const run_t *run, size_t wrong, size_t *all_p)
     return status;
 }
 
+/* The calls of a graph, all on one stream. */
+static weft_status_t capture(run_t *run)
+{
+    weft_status_t status = weft__bench_record(run->stream);
+    for (int i = 0; i < GRAPH_CALLS && status == WEFT_OK; i++) {
+        status = call_once(run);
+    }
+    return status == WEFT_OK ? weft__bench_recorded(run->stream, &run->graph) : status;
+}
+
 /* One size, one form: verify on fresh data, time, and (out of place) verify what the loop left. */
 static weft_status_t measure(run_t *run, weft_sample_t *sample)
 {
     size_t wrong = 0;
-    prepare(run);
-    weft_status_t status = weft_barrier(run->comm, NULL);
+    weft_status_t status = prepare(run);
     if (status == WEFT_OK) {
-        status = call_once(run);
+        status = weft_barrier(run->comm, NULL);
+    }
+    if (status == WEFT_OK) {
+        status = call_many(run, 1);
     }
     if (status == WEFT_OK && run->bench->check) {
         wrong += verify(run);
         status = weft_barrier(run->comm, NULL);
+    }
+    if (status == WEFT_OK && run->bench->graph) {
+        status = capture(run);
     }
     if (status == WEFT_OK) {
         status = calibrate(run, &sample->iters);
@@ -264,6 +323,10 @@ static weft_status_t measure(run_t *run, weft_sample_t *sample)
     }
     if (status == WEFT_OK && run->bench->check && !run->in_place) {
         wrong += verify(run);
+    }
+    if (run->graph) {
+        weft__bench_forget(run->graph, run->stream);
+        run->graph = NULL;
     }
     return status == WEFT_OK ? sum_wrong(run, wrong, &sample->wrong) : status;
 }
@@ -285,7 +348,7 @@ static weft_status_t measure_size(run_t *run, size_t bytes, weft_table_t *table,
     row.bytes = run->count * run->element * (blocks ? (size_t)run->size : 1);
     /* A copy is stored as an all-reduce of that size would be. */
     weft_coll_t chooses = run->coll == COPY ? WEFT_COLL_ALLREDUCE : run->coll;
-    row.choice = weft__tuner_choose(&run->comm->tuner, chooses, run->count * run->element);
+    row.choice = weft__comm_choose(run->comm, chooses, run->count * run->element);
     run->store = row.choice.store;
     run->pattern.salt++;
     run->in_place = false;
@@ -320,7 +383,10 @@ static weft_status_t measure_coll(run_t *run, weft_table_t *table, size_t *wrong
 
 weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p)
 {
-    void *a = NULL, *b = NULL;
+    if (strcmp(bench->collective, "put-signal") == 0) {
+        return weft__bench_put_signal(bench, comm, wrong_p);
+    }
+    void *a = NULL, *b = NULL, *host = NULL;
     run_t run = {.bench = bench,
                  .comm = comm,
                  .rank = comm->rank,
@@ -338,11 +404,16 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
     }
     run.a = a;
     run.b = b;
+    if (status == WEFT_OK && weft__device_is_cuda()) {
+        status = weft_stream_create(&run.stream);
+        status = status == WEFT_OK ? weft_host_malloc(&host, room) : status;
+        run.host = host;
+    }
     if (status != WEFT_OK) {
         goto out;
     }
-    memset(a, 1, room); /* pages exist before anything is timed */
-    memset(b, 1, room);
+    status = weft_memset(a, 1, room, NULL); /* pages exist before anything is timed */
+    status = status == WEFT_OK ? weft_memset(b, 1, room, NULL) : status;
     for (int c = 0; c < WEFT_COLL_COUNT && status == WEFT_OK; c++) {
         run.coll = (weft_coll_t)c;
         if (selected(bench->collective, run.coll)) {
@@ -354,6 +425,10 @@ out:
         weft_status_t closed = weft__table_close(table, *wrong_p);
         status = status == WEFT_OK ? closed : status;
     }
+    if (run.stream) {
+        weft_stream_destroy(run.stream);
+    }
+    weft_host_free(host);
     weft_free(a);
     weft_free(b);
     return status;

@@ -19,6 +19,7 @@ typedef struct weft_bench {
     int repeat;   /* timed loops per size; the median is printed */
     bool check;   /* verify values */
     bool explain; /* say which algorithm and why */
+    bool graph;   /* GPUs: calls are replayed from a graph */
     bool threads;
     const char *json; /* file, or NULL */
 } weft_bench_t;

@@ -19,7 +19,7 @@
 typedef struct options {
     weft_bench_t bench;
     int ranks;
-    const char *type, *op, *factor, *algo, *bind;
+    const char *type, *op, *factor, *algo, *bind, *device;
     bool no_check;
 } options_t;
 
@@ -64,7 +64,7 @@ static const char *bench_name(int i)
     static const char *const names[] = {"allreduce", "reduce",   "broadcast", "reduce_scatter",
                                         "allgather", "gather",   "scatter",   "alltoall",
                                         "barrier",   "sendrecv", "p2p",       "copy",
-                                        "all"};
+                                        "all",       "put-signal"};
     return names[i];
 }
 
@@ -72,7 +72,7 @@ static const char *bench_name(int i)
 static int resolve(options_t *o)
 {
     weft_bench_t *b = &o->bench;
-    if (choose("benchmark", b->collective, bench_name, 13) < 0) {
+    if (choose("benchmark", b->collective, bench_name, 14) < 0) {
         return 2;
     }
     int type = choose("type", o->type, type_name, WEFT_DTYPE_COUNT);
@@ -96,6 +96,10 @@ static int resolve(options_t *o)
     }
     if (b->iters < 0 || b->repeat < 1 || b->repeat > WEFT_REPEAT_MOST) {
         return complain("--iters must not be negative, --repeat must be 1 to 64");
+    }
+    weft__settings_set("WEFT_DEVICE", o->device);
+    if (b->graph && strcmp(o->device, "cpu") == 0) {
+        return complain("--graph is for GPUs: give --device cuda as well");
     }
     weft_tuner_t tuner;
     if (o->algo && weft__tuner_init(&tuner, o->algo) != WEFT_OK) {
@@ -230,7 +234,8 @@ int weft__cmd_bench(int argc, char **argv)
                    .type = "f32",
                    .op = "sum",
                    .factor = "2",
-                   .bind = weft__settings()->bind};
+                   .bind = weft__settings()->bind,
+                   .device = weft__settings()->device};
     const weft_arg_t options[] = {
         {"ranks", 'n', WEFT_ARG_INT, "N", &o.ranks, "number of ranks (default 2)"},
         {"min", 'b', WEFT_ARG_SIZE, "SIZE", &o.bench.min, "smallest size (default 8)"},
@@ -241,6 +246,8 @@ int weft__cmd_bench(int argc, char **argv)
         {"root", 'r', WEFT_ARG_INT, "R", &o.bench.root, "root of rooted collectives (default 0)"},
         {"algo", 'a', WEFT_ARG_STR, "A", &o.algo, "force an algorithm, as WEFT_ALGO does"},
         {"threads", 0, WEFT_ARG_FLAG, NULL, &o.bench.threads, "ranks are threads of one process"},
+        {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
+        {"graph", 0, WEFT_ARG_FLAG, NULL, &o.bench.graph, "GPUs: replay calls from a graph"},
         {"iters", 'i', WEFT_ARG_INT, "K", &o.bench.iters, "calls per loop (default: fill 30 ms)"},
         {"repeat", 0, WEFT_ARG_INT, "K", &o.bench.repeat, "timed loops; median shown (default 3)"},
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
@@ -254,8 +261,8 @@ int weft__cmd_bench(int argc, char **argv)
         .text =
             "Time a collective over a range of sizes and verify its results. COLLECTIVE: allreduce "
             "(default), reduce, broadcast, reduce_scatter, allgather, gather, scatter, alltoall, "
-            "barrier, sendrecv (or p2p), all, or copy: what the machine needs to move the same "
-            "bytes.",
+            "barrier, sendrecv (or p2p), all, copy (what the machine needs to move the same bytes), "
+            "or put-signal (one-sided, inside GPU kernels).",
         .footer = "Columns are those of nccl-tests. Sizes are of the larger buffer of a rank.\n"
                   "Example: weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n",
         .options = options,

@@ -88,6 +88,24 @@ int weft__call_dst_blocks(const weft_call_t *call, int rank, int size)
     return info->dst_blocks == 'S' ? size : 1;
 }
 
+size_t weft__call_extent(const weft_call_t *call, int rank, int size, bool dst)
+{
+    size_t element = weft_dtype_size(call->type), end = 0;
+    if (call->coll != WEFT_COLL_ALLTOALLV) {
+        int blocks = dst ? weft__call_dst_blocks(call, rank, size)
+                         : weft__call_src_blocks(call, rank, size);
+        return call->count * element * (size_t)blocks;
+    }
+    const size_t *counts = dst ? call->vectors->recvcounts : call->vectors->sendcounts;
+    const size_t *offsets = dst ? call->vectors->recvoffsets : call->vectors->sendoffsets;
+    for (int p = 0; p < size; p++) {
+        if (counts[p] > 0 && offsets[p] + counts[p] > end) {
+            end = offsets[p] + counts[p];
+        }
+    }
+    return end * element;
+}
+
 static weft_status_t check_values(const weft_call_t *call, const char *name)
 {
     const weft_comm_h comm = call->comm;

@@ -96,4 +96,7 @@ weft_status_t weft__call_check(const weft_call_t *call);
 int weft__call_src_blocks(const weft_call_t *call, int rank, int size);
 int weft__call_dst_blocks(const weft_call_t *call, int rank, int size);
 
+/* Bytes from the start of a buffer to the end of the last block of it that the call uses. */
+size_t weft__call_extent(const weft_call_t *call, int rank, int size, bool dst);
+
 #endif

@@ -37,6 +37,7 @@ struct weft_comm {
     char error_text[WEFT_ERROR_TEXT]; /* what weft_comm_error hands out; under turn_lock */
     const struct weft_backend_ops *backend;
     void *ctx; /* the backend's */
+    struct weft_shm *shm; /* the ranks of this host, also where another backend carries the data */
     struct weft_comm *next_free;
 };
 
@@ -63,6 +64,9 @@ typedef struct weft_backend_ops {
      * negative one. Collective. Fills rank, size and ctx of `child`. */
     weft_status_t (*split)(void *ctx, int color, int key, weft_comm_h child);
 
+    /* Optional: how a call would be carried out, for --explain; else the tuner says. */
+    weft_choice_t (*choose)(void *ctx, weft_coll_t coll, size_t bytes);
+
     /* Required, any thread: WEFT_OK or what broke the communicator, and its sentence. */
     weft_status_t (*error)(void *ctx, const char **text_p);
 
@@ -74,6 +78,9 @@ typedef struct weft_backend_ops {
 } weft_backend_ops_t;
 
 extern const weft_backend_ops_t weft__backend_shm;
+
+/* How a call with blocks of `bytes` is carried out on `comm`. */
+weft_choice_t weft__comm_choose(weft_comm_h comm, weft_coll_t coll, size_t bytes);
 
 /* WEFT_ERR_INVALID with a sentence unless `comm` is a live handle. `who` is the API call. */
 weft_status_t weft__comm_check(weft_comm_h comm, const char *who);

@@ -166,7 +166,7 @@ static int fusible(const weft_call_t *calls, int n)
 
 static weft_status_t helper_of(weft_comm_h comm, weft_stream_h *stream_p)
 {
-    weft_status_t status = comm->helper ? WEFT_OK : weft_stream_create(&comm->helper);
+    weft_status_t status = comm->helper ? WEFT_OK : weft__stream_create_on(comm->device, &comm->helper);
     *stream_p = comm->helper;
     return status;
 }

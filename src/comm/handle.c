@@ -102,6 +102,7 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
     comm->fuse_buffer = NULL;
     comm->backend = NULL;
     comm->ctx = NULL;
+    comm->shm = NULL;
     comm->device = device;
     weft_status_t status = read_config(config, comm);
     if (status != WEFT_OK) {
@@ -122,8 +123,16 @@ void weft__comm_release(weft_comm_h comm)
     if (comm->helper) {
         weft_stream_destroy(comm->helper);
     }
-    weft_free(comm->fuse_buffer);
+    if (comm->fuse_buffer) {
+        weft__heap_free(comm->fuse_buffer);
+    }
     put_in_stock(comm);
+}
+
+weft_choice_t weft__comm_choose(weft_comm_h comm, weft_coll_t coll, size_t bytes)
+{
+    return comm->backend->choose ? comm->backend->choose(comm->ctx, coll, bytes)
+                                 : weft__tuner_choose(&comm->tuner, coll, bytes);
 }
 
 weft_status_t weft__comm_check(weft_comm_h comm, const char *who)

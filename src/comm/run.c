@@ -54,7 +54,7 @@ static weft_status_t run_fused(weft_comm_h comm, const weft_call_t *calls, int n
 {
     size_t element = weft_dtype_size(calls[0].type), total = 0;
     if (!comm->fuse_buffer) {
-        weft_status_t status = weft__device_malloc(comm->device, &comm->fuse_buffer,
+        weft_status_t status = weft__heap_malloc(comm->device, &comm->fuse_buffer,
                                                    WEFT_SLOT_BYTES);
         if (status != WEFT_OK) {
             comm->backend->abort(comm->ctx); /* the others are in this call already */
@@ -174,8 +174,25 @@ static weft_status_t run_batch(void *arg)
     return status;
 }
 
+/* The backend queues on streams itself: in the caller, one call after the other. */
+static weft_status_t run_launch(weft_call_t *calls, int n, weft_stream_h stream)
+{
+    weft_comm_h comm = calls->comm;
+    uint64_t ticket;
+    weft_status_t status = weft__comm_enter(comm, weft__coll_info[calls->coll].name, &ticket);
+    if (status == WEFT_OK) {
+        status = comm->backend->launch(comm->ctx, calls, n, stream);
+        weft__comm_leave(comm, ticket);
+    }
+    cleanup_all(calls, n);
+    return status;
+}
+
 weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h stream)
 {
+    if (calls->comm->backend->launch) {
+        return run_launch(calls, n, stream);
+    }
     if (!stream) {
         weft_status_t status = run_now(calls, n);
         cleanup_all(calls, n);

@@ -1,18 +1,80 @@
 /* Devices: the edge of the public API. Arguments are checked here and nowhere below; the work is
- * in cpu/. */
+ * done by the kind of device, in cpu/ or cuda/. */
 #include "device/device.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/settings.h"
 #include "device/cpu/memory.h"
-#include "device/cpu/stream.h"
+#include "device/cuda/cuda.h"
+#include "device/ops.h"
 
 /* -1: not chosen. The settings are only read when somebody asks. */
 static atomic_int default_device = -1;
 static _Thread_local int current_device = -1;
+
+/* ---- the kind of device ------------------------------------------------------------------ */
+
+static struct {
+    pthread_once_t once;
+    const weft_device_ops_t *ops; /* NULL: what was asked for is not to be had */
+    char why[512];
+} kind = {.once = PTHREAD_ONCE_INIT};
+
+static void choose_kind(void)
+{
+    const char *asked = weft__settings()->device, *why = "";
+    bool cuda = strcmp(asked, "cuda") == 0, automatic = strcmp(asked, "auto") == 0;
+    if (!cuda && !automatic && strcmp(asked, "cpu") != 0) {
+        snprintf(kind.why, sizeof(kind.why),
+                 "WEFT_DEVICE is \"%s\"; it can be cpu, cuda or auto", asked);
+    } else if ((cuda || automatic) && weft__cuda_tables(&why) != NULL) {
+        kind.ops = &weft__device_cuda;
+    } else if (cuda) {
+        snprintf(kind.why, sizeof(kind.why),
+                 "there is no GPU to use, but WEFT_DEVICE is cuda: %s; with WEFT_DEVICE=cpu ranks "
+                 "run on virtual GPUs",
+                 why);
+    } else {
+        kind.ops = &weft__device_cpu;
+    }
+}
+
+weft_status_t weft__device_ops(const weft_device_ops_t **ops_p)
+{
+    pthread_once(&kind.once, choose_kind);
+    *ops_p = kind.ops;
+    return kind.ops != NULL ? WEFT_OK : weft__fail(WEFT_ERR_UNSUPPORTED, "%s", kind.why);
+}
+
+/* Streams and events only come from a kind that there is. */
+static const weft_device_ops_t *ops_now(void)
+{
+    return kind.ops != NULL ? kind.ops : &weft__device_cpu;
+}
+
+bool weft__device_is_cuda(void)
+{
+    const weft_device_ops_t *ops;
+    return weft__device_ops(&ops) == WEFT_OK && ops == &weft__device_cuda;
+}
+
+weft_status_t weft_device_kind(const char **kind_p)
+{
+    const weft_device_ops_t *ops;
+    weft_status_t status = weft__device_ops(&ops);
+    if (status == WEFT_OK && kind_p == NULL) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_device_kind: the place for the result is NULL");
+    }
+    if (status == WEFT_OK) {
+        *kind_p = ops->kind;
+    }
+    return status;
+}
 
 /* ---- checks of arguments ---------------------------------------------------------------- */
 
@@ -42,10 +104,10 @@ static weft_status_t check_stream(const char *call, weft_stream_h stream, bool s
     if (stream == NULL) {
         return WEFT_OK;
     }
-    if (!weft__stream_alive(stream)) {
+    if (!ops_now()->stream_alive(stream)) {
         return weft__fail(WEFT_ERR_INVALID, "%s: the stream is destroyed already", call);
     }
-    if (!self && weft__stream_is_self(stream)) {
+    if (!self && ops_now()->stream_is_self(stream)) {
         return weft__fail(WEFT_ERR_INVALID,
                           "%s: called by a function that runs on the same stream: it would wait "
                           "for itself for ever",
@@ -56,7 +118,7 @@ static weft_status_t check_stream(const char *call, weft_stream_h stream, bool s
 
 static weft_status_t check_event(const char *call, weft_event_h event)
 {
-    if (event == NULL || !weft__event_alive(event)) {
+    if (event == NULL || !ops_now()->event_alive(event)) {
         return weft__fail(WEFT_ERR_INVALID, "%s: the event is %s", call,
                           event == NULL ? "NULL" : "destroyed already");
     }
@@ -135,11 +197,22 @@ weft_status_t weft_device_get(int *device_p)
 
 weft_status_t weft_device_synchronize(void)
 {
+    const weft_device_ops_t *ops;
     weft_status_t status = weft__fork_guard("weft_device_synchronize");
-    return status != WEFT_OK ? status : weft__streams_synchronize(device_now());
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK ? status : ops->synchronize(device_now());
 }
 
 /* ---- memory ----------------------------------------------------------------------------- */
+
+weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes)
+{
+    const weft_device_ops_t *ops;
+    weft_status_t status = weft__device_ops(&ops);
+    return status != WEFT_OK ? status : ops->alloc(device, ptr_p, bytes);
+}
 
 weft_status_t weft_malloc(void **ptr_p, size_t bytes)
 {
@@ -149,51 +222,50 @@ weft_status_t weft_malloc(void **ptr_p, size_t bytes)
 
 weft_status_t weft_free(void *ptr)
 {
-    return ptr == NULL ? WEFT_OK : weft__device_free(ptr);
+    return ptr == NULL ? WEFT_OK : ops_now()->release(ptr);
+}
+
+weft_status_t weft_host_malloc(void **ptr_p, size_t bytes)
+{
+    const weft_device_ops_t *ops;
+    weft_status_t status = check_output("weft_host_malloc", ptr_p);
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK ? status : ops->host_alloc(ptr_p, bytes);
+}
+
+weft_status_t weft_host_free(void *ptr)
+{
+    return ptr == NULL ? WEFT_OK : ops_now()->host_release(ptr);
 }
 
 weft_status_t weft_pool_stats(int device, weft_pool_stats_t *stats_p)
 {
+    const weft_device_ops_t *ops;
     weft_status_t status = check_device("weft_pool_stats", device);
     if (status == WEFT_OK) {
         status = check_output("weft_pool_stats", stats_p);
     }
-    return status != WEFT_OK ? status : weft__device_stats(device, stats_p);
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK ? status : ops->stats(device, stats_p);
 }
 
 weft_status_t weft_pool_trim(int device, size_t keep)
 {
+    const weft_device_ops_t *ops;
     weft_status_t status = check_device("weft_pool_trim", device);
-    return status != WEFT_OK ? status : weft__device_trim(device, keep);
-}
-
-static weft_status_t run_copy(const weft_work_t *work)
-{
-    memmove(work->copy.dst, work->copy.src, work->copy.bytes);
-    return WEFT_OK;
-}
-
-static weft_status_t run_fill(const weft_work_t *work)
-{
-    memset(work->fill.dst, work->fill.value, work->fill.bytes);
-    return WEFT_OK;
-}
-
-static weft_status_t run_call(const weft_work_t *work)
-{
-    work->call.fn(work->call.arg);
-    return WEFT_OK;
-}
-
-/* Now, on the default stream, or in the order of another. */
-static weft_status_t run_on(weft_stream_h stream, const weft_work_t *work)
-{
-    return stream == NULL ? work->run(work) : weft__stream_enqueue(stream, work);
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK ? status : ops->trim(device, keep);
 }
 
 weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream)
 {
-    weft_work_t work = {.run = run_copy, .copy = {.dst = dst, .src = src, .bytes = bytes}};
+    const weft_device_ops_t *ops;
     weft_status_t status = check_memory("weft_memcpy", "dst", dst, bytes);
     if (status == WEFT_OK) {
         status = check_memory("weft_memcpy", "src", src, bytes);
@@ -201,28 +273,66 @@ weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_
     if (status == WEFT_OK) {
         status = check_stream("weft_memcpy", stream, true);
     }
-    return status != WEFT_OK || bytes == 0 ? status : run_on(stream, &work);
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK || bytes == 0 ? status
+                                           : ops->copy(device_now(), dst, src, bytes, stream);
 }
 
 weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream)
 {
-    weft_work_t work = {.run = run_fill, .fill = {.dst = dst, .bytes = bytes, .value = value}};
+    const weft_device_ops_t *ops;
     weft_status_t status = check_memory("weft_memset", "dst", dst, bytes);
     if (status == WEFT_OK) {
         status = check_stream("weft_memset", stream, true);
     }
-    return status != WEFT_OK || bytes == 0 ? status : run_on(stream, &work);
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK || bytes == 0 ? status
+                                           : ops->fill(device_now(), dst, value, bytes, stream);
 }
 
 /* ---- streams ---------------------------------------------------------------------------- */
 
+weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p)
+{
+    const weft_device_ops_t *ops;
+    weft_status_t status = weft__fork_guard("weft_stream_create");
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK ? status : ops->stream_create(device, stream_p);
+}
+
 weft_status_t weft_stream_create(weft_stream_h *stream_p)
 {
     weft_status_t status = check_output("weft_stream_create", stream_p);
+    return status != WEFT_OK ? status : weft__stream_create_on(device_now(), stream_p);
+}
+
+weft_status_t weft_stream_wrap(void *native, weft_stream_h *stream_p)
+{
+    const weft_device_ops_t *ops;
+    weft_status_t status = check_output("weft_stream_wrap", stream_p);
     if (status == WEFT_OK) {
-        status = weft__fork_guard("weft_stream_create");
+        status = weft__device_ops(&ops);
     }
-    return status != WEFT_OK ? status : weft__stream_create(device_now(), stream_p);
+    return status != WEFT_OK ? status : ops->stream_wrap(device_now(), native, stream_p);
+}
+
+weft_status_t weft_stream_native(weft_stream_h stream, void **native_p)
+{
+    const weft_device_ops_t *ops;
+    weft_status_t status = check_output("weft_stream_native", native_p);
+    if (status == WEFT_OK) {
+        status = check_stream("weft_stream_native", stream, true);
+    }
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK ? status : ops->stream_native(stream, native_p);
 }
 
 weft_status_t weft_stream_destroy(weft_stream_h stream)
@@ -232,22 +342,19 @@ weft_status_t weft_stream_destroy(weft_stream_h stream)
                           "weft_stream_destroy: the default stream (NULL) cannot be destroyed");
     }
     weft_status_t status = check_stream("weft_stream_destroy", stream, false);
-    return status != WEFT_OK ? status : weft__stream_destroy(stream);
+    return status != WEFT_OK ? status : ops_now()->stream_destroy(stream);
 }
 
 weft_status_t weft_stream_synchronize(weft_stream_h stream)
 {
     weft_status_t status = check_stream("weft_stream_synchronize", stream, false);
-    return status != WEFT_OK || stream == NULL ? status : weft__stream_synchronize(stream);
+    return status != WEFT_OK || stream == NULL ? status : ops_now()->stream_synchronize(stream);
 }
 
 weft_status_t weft_stream_query(weft_stream_h stream)
 {
     weft_status_t status = check_stream("weft_stream_query", stream, true);
-    if (status != WEFT_OK || stream == NULL) {
-        return status;
-    }
-    return weft__stream_idle(stream) ? WEFT_OK : WEFT_PENDING;
+    return status != WEFT_OK || stream == NULL ? status : ops_now()->stream_query(stream);
 }
 
 weft_status_t weft_stream_wait(weft_stream_h stream, weft_event_h event)
@@ -256,35 +363,39 @@ weft_status_t weft_stream_wait(weft_stream_h stream, weft_event_h event)
     if (status == WEFT_OK) {
         status = check_stream("weft_stream_wait", stream, true);
     }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    return stream == NULL ? weft__event_synchronize(event) : weft__stream_wait(stream, event);
+    return status != WEFT_OK ? status : ops_now()->stream_wait(stream, event);
 }
 
 weft_status_t weft_stream_call(weft_stream_h stream, void (*fn)(void *arg), void *arg)
 {
-    weft_work_t work = {.run = run_call, .call = {.fn = fn, .arg = arg}};
+    const weft_device_ops_t *ops;
     if (fn == NULL) {
         return weft__fail(WEFT_ERR_INVALID, "weft_stream_call: the function is NULL");
     }
     weft_status_t status = check_stream("weft_stream_call", stream, true);
-    return status != WEFT_OK ? status : run_on(stream, &work);
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK ? status : ops->call(stream, fn, arg);
 }
 
 /* ---- events ----------------------------------------------------------------------------- */
 
 weft_status_t weft_event_create(weft_event_h *event_p)
 {
+    const weft_device_ops_t *ops;
     weft_status_t status = check_output("weft_event_create", event_p);
-    return status != WEFT_OK ? status : weft__event_create(event_p);
+    if (status == WEFT_OK) {
+        status = weft__device_ops(&ops);
+    }
+    return status != WEFT_OK ? status : ops->event_create(event_p);
 }
 
 weft_status_t weft_event_destroy(weft_event_h event)
 {
     weft_status_t status = check_event("weft_event_destroy", event);
     if (status == WEFT_OK) {
-        weft__event_destroy(event);
+        ops_now()->event_destroy(event);
     }
     return status;
 }
@@ -295,19 +406,19 @@ weft_status_t weft_event_record(weft_event_h event, weft_stream_h stream)
     if (status == WEFT_OK) {
         status = check_stream("weft_event_record", stream, true);
     }
-    return status != WEFT_OK ? status : weft__event_record(event, stream);
+    return status != WEFT_OK ? status : ops_now()->event_record(device_now(), event, stream);
 }
 
 weft_status_t weft_event_query(weft_event_h event)
 {
     weft_status_t status = check_event("weft_event_query", event);
-    return status != WEFT_OK ? status : weft__event_query(event);
+    return status != WEFT_OK ? status : ops_now()->event_query(event);
 }
 
 weft_status_t weft_event_synchronize(weft_event_h event)
 {
     weft_status_t status = check_event("weft_event_synchronize", event);
-    return status != WEFT_OK ? status : weft__event_synchronize(event);
+    return status != WEFT_OK ? status : ops_now()->event_synchronize(event);
 }
 
 weft_status_t weft_event_elapsed(weft_event_h start, weft_event_h end, double *ms_p)
@@ -319,5 +430,5 @@ weft_status_t weft_event_elapsed(weft_event_h start, weft_event_h end, double *m
     if (status == WEFT_OK) {
         status = check_output("weft_event_elapsed", ms_p);
     }
-    return status != WEFT_OK ? status : weft__event_elapsed(start, end, ms_p);
+    return status != WEFT_OK ? status : ops_now()->event_elapsed(start, end, ms_p);
 }

@@ -48,8 +48,18 @@ void weft__heap_close(const weft_heap_handle_t *handle);
  * offset in that heap. Lock-free and fast: it is on the path of every collective. */
 bool weft__heap_find(const void *ptr, size_t bytes, int *device_p, uint64_t *offset_p);
 
-/* Allocate from a given device, not the current one. Freed by weft_free. */
+/* Allocate from such memory, whatever kind the devices are of. */
+weft_status_t weft__heap_malloc(int device, void **ptr_p, size_t bytes);
+weft_status_t weft__heap_free(void *ptr);
+
+/* ---- devices of any kind ---------------------------------------------------------------- */
+
+/* Are the devices of this process GPUs? False also where the setting cannot be met. */
+bool weft__device_is_cuda(void);
+
+/* As weft_malloc and weft_stream_create, on a given device. */
 weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes);
+weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p);
 
 /* The device a thread starts with: the local rank of the job, else 0. */
 void weft__device_set_default(int device);

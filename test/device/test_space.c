@@ -1,6 +1,6 @@
 /* The offset allocator against a plain array of what must be true. */
 #include "device/child.h"
-#include "device/cpu/space.h"
+#include "device/space.h"
 
 #define SPACE 4096u
 #define ROUNDS 200000

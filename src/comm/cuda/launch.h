@@ -32,10 +32,11 @@ extern "C" {
 #endif
 
 #define WEFT_CUDA_RANKS 32         /* of one communicator */
-#define WEFT_CUDA_SLABS 256        /* pieces of memory of one rank that others map */
-#define WEFT_CUDA_THREADS 512      /* of a block, in every kernel */
-#define WEFT_CUDA_BLOCKS_PER_SM 2  /* that are resident whatever the kernel; see weft_cuda_grid */
+#define WEFT_CUDA_THREADS 512      /* of a block; kernels of small calls have a warp more */
+#define WEFT_CUDA_BLOCKS_PER_SM 2  /* see weft__cuda_blocks for why all are resident */
+#define WEFT_CUDA_FEW 24           /* messages that travel with the launch */
 #define WEFT_CUDA_HEAD_WORDS 8     /* 32-bit words of an announcement */
+#define WEFT_CUDA_PING_BYTES 32768 /* largest put of the benchmark */
 #define WEFT_CUDA_LINE_SPACE ((size_t)4 << 20) /* bytes of line[][][] in a box */
 
 /* 4 bytes of data and the number of the call they belong to. */
@@ -45,6 +46,7 @@ typedef struct weft_cuda_box {
     /* Written by this rank's own kernels, one after the other. */
     uint64_t calls;                       /* finished */
     uint32_t blocks;                      /* of the running kernel that have finished */
+    uint32_t stopped;                     /* something is wrong: do not wait for anything any more */
     uint32_t lane_blocks[2 * WEFT_CUDA_RANKS]; /* the same for messages, by lane */
     uint32_t sent[WEFT_CUDA_RANKS];       /* messages sent to that rank */
     uint32_t taken[WEFT_CUDA_RANKS];      /* messages received from that rank */
@@ -55,6 +57,10 @@ typedef struct weft_cuda_box {
     weft_cuda_word_t chan[WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS];
     uint64_t ack[WEFT_CUDA_RANKS]; /* messages to [from] that it has taken */
     char apart2[128];
+    /* One-sided puts between kernels, for the benchmark. */
+    uint64_t signal;
+    char apart3[120];
+    char ping[WEFT_CUDA_PING_BYTES];
     weft_cuda_word_t line[WEFT_CUDA_LINE_SPACE / 8];
 } weft_cuda_box_t;
 
@@ -72,7 +78,7 @@ typedef struct weft_cuda_report {
     uint32_t arrived[WEFT_CUDA_RANKS]; /* number of the last call that each rank has announced */
     uint64_t last_sig[WEFT_CUDA_RANKS], last_count[WEFT_CUDA_RANKS];
     uint32_t ready; /* 1 once all of the above is there */
-    /* On a line of its own: polled by a caller that waits for call `finished`. */
+    /* On a line of its own: polled by a caller that waits for a mark. */
     char apart[64];
     uint64_t finished;
 } weft_cuda_report_t;
@@ -98,7 +104,7 @@ typedef struct weft_cuda_call {
     int direct;    /* 0: data travels in the lines; 1: everybody's buffers are read and written */
     int in_place;  /* alltoall only */
     int blocks;    /* of the grid */
-    int wait;      /* write report->finished at the end */
+    uint64_t mark;   /* what report->finished becomes at the end; 0: nobody waits for that */
     uint64_t number; /* of the call; 0: take it from the box (captured in a graph) */
     uint64_t sig, count; /* compared with everybody's */
     const void *src;
@@ -122,11 +128,11 @@ typedef struct weft_cuda_message {
 } weft_cuda_message_t;
 
 typedef struct weft_cuda_exchange {
-    const weft_cuda_message_t *messages; /* device memory */
+    const weft_cuda_message_t *messages; /* host memory that the GPU reaches, or NULL */
     int lanes, lane_blocks;              /* grid: lanes x lane_blocks */
-    int wait;
-    uint64_t mark; /* what report->finished becomes */
+    uint64_t mark; /* what report->finished becomes at the end; 0: nobody waits for that */
     int32_t first[2 * WEFT_CUDA_RANKS]; /* message of each lane */
+    weft_cuda_message_t few[WEFT_CUDA_FEW]; /* used where messages is NULL */
 } weft_cuda_exchange_t;
 
 typedef struct weft_cuda_comm_ops {
@@ -138,6 +144,10 @@ typedef struct weft_cuda_comm_ops {
                       void *stream);
     int (*ragged)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                   const weft_cuda_ragged_t *ragged, void *stream);
+    /* Ping-pong of puts with a signal between ranks 0 and 1: `rounds` of them, signals from base + 1
+     * on. result (pinned): nanoseconds one way, and bytes found wrong where `check` is set. */
+    int (*ping)(int gpu, const weft_cuda_world_t *world, uint64_t bytes, int rounds, int check,
+                uint64_t base, double *result, void *stream);
     int (*exchange)(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
                     void *stream);
 } weft_cuda_comm_ops_t;

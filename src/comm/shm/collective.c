@@ -5,26 +5,6 @@
 #include "comm/shm/shm.h"
 #include "comm/shm/wait.h"
 
-/* Bytes from the start of a buffer to the end of the last block that the call uses. */
-static size_t extent(const weft_shm_t *shm, const weft_call_t *call, bool dst)
-{
-    size_t size = weft_dtype_size(call->type);
-    if (call->coll != WEFT_COLL_ALLTOALLV) {
-        int blocks = dst ? weft__call_dst_blocks(call, shm->rank, shm->size)
-                         : weft__call_src_blocks(call, shm->rank, shm->size);
-        return call->count * size * (size_t)blocks;
-    }
-    const size_t *counts = dst ? call->vectors->recvcounts : call->vectors->sendcounts;
-    const size_t *offsets = dst ? call->vectors->recvoffsets : call->vectors->sendoffsets;
-    size_t end = 0;
-    for (int p = 0; p < shm->size; p++) {
-        if (counts[p] > 0 && offsets[p] + counts[p] > end) {
-            end = offsets[p] + counts[p];
-        }
-    }
-    return end * size;
-}
-
 /* Can ranks of other processes reach [ptr, ptr + bytes)? */
 bool weft__shm_shared(const weft_shm_t *shm, const void *ptr, size_t bytes)
 {
@@ -36,8 +16,8 @@ bool weft__shm_shared(const weft_shm_t *shm, const void *ptr, size_t bytes)
 
 static uint32_t sharing(const weft_shm_t *shm, const weft_call_t *call)
 {
-    bool src = weft__shm_shared(shm, call->src, extent(shm, call, false));
-    bool dst = weft__shm_shared(shm, call->dst, extent(shm, call, true));
+    bool src = weft__shm_shared(shm, call->src, weft__call_extent(call, shm->rank, shm->size, false));
+    bool dst = weft__shm_shared(shm, call->dst, weft__call_extent(call, shm->rank, shm->size, true));
     return (src ? WEFT_SLOT_SRC_SHARED : 0) | (dst ? WEFT_SLOT_DST_SHARED : 0);
 }
 

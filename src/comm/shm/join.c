@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "boot/job.h"
+#include "comm/cuda/cuda.h"
 #include "comm/shm/procs.h"
 #include "comm/shm/shm.h"
 #include "comm/shm/wait.h"
@@ -74,6 +75,10 @@ static weft_status_t introduce(weft_shm_t *shm, bool parent_crowded)
     sched_getaffinity(0, sizeof(me->cpus), &me->cpus);
     me->chunk = shm->chunk;
     me->crowded = parent_crowded || job_crowded();
+    status = weft__device_is_cuda() ? weft__cuda_introduce(shm->comm) : WEFT_OK;
+    if (status != WEFT_OK) {
+        return weft__shm_break(shm, status, shm->rank, "rank %d: %s", shm->rank, weft_last_error());
+    }
     atomic_store_explicit(&me->state, WEFT_RANK_JOINED, memory_order_release);
     weft__ring_bell(me);
     return WEFT_OK;
@@ -108,6 +113,7 @@ static weft_status_t enter(weft_segment_t *segment, int rank, weft_comm_h comm, 
     comm->tuner.size = size;
     comm->backend = &weft__backend_shm;
     comm->ctx = shm;
+    comm->shm = shm;
     return introduce(shm, parent_crowded);
 }
 
@@ -179,7 +185,7 @@ static weft_status_t open_peer(weft_shm_t *shm, int rank)
 
 weft_status_t weft__shm_meet(weft_comm_h comm)
 {
-    weft_shm_t *shm = comm->ctx;
+    weft_shm_t *shm = comm->shm;
     weft_status_t status = wait_state(shm, WEFT_RANK_JOINED);
     if (status != WEFT_OK) {
         return status;
@@ -196,6 +202,10 @@ weft_status_t weft__shm_meet(weft_comm_h comm)
     shm->crowded = is_crowded(shm);
     comm->tuner.crowded = shm->crowded;
     shm->spin = weft__wait_spin(shm->crowded);
+    status = weft__device_is_cuda() ? weft__cuda_meet(comm) : WEFT_OK;
+    if (status != WEFT_OK) {
+        return weft__shm_break(shm, status, shm->rank, "rank %d: %s", shm->rank, weft_last_error());
+    }
     atomic_store_explicit(&shm->me->state, WEFT_RANK_READY, memory_order_release);
     weft__ring_bell(shm->me);
     return WEFT_OK;
@@ -203,7 +213,7 @@ weft_status_t weft__shm_meet(weft_comm_h comm)
 
 weft_status_t weft__shm_settle(weft_comm_h comm)
 {
-    return wait_state(comm->ctx, WEFT_RANK_READY);
+    return wait_state(comm->shm, WEFT_RANK_READY);
 }
 
 weft_status_t weft__shm_join(weft_segment_t *segment, int rank, weft_comm_h comm)
@@ -215,7 +225,7 @@ weft_status_t weft__shm_join(weft_segment_t *segment, int rank, weft_comm_h comm
     return status == WEFT_OK ? weft__shm_settle(comm) : status;
 }
 
-static void shm_close(void *ctx)
+void weft__shm_close(void *ctx)
 {
     weft_shm_t *shm = ctx;
     if (shm->me) {
@@ -231,7 +241,9 @@ static void shm_close(void *ctx)
             weft__proc_close(peer->pid);
         }
     }
-    weft_free(shm->bounce);
+    if (shm->bounce) {
+        weft__heap_free(shm->bounce);
+    }
     weft__segment_close(shm->segment);
     free(shm->peers);
     free(shm->lanes);
@@ -239,7 +251,7 @@ static void shm_close(void *ctx)
     free(shm);
 }
 
-static weft_status_t shm_error(void *ctx, const char **text_p)
+weft_status_t weft__shm_error(void *ctx, const char **text_p)
 {
     weft_shm_t *shm = ctx;
     weft_segment_head_t *head = shm->segment->head;
@@ -248,7 +260,7 @@ static weft_status_t shm_error(void *ctx, const char **text_p)
     return broken ? (weft_status_t)head->status : WEFT_OK;
 }
 
-static void shm_abort(void *ctx)
+void weft__shm_abort(void *ctx)
 {
     weft_shm_t *shm = ctx;
     weft__shm_break(shm, WEFT_ERR_ABORTED, shm->rank, "rank %d aborted the communicator",
@@ -368,7 +380,7 @@ weft_status_t weft__shm_split(void *ctx, int color, int key, weft_comm_h child)
         status = enter(segment, rank, child, shm->crowded);
         segment = NULL;
         if (status == WEFT_OK) {
-            weft_shm_t *joining = child->ctx;
+            weft_shm_t *joining = child->shm;
             joining->parent = shm; /* an error there ends the joining as well */
             watch_family(shm, ballots, joining);
             status = weft__shm_meet(child);
@@ -394,7 +406,7 @@ const weft_backend_ops_t weft__backend_shm = {
     .collective = weft__shm_collective,
     .exchange = weft__shm_exchange,
     .split = weft__shm_split,
-    .error = shm_error,
-    .abort = shm_abort,
-    .close = shm_close,
+    .error = weft__shm_error,
+    .abort = weft__shm_abort,
+    .close = weft__shm_close,
 };

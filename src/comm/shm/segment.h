@@ -37,6 +37,7 @@
 #define WEFT_SLOTS 32
 #define WEFT_LAG (WEFT_SLOTS / 2)
 
+#define WEFT_CARD_BYTES ((size_t)24 << 10)
 #define WEFT_INLINE_BYTES 32 /* payload that fits into the flag's own cache line */
 
 /* Where a rank stands. TAKEN: somebody joins as this rank. JOINED: its identity is written. READY:
@@ -93,6 +94,9 @@ typedef struct weft_rank_block {
 
     _Alignas(128) weft_slot_t slot[WEFT_SLOTS];
     _Alignas(128) char tmp[WEFT_TMP_BYTES];
+
+    /* For a transport that carries the data in place of this one: what its ranks tell each other. */
+    _Alignas(128) char card[WEFT_CARD_BYTES];
 
     /* Moves the blocks of neighbouring ranks apart modulo the page size, so that the flags of all
      * ranks do not compete for one set of the first-level cache. */

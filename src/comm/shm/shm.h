@@ -98,6 +98,9 @@ static inline char *weft__slot_payload(weft_slot_t *slot)
 weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call);
 weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n);
 weft_status_t weft__shm_split(void *ctx, int color, int key, weft_comm_h child);
+weft_status_t weft__shm_error(void *ctx, const char **text_p);
+void weft__shm_abort(void *ctx);
+void weft__shm_close(void *ctx);
 
 /* One call by the one-shot path; payload <= WEFT_SLOT_BYTES. (oneshot.c) */
 weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call);

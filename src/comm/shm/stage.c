@@ -18,11 +18,13 @@ static weft_status_t bounce_ready(weft_shm_t *shm, size_t bytes)
     if (shm->bounce_bytes >= bytes) {
         return WEFT_OK;
     }
-    weft_free(shm->bounce);
+    if (shm->bounce) {
+        weft__heap_free(shm->bounce);
+    }
     shm->bounce = NULL;
     shm->bounce_bytes = 0;
     void *memory;
-    weft_status_t status = weft__device_malloc(shm->device, &memory, 2 * bytes);
+    weft_status_t status = weft__heap_malloc(shm->device, &memory, 2 * bytes);
     if (status != WEFT_OK) {
         return weft__shm_break(shm, status, shm->rank,
                                "rank %d has no memory to stage a call whose buffers are not from "

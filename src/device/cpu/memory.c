@@ -222,7 +222,7 @@ static bool trim_all(void)
     return given > 0;
 }
 
-weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes)
+weft_status_t weft__heap_malloc(int device, void **ptr_p, size_t bytes)
 {
     memory_t *memory;
     weft_pool_stats_t stats;
@@ -242,7 +242,7 @@ weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes)
     return status;
 }
 
-weft_status_t weft__device_free(void *ptr)
+weft_status_t weft__heap_free(void *ptr)
 {
     int device;
     uint64_t offset;
@@ -262,7 +262,7 @@ weft_status_t weft__device_free(void *ptr)
     return WEFT_OK;
 }
 
-weft_status_t weft__device_stats(int device, weft_pool_stats_t *stats_p)
+weft_status_t weft__heap_stats(int device, weft_pool_stats_t *stats_p)
 {
     memory_t *memory;
     weft_status_t status = get_memory("weft_pool_stats", device, &memory);
@@ -272,7 +272,7 @@ weft_status_t weft__device_stats(int device, weft_pool_stats_t *stats_p)
     return status;
 }
 
-weft_status_t weft__device_trim(int device, uint64_t keep)
+weft_status_t weft__heap_trim(int device, uint64_t keep)
 {
     weft_status_t status = weft__fork_guard("weft_pool_trim");
     memory_t *memory = made_memory(device);

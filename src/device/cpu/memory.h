@@ -10,9 +10,8 @@
 weft_status_t weft__fork_guard(const char *call);
 
 /* As the public calls, without checks of their arguments. */
-weft_status_t weft__device_free(void *ptr);
-weft_status_t weft__device_stats(int device, weft_pool_stats_t *stats_p);
-weft_status_t weft__device_trim(int device, uint64_t keep);
+weft_status_t weft__heap_stats(int device, weft_pool_stats_t *stats_p);
+weft_status_t weft__heap_trim(int device, uint64_t keep);
 
 /* The base of this process's own heap with that id, or NULL. */
 char *weft__memory_by_id(uint64_t id);

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "device/cpu/heap.h"
-#include "device/cpu/space.h"
+#include "device/space.h"
 
 #define WEFT_POOL_GRANULE 256u /* small allocations are multiples of this */
 #define WEFT_POOL_LARGE 65536u /* from here on they are whole pages */

@@ -25,6 +25,13 @@ weft_status_t weft__cuda_status(int error, const char *what);
 
 /* The CUDA stream behind `stream`; of NULL, the calling thread's default one. */
 void *weft__cuda_stream(weft_stream_h stream);
+int weft__cuda_stream_gpu(weft_stream_h stream); /* not of NULL */
+
+/* Of a stream that may be destroyed by now (then it is idle, and there is nothing to wait for):
+ * whether it is idle; wait for it; record `event` (native) on it. */
+bool weft__cuda_idle(weft_stream_h stream);
+void weft__cuda_drain(weft_stream_h stream);
+int weft__cuda_record(weft_stream_h stream, void *event, bool *recorded_p);
 
 /* ---- slabs ------------------------------------------------------------------------------ */
 
@@ -33,6 +40,7 @@ typedef struct weft_cuda_slab {
     int number; /* among the slabs of its device */
     char *base;
     size_t bytes;
+    uint64_t id; /* random, never 0 */
 } weft_cuda_slab_t;
 
 /* The slab that holds [ptr, ptr + bytes); false if it is not from weft_malloc. */
@@ -42,9 +50,10 @@ bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p);
 int weft__cuda_slab_count(int device);
 weft_cuda_slab_t weft__cuda_slab(int device, int number);
 
-/* While held, no slab is given back. */
+/* While held, no slab and no pinned memory is given back. */
 void weft__cuda_hold(void);
 void weft__cuda_unhold(void);
+bool weft__cuda_held(void);
 
 /* ---- who to ask whether the work of a stream went well ---------------------------------- */
 

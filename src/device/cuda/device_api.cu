@@ -58,7 +58,7 @@ static int props(int gpu, weft_cuda_props_t *props_p)
     cudaDeviceProp p;
     TRY(cudaGetDeviceProperties(&p, gpu));
     memset(props_p, 0, sizeof(*props_p));
-    snprintf(props_p->name, sizeof(props_p->name), "%s", p.name);
+    snprintf(props_p->name, sizeof(props_p->name), "%.*s", (int)sizeof(props_p->name) - 1, p.name);
     memcpy(props_p->uuid, p.uuid.bytes, sizeof(props_p->uuid));
     TRY(cudaDeviceGetPCIBusId(props_p->pci, sizeof(props_p->pci), gpu));
     props_p->memory = p.totalGlobalMem;
@@ -183,6 +183,32 @@ static int stream_capturing(int gpu, void *stream, bool *capturing_p)
     return 0;
 }
 
+static int graph_begin(int gpu, void *stream)
+{
+    ON(gpu, cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
+}
+
+static int graph_end(int gpu, void *stream, void **graph_p)
+{
+    cudaGraph_t graph;
+    TRY(cudaSetDevice(gpu));
+    TRY(cudaStreamEndCapture(native(stream), &graph));
+    cudaError_t error = cudaGraphInstantiate((cudaGraphExec_t *)graph_p, graph, 0);
+    cudaGraphDestroy(graph);
+    TRY(error);
+    return 0;
+}
+
+static int graph_launch(int gpu, void *graph, void *stream)
+{
+    ON(gpu, cudaGraphLaunch((cudaGraphExec_t)graph, native(stream)));
+}
+
+static int graph_destroy(int gpu, void *graph)
+{
+    ON(gpu, cudaGraphExecDestroy((cudaGraphExec_t)graph));
+}
+
 static int event_create(int gpu, void **event_p)
 {
     ON(gpu, cudaEventCreate((cudaEvent_t *)event_p));
@@ -267,6 +293,7 @@ extern "C" const weft_cuda_device_ops_t weft_cuda_device = {
     WEFT_CUDA_ABI, error_text,       count,          props,         memory,       sync,
     alloc,         release,          host_alloc,     host_release,  where,        copy,
     fill,          stream_create,    stream_destroy, stream_sync,   stream_idle,  stream_wait,
-    stream_call,   stream_capturing, event_create,   event_destroy, event_record, event_done,
-    event_sync,    event_elapsed,    ipc_export,     ipc_open,      ipc_close,    reach,
+    stream_call,   stream_capturing, graph_begin,    graph_end,     graph_launch, graph_destroy,
+    event_create,  event_destroy,    event_record,   event_done,    event_sync,   event_elapsed,
+    ipc_export,    ipc_open,         ipc_close,      reach,
 };

@@ -18,6 +18,7 @@ extern "C" {
 
 #define WEFT_CUDA_ABI 1
 #define WEFT_CUDA_IPC_BYTES 64
+#define WEFT_CUDA_SLABS 256 /* pieces of memory of one device; what other processes map */
 
 /* For the default stream of a thread: work on it is followed by a stream_sync. */
 #define WEFT_CUDA_THREAD_STREAM ((void *)2)
@@ -59,6 +60,12 @@ typedef struct weft_cuda_device_ops {
     int (*stream_wait)(int gpu, void *stream, void *event);
     int (*stream_call)(int gpu, void *stream, void (*fn)(void *arg), void *arg);
     int (*stream_capturing)(int gpu, void *stream, bool *capturing_p);
+
+    /* Between begin and end, work on the stream goes into a graph, which can then be run many times. */
+    int (*graph_begin)(int gpu, void *stream);
+    int (*graph_end)(int gpu, void *stream, void **graph_p);
+    int (*graph_launch)(int gpu, void *graph, void *stream);
+    int (*graph_destroy)(int gpu, void *graph);
 
     int (*event_create)(int gpu, void **event_p);
     int (*event_destroy)(int gpu, void *event);

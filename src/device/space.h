@@ -2,8 +2,8 @@
  *
  * It knows nothing of memory: the pool (pool.h) keeps one for pages and one for the small pieces
  * inside of pages. Not thread-safe; the pool locks. */
-#ifndef WEFT_DEVICE_CPU_SPACE_H
-#define WEFT_DEVICE_CPU_SPACE_H
+#ifndef WEFT_DEVICE_SPACE_H
+#define WEFT_DEVICE_SPACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

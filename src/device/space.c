@@ -8,7 +8,7 @@
  * offset), so that best fit takes O(log n) whatever the order of calls. Blocks in use are also in
  * a hash table by offset, which finds the block of a pointer that is freed. Two free blocks are
  * never neighbours. */
-#include "device/cpu/space.h"
+#include "device/space.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,154 @@
+/* The cuda transport: collectives by our own kernels, for ranks on GPUs of one host.
+ *
+ * It stands on the shm backend, which brings the ranks together, watches them, names errors and
+ * splits communicators; only the data goes another way. A call launches one kernel and returns. The
+ * kernels of the ranks meet on the GPU (launch.h); the host only steps in when something goes wrong:
+ * one thread of the process, the watch, looks after all its communicators (watch.c). */
+#ifndef WEFT_COMM_CUDA_CUDA_H
+#define WEFT_COMM_CUDA_CUDA_H
+
+#include <pthread.h>
+
+#include "comm/cuda/launch.h"
+#include "comm/shm/shm.h"
+#include "device/cuda/cuda.h"
+
+/* What a rank tells the others about its GPU, in its block of the control segment. All but the
+ * atomics is written before the rank is JOINED. */
+typedef struct weft_cuda_card {
+    uint8_t uuid[16];
+    int32_t gpu, sms, mps;
+    weft_cuda_ref_t box;      /* slab and offset */
+    uint64_t box_address;     /* in the owner's process */
+    _Atomic uint64_t issued;  /* calls queued so far; relaxed, for errors */
+    _Atomic uint64_t sig, count; /* of the last one */
+    /* Slabs of this rank. Entries below `slabs` are valid: released by the owner (publish), acquired
+     * by the others' watches, which map them and say so in `mapped`. */
+    _Atomic uint32_t slabs;
+    struct {
+        uint64_t id;
+        uint64_t base, bytes; /* in the owner's process; 0 bytes: there is none of this number */
+        uint8_t handle[WEFT_CUDA_IPC_BYTES];
+    } slab[WEFT_CUDA_SLABS];
+    /* How many slabs of rank [p] this rank has mapped: released by its watch, acquired by p before it
+     * lets a kernel use such a slab. */
+    _Atomic uint32_t mapped[WEFT_CUDA_RANKS];
+} weft_cuda_card_t;
+
+_Static_assert(sizeof(weft_cuda_card_t) <= WEFT_CARD_BYTES, "the card fits its place");
+
+/* Memory that queued work still uses; given back once `event` has passed. */
+typedef struct weft_cuda_loan {
+    void *device[2], *host[3];
+    void *event; /* NULL: used by a graph, kept until the communicator closes */
+    struct weft_cuda_loan *next;
+} weft_cuda_loan_t;
+
+typedef struct weft_cuda {
+    weft_shm_t *shm;
+    weft_comm_h comm;
+    int rank, size, device, gpu;
+    weft_cuda_card_t *cards[WEFT_CUDA_RANKS];
+    weft_cuda_world_t world;
+    weft_cuda_box_t *box; /* this rank's own */
+    bool far;             /* some ranks are other processes */
+    int most_blocks;      /* of a kernel; see weft__cuda_blocks */
+    uint64_t line_bytes;  /* largest block that travels in the lines */
+
+    weft_stream_h own;  /* for calls on NULL streams */
+    uint64_t issued;    /* calls queued */
+    uint64_t marks;     /* launches that were waited for */
+    bool captured;      /* some call is in a graph: the GPU counts calls, not the host */
+    weft_stream_h last; /* the stream of the call before */
+    void *order;        /* event that ties streams together; made when needed */
+    weft_cuda_loan_t *loans;
+
+    /* Mapped slabs of other processes: [size][WEFT_CUDA_SLABS]; under `lock`, as is closing. */
+    void **mapped;
+    uint64_t *slabs; /* the same, in device memory, for kernels */
+    void *upload;    /* stream for that */
+
+    weft_cuda_report_t *report; /* pinned, with `stop` behind it */
+    uint32_t *stop;
+    pthread_mutex_t lock;   /* between the watch and those who report an error */
+    uint64_t gone_ns;       /* when the watch first missed a rank that it waits for */
+    bool told;              /* the report was turned into an error */
+    struct weft_cuda *next; /* of the watch */
+} weft_cuda_t;
+
+extern const weft_backend_ops_t weft__backend_cuda;
+
+/* ---- joining (join.c), called by the steps of shm/join.c --------------------------------- */
+
+/* Make this rank's box and fill in its card; comm becomes one of this backend. */
+weft_status_t weft__cuda_introduce(weft_comm_h comm);
+/* All cards are there: check that the GPUs can reach each other, and map what is needed. */
+weft_status_t weft__cuda_meet(weft_comm_h comm);
+
+/* Announce slabs that were made since, and wait until all ranks have mapped number `slab`. */
+weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab);
+
+/* ---- calls (calls.c, messages.c) ------------------------------------------------------------ */
+
+weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream);
+weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes);
+weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, int n,
+                                  weft_stream_h stream, uint64_t mark);
+
+/* Blocks for `threads` of work: at most this rank's share of what the GPU holds at once. All ranks on
+ * a GPU together launch at most one block per multiprocessor, and every kernel is compiled so that
+ * two fit (WEFT_CUDA_BLOCKS_PER_SM): so the kernels of one call are resident together, whatever their
+ * order, and so are those of two communicators at once. Other work on the GPU delays them, but does
+ * not wait for them. */
+int weft__cuda_blocks(const weft_cuda_t *cuda, uint64_t threads);
+
+/* Where a buffer is for others; false if kernels of other ranks cannot reach it. */
+bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_ref_t *ref_p,
+                    weft_status_t *status_p);
+
+/* Before a launch on `stream`: make it run after the call before, whatever stream that was on. */
+weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool *capturing_p);
+
+/* ---- buffers that kernels cannot reach (stage.c) ------------------------------------------ */
+
+typedef struct weft_cuda_stage {
+    weft_cuda_loan_t *loan; /* NULL: nothing is staged */
+    void *to;               /* where the result goes; NULL: the kernel puts it there itself */
+    size_t bytes;
+} weft_cuda_stage_t;
+
+/* Replace those buffers of `call` (src, dst) by memory of ours, filled in stream order. */
+weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
+                                  weft_stream_h stream, weft_cuda_stage_t *stage_p);
+/* After the kernel was queued: bring the result back. */
+weft_status_t weft__cuda_stage_out(weft_cuda_t *cuda, const weft_call_t *call,
+                                   const weft_cuda_stage_t *stage, weft_stream_h stream);
+/* Lend memory until the stream has passed here (capturing: until the communicator closes). */
+weft_status_t weft__cuda_lend(weft_cuda_t *cuda, weft_cuda_loan_t *loan, weft_stream_h stream,
+                              bool capturing);
+/* Take back what is no longer used, or (all) everything. */
+void weft__cuda_reclaim(weft_cuda_t *cuda, bool all);
+
+/* ---- errors (fault.c, watch.c) -------------------------------------------------------------- */
+
+/* Break the communicator for all ranks, unless it is broken already. */
+void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Is it broken? Also turns a kernel's report into an error, and ends our kernels if it is. */
+bool weft__cuda_broken(weft_cuda_t *cuda);
+
+/* WEFT_OK, or what broke it, as the error of this thread: for those who tell the caller. */
+weft_status_t weft__cuda_check(void *ctx);
+
+/* Wait until the launch with that mark is done. */
+weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark);
+
+weft_status_t weft__cuda_watch(weft_cuda_t *cuda);
+void weft__cuda_unwatch(weft_cuda_t *cuda);
+/* Map what others have announced; under cuda->lock. */
+weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda);
+/* Give device memory back when no kernel of another rank can write to it any more. */
+void weft__cuda_bury(void *memory);
+
+#endif

@@ -1,0 +1,201 @@
+/* Large calls: everybody's buffers are read and written where they are.
+ *
+ *     announce, wait for all announcements     all have started, so their sources are there, and
+ *                                              their destinations may be written
+ *     move and reduce                          each rank its part, as docs/algorithms.md has it
+ *     done, wait until all are done            nobody touches my buffers any more
+ *
+ * Every block waits for the announcements itself; only the last block of a rank to finish tells the
+ * others, and waits for them. */
+#ifndef WEFT_COMM_CUDA_DIRECT_CUH
+#define WEFT_COMM_CUDA_DIRECT_CUH
+
+#include "comm/call.h"
+#include "comm/cuda/move.cuh"
+#include "comm/cuda/sync.cuh"
+
+/* Everybody's buffers, in shared memory. */
+typedef struct parties {
+    char *src[WEFT_CUDA_RANKS], *dst[WEFT_CUDA_RANKS];
+    uint64_t extra[WEFT_CUDA_RANKS]; /* alltoallv: bytes that this peer sends us */
+    int stop;
+} parties_t;
+
+/* The first warp meets the others; all threads of the block come out of it. False: give up. */
+static __device__ __forceinline__ bool meet(const world_t &world, const call_t &call,
+                                            uint64_t number, parties_t *parties)
+{
+    if (threadIdx.x < 32) {
+        if (threadIdx.x == 0) {
+            parties->src[world.rank] = (char *)call.src;
+            parties->dst[world.rank] = (char *)call.dst;
+            parties->stop = 0;
+        }
+        bool met = await_heads(world, call, number, [&](int p, const head_t &head) {
+            parties->src[p] = resolve(world, p, head.src);
+            parties->dst[p] = resolve(world, p, head.dst);
+            parties->extra[p] = head.dst;
+        });
+        if (!met && threadIdx.x == 0) {
+            parties->stop = 1;
+        }
+        fence(world); /* partner: the fence before the flag, here the end of the kernel before */
+    }
+    __syncthreads();
+    return parties->stop == 0;
+}
+
+/* Called by all threads of a block when it is done with others' memory. */
+static __device__ __forceinline__ void part(const world_t &world, const call_t &call,
+                                            uint64_t number)
+{
+    box_t *mine = world.box[world.rank];
+    __shared__ int last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = last_block(world, &mine->blocks, gridDim.x);
+    }
+    __syncthreads();
+    if (!last || threadIdx.x >= 32) {
+        return;
+    }
+    bool stop = false;
+    for (int p = threadIdx.x; p < world.size; p += 32) {
+        if (p == world.rank) {
+            continue;
+        }
+        waiter_t waiter = {0, 0};
+        store64(&world.box[p]->done[world.rank], number);
+        while (!stop && load64(&mine->done[p]) < number) {
+            stop = poll_failed(world, &waiter, (uint32_t)p, number, call.sig, call.count);
+        }
+    }
+    fence(world);
+    __syncwarp();
+    if (threadIdx.x == 0) {
+        finish(world, call, number);
+    }
+}
+
+/* Elements [lo, hi) that `rank` reduces, in multiples of 128 bytes. */
+static __device__ __forceinline__ void slice(uint64_t count, uint64_t element, int parts, int rank,
+                                             uint64_t *lo_p, uint64_t *hi_p)
+{
+    uint64_t line = 128 / element, lines = (count + line - 1) / line;
+    uint64_t each = (lines + parts - 1) / parts;
+    uint64_t lo = each * rank * line, hi = lo + each * line;
+    *lo_p = lo < count ? lo : count;
+    *hi_p = hi < count ? hi : count;
+}
+
+template <int TYPE>
+static __device__ __forceinline__ void reduce_part(const world_t &world, const call_t &call,
+                                                   parties_t *parties)
+{
+    const uint64_t element = sizeof(typename weft_element<TYPE>::T);
+    __shared__ char *src[WEFT_CUDA_RANKS], *dst[WEFT_CUDA_RANKS];
+    uint64_t lo = 0, hi = call.count;
+    bool scatter = call.coll == WEFT_COLL_REDUCE_SCATTER;
+    if (!scatter) {
+        slice(call.count, element, world.size, world.rank, &lo, &hi);
+    }
+    columns_t c = {src, dst, world.size, 1, world.size, call.op};
+    if (threadIdx.x < world.size) {
+        int p = threadIdx.x;
+        uint64_t at = (scatter ? call.count * (uint64_t)world.rank : lo) * element;
+        src[p] = parties->src[p] + at;
+        /* Start with a different destination on each rank. */
+        int q = world.rank + p < world.size ? world.rank + p : world.rank + p - world.size;
+        dst[p] = parties->dst[q] + lo * element;
+        if (p == 0) {
+            dst[0] = scatter ? (char *)call.dst
+                     : call.coll == WEFT_COLL_REDUCE
+                         ? parties->dst[call.root] + lo * element
+                         : parties->dst[world.rank] + lo * element;
+        }
+    }
+    c.ndst = call.coll == WEFT_COLL_ALLREDUCE ? world.size : 1;
+    __syncthreads();
+    crew_t crew = {blockIdx.x, gridDim.x};
+    crew_reduce<TYPE>(c, hi - lo, crew);
+}
+
+/* In place, two ranks swap two blocks; each of them does half of it. */
+static __device__ __forceinline__ void swap_part(const world_t &world, char *mine, char *theirs,
+                                                 int peer, uint64_t bytes, const crew_t &crew)
+{
+    uint64_t middle = bytes / 2 / 16 * 16;
+    if (world.rank < peer) {
+        crew_swap(mine, theirs, middle, crew);
+    } else {
+        crew_swap(mine + middle, theirs + middle, bytes - middle, crew);
+    }
+}
+
+static __device__ __forceinline__ void move_part(const world_t &world, const call_t &call,
+                                                 const parties_t *parties, uint64_t bytes)
+{
+    crew_t crew = {blockIdx.x, gridDim.x};
+    char *dst = (char *)call.dst;
+    uint64_t here = (uint64_t)world.rank * bytes;
+    switch (call.coll) {
+    case WEFT_COLL_BROADCAST:
+        crew_copy(dst, parties->src[call.root], bytes, crew);
+        return;
+    case WEFT_COLL_SCATTER:
+        crew_copy(dst, parties->src[call.root] + here, bytes, crew);
+        return;
+    case WEFT_COLL_GATHER:
+        crew_copy(parties->dst[call.root] + here, (const char *)call.src, bytes, crew);
+        return;
+    default:
+        break;
+    }
+    for (int k = 0; k < world.size; k++) {
+        int p = world.rank + k < world.size ? world.rank + k : world.rank + k - world.size;
+        if (call.coll == WEFT_COLL_ALLGATHER) {
+            crew_copy(dst + (uint64_t)p * bytes, parties->src[p], bytes, crew);
+        } else if (!call.in_place) {
+            crew_copy(dst + (uint64_t)p * bytes, parties->src[p] + here, bytes, crew);
+        } else if (p != world.rank) {
+            swap_part(world, dst + (uint64_t)p * bytes, parties->dst[p] + here, p, bytes, crew);
+        }
+    }
+}
+
+/* TYPE < 0: blocks are moved, not reduced. */
+template <int TYPE> struct direct_work {
+    static __device__ __forceinline__ void run(const world_t &world, const call_t &call,
+                                               parties_t *parties, uint64_t)
+    {
+        reduce_part<TYPE>(world, call, parties);
+    }
+};
+template <> struct direct_work<-1> {
+    static __device__ __forceinline__ void run(const world_t &world, const call_t &call,
+                                               parties_t *parties, uint64_t bytes)
+    {
+        move_part(world, call, parties, bytes);
+    }
+};
+
+template <int TYPE>
+static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
+    direct_kernel(const __grid_constant__ world_t world, const __grid_constant__ call_t call,
+                  uint64_t bytes)
+{
+    if (world.size == 0) {
+        return; /* only to be loaded */
+    }
+    __shared__ parties_t parties;
+    uint64_t number = call_number(world, call);
+    if (blockIdx.x == 0 && threadIdx.x < 32) {
+        announce(world, call, number);
+    }
+    if (meet(world, call, number, &parties)) {
+        direct_work<TYPE>::run(world, call, &parties, bytes);
+    }
+    part(world, call, number);
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* A kernel gave up: name who is to blame, in the words of the shm backend. */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/cuda/cuda.h"
+#include "comm/shm/wait.h"
+
+void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
+{
+    char text[WEFT_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    weft__segment_break(cuda->shm->segment, status, culprit, text);
+}
+
+static void break_mismatch(weft_cuda_t *cuda, const weft_cuda_report_t *report)
+{
+    char ours[160], theirs[160];
+    int peer = (int)report->peer;
+    weft__sig_describe(report->sig, report->count, ours, sizeof(ours));
+    weft__sig_describe(report->peer_sig, report->peer_count, theirs, sizeof(theirs));
+    weft_coll_t coll = (weft_coll_t)(report->sig & 0xff);
+    if (report->call == 0) { /* messages have no numbers */
+        weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
+                               "ranks disagree: rank %d sends %llu %s to rank %d, which receives "
+                               "%llu %s",
+                               peer, (unsigned long long)report->peer_count,
+                               weft_dtype_name((weft_dtype_t)(report->peer_sig >> 8 & 0xff)),
+                               cuda->rank, (unsigned long long)report->count,
+                               weft_dtype_name((weft_dtype_t)(report->sig >> 8 & 0xff)));
+        return;
+    }
+    if (coll == WEFT_COLL_ALLTOALLV && report->sig == report->peer_sig) {
+        weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
+                               "ranks disagree in call %llu, alltoallv: rank %d sends %llu bytes to "
+                               "rank %d, which expects %llu",
+                               (unsigned long long)report->call, peer,
+                               (unsigned long long)report->peer_count, cuda->rank,
+                               (unsigned long long)report->count);
+        return;
+    }
+    if (report->count == report->peer_count &&
+        ((report->sig ^ report->peer_sig) & ~(0xffull << 24)) == 0) {
+        weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
+                               "ranks chose different algorithms for call %llu, %s: rank %d %s, "
+                               "rank %d %s; give all ranks the same WEFT_* settings",
+                               (unsigned long long)report->call, ours, cuda->rank,
+                               weft__algo_name((weft_algo_t)(report->sig >> 24 & 0xff)), peer,
+                               weft__algo_name((weft_algo_t)(report->peer_sig >> 24 & 0xff)));
+    }
+    weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
+                           "ranks made different calls: call %llu is %s on rank %d, but %s on rank "
+                           "%d; all ranks must make the same calls in the same order",
+                           (unsigned long long)report->call, ours, cuda->rank, theirs, peer);
+}
+
+/* "rank 2 (last seen in call 17, ...), rank 3 (made no call yet)", or "0 1" for those who came. */
+static void list_ranks(const weft_cuda_t *cuda, const weft_cuda_report_t *report, bool came,
+                       char *text, size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int p = 0; p < cuda->size && used < room; p++) {
+        bool here = p == cuda->rank || (int32_t)(report->arrived[p] - (uint32_t)report->call) >= 0;
+        char call[160];
+        int n;
+        if (here != came) {
+            continue;
+        }
+        if (came) {
+            n = snprintf(text + used, room - used, "%s%d", used ? " " : "", p);
+        } else if (report->arrived[p] == 0) {
+            n = snprintf(text + used, room - used, "%srank %d (made no call yet)", used ? ", " : "",
+                         p);
+        } else {
+            weft__sig_describe(report->last_sig[p], report->last_count[p], call, sizeof(call));
+            n = snprintf(text + used, room - used, "%srank %d (last seen in call %u, %s)",
+                         used ? ", " : "", p, report->arrived[p], call);
+        }
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void break_late(weft_cuda_t *cuda, const weft_cuda_report_t *report)
+{
+    char call[160], missing[400], there[200];
+    double seconds = cuda->comm->timeout_ms / 1000.0;
+    int peer = (int)report->peer;
+    weft__sig_describe(report->sig, report->count, call, sizeof(call));
+    if (report->call == 0) {
+        weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, peer,
+                               "timed out after %.1f s on rank %d in %s: rank %d has not made the "
+                               "matching call",
+                               seconds, cuda->rank, call, peer);
+        return;
+    }
+    list_ranks(cuda, report, false, missing, sizeof(missing));
+    list_ranks(cuda, report, true, there, sizeof(there));
+    if (missing[0] == '\0') {
+        weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, peer,
+                               "timed out after %.1f s in call %llu, %s: all ranks arrived, but "
+                               "rank %d does not go on",
+                               seconds, (unsigned long long)report->call, call, peer);
+        return;
+    }
+    weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, peer,
+                           "timed out after %.1f s in call %llu, %s: not arrived: %s; arrived: %s",
+                           seconds, (unsigned long long)report->call, call, missing, there);
+}
+
+/* Turn a report into the communicator's error, once. */
+static void read_report(weft_cuda_t *cuda)
+{
+    /* Partner: the fence in send_report, after which `ready` is set. */
+    if (__atomic_load_n(&cuda->report->ready, __ATOMIC_ACQUIRE) == 0) {
+        return;
+    }
+    pthread_mutex_lock(&cuda->lock);
+    bool told = cuda->told;
+    cuda->told = true;
+    pthread_mutex_unlock(&cuda->lock);
+    if (told) {
+        return;
+    }
+    if (cuda->report->kind == WEFT_CUDA_MISMATCH) {
+        break_mismatch(cuda, cuda->report);
+    } else {
+        break_late(cuda, cuda->report);
+    }
+}
+
+bool weft__cuda_broken(weft_cuda_t *cuda)
+{
+    read_report(cuda);
+    if (atomic_load_explicit(&cuda->shm->segment->head->broken, memory_order_acquire) == 0) {
+        return false;
+    }
+    *(volatile uint32_t *)cuda->stop = 1; /* our kernels wait in vain */
+    return true;
+}
+
+weft_status_t weft__cuda_check(void *ctx)
+{
+    weft_cuda_t *cuda = ctx;
+    return weft__cuda_broken(cuda) ? weft__shm_broken(cuda->shm) : WEFT_OK;
+}
+
+#define SPIN_NS 200000u       /* then give the core away between looks */
+#define LOOK_NS 20000000u     /* between questions to the driver */
+
+weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark)
+{
+    const uint64_t *finished = &cuda->report->finished;
+    uint64_t start = weft__now_ns(), looked = start;
+    /* Partner: the fence in finish(), after which `finished` is set. */
+    while (__atomic_load_n(finished, __ATOMIC_ACQUIRE) < mark) {
+        uint64_t now = weft__now_ns();
+        if (now - start > SPIN_NS) {
+            sched_yield();
+        } else {
+            weft__pause();
+        }
+        if (now - looked > LOOK_NS) {
+            bool idle = false;
+            looked = now;
+            int error = weft__cuda()->stream_idle(cuda->gpu, weft__cuda_stream(cuda->own), &idle);
+            if (error != 0) {
+                weft__cuda_status(error, "a kernel of a collective");
+                weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
+                                 weft_last_error());
+                return weft__cuda_check(cuda);
+            }
+            if (idle) {
+                break;
+            }
+        }
+    }
+    if (*(volatile uint32_t *)cuda->stop != 0 ||
+        __atomic_load_n(&cuda->report->ready, __ATOMIC_ACQUIRE) != 0) {
+        return weft__cuda_check(cuda);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,398 @@
+/* Ranks on GPUs join, map each other's memory, and leave. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/cuda/cuda.h"
+#include "comm/cuda/maps.h"
+#include "comm/shm/procs.h"
+#include "comm/shm/wait.h"
+
+static weft_cuda_card_t *card_of(const weft_shm_t *shm, int rank)
+{
+    return (weft_cuda_card_t *)shm->peers[rank].block->card;
+}
+
+/* ---- slabs ------------------------------------------------------------------------------ */
+
+/* Write those slabs of ours into the card that are not there yet. Others see them from here on. */
+static weft_status_t write_slabs(weft_cuda_t *cuda)
+{
+    weft_cuda_card_t *card = cuda->cards[cuda->rank];
+    int have = weft__cuda_slab_count(cuda->device);
+    int known = (int)atomic_load_explicit(&card->slabs, memory_order_relaxed);
+    for (int i = known; i < have; i++) {
+        weft_cuda_slab_t slab = weft__cuda_slab(cuda->device, i);
+        card->slab[i].base = (uint64_t)(uintptr_t)slab.base;
+        card->slab[i].bytes = slab.bytes;
+        card->slab[i].id = slab.id;
+        int error = slab.bytes == 0
+                        ? 0
+                        : weft__cuda()->ipc_export(cuda->gpu, slab.base, card->slab[i].handle);
+        if (error != 0) {
+            return weft__cuda_status(error, "memory of a GPU cannot be shared with other processes");
+        }
+    }
+    /* Partner: the acquire loads in weft__cuda_map_slabs of the other ranks. */
+    atomic_store_explicit(&card->slabs, (uint32_t)have, memory_order_release);
+    return WEFT_OK;
+}
+
+/* Slab `number` of rank `p`, as it is mapped here. */
+static weft_status_t map_slab(weft_cuda_t *cuda, int p, int number, void **base_p)
+{
+    weft_cuda_card_t *card = cuda->cards[p];
+    *base_p = NULL;
+    if (card->slab[number].bytes == 0) {
+        return WEFT_OK;
+    }
+    if (cuda->shm->peers[p].near) {
+        *base_p = (void *)(uintptr_t)card->slab[number].base;
+        return WEFT_OK;
+    }
+    int error = weft__cuda_map(cuda->gpu, card->slab[number].id, card->slab[number].handle, base_p);
+    if (error == 0) {
+        return WEFT_OK;
+    }
+    return weft__fail(WEFT_ERR_SYSTEM,
+                      "the memory of rank %d (process %d, %llu bytes) cannot be mapped: CUDA says: "
+                      "%s",
+                      p, cuda->shm->peers[p].block->pid,
+                      (unsigned long long)card->slab[number].bytes,
+                      error > 0 ? weft__cuda()->error_text(error) : "no memory");
+}
+
+weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda)
+{
+    weft_cuda_card_t *mine = cuda->cards[cuda->rank];
+    for (int p = 0; p < cuda->size; p++) {
+        /* Partner: the release store in write_slabs. */
+        uint32_t have = atomic_load_explicit(&cuda->cards[p]->slabs, memory_order_acquire);
+        uint32_t known = atomic_load_explicit(&mine->mapped[p], memory_order_relaxed);
+        if (known == have) {
+            continue;
+        }
+        size_t row = (size_t)p * WEFT_CUDA_SLABS;
+        for (uint32_t i = known; i < have; i++) {
+            weft_status_t status = map_slab(cuda, p, (int)i, &cuda->mapped[row + i]);
+            if (status != WEFT_OK) {
+                return status;
+            }
+        }
+        int error = weft__cuda()->copy(cuda->gpu, cuda->slabs + row + known,
+                                       cuda->mapped + row + known, (have - known) * sizeof(void *),
+                                       cuda->upload);
+        error = error ? error : weft__cuda()->stream_sync(cuda->gpu, cuda->upload);
+        if (error != 0) {
+            return weft__cuda_status(error, "the table of mapped memory cannot be written");
+        }
+        /* Partner: the acquire load in weft__cuda_publish of rank p. */
+        atomic_store_explicit(&mine->mapped[p], have, memory_order_release);
+    }
+    return WEFT_OK;
+}
+
+static bool all_mapped(const weft_cuda_t *cuda, int slab, int *missing_p)
+{
+    for (int p = 0; p < cuda->size; p++) {
+        if (p != cuda->rank && atomic_load_explicit(&cuda->cards[p]->mapped[cuda->rank],
+                                                    memory_order_acquire) <= (uint32_t)slab) {
+            *missing_p = p;
+            return false;
+        }
+    }
+    return true;
+}
+
+weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab)
+{
+    int missing = 0;
+    if (all_mapped(cuda, slab, &missing)) {
+        return WEFT_OK;
+    }
+    weft_status_t status = write_slabs(cuda);
+    uint64_t start = weft__now_ns(), limit = (uint64_t)cuda->comm->timeout_ms * 1000000u;
+    while (status == WEFT_OK && !all_mapped(cuda, slab, &missing)) {
+        usleep(100); /* their watches see it within a millisecond or two */
+        status = weft__cuda_check(cuda);
+        if (status == WEFT_OK && weft__proc_ended(cuda->shm->peers[missing].pidfd)) {
+            weft__cuda_break(cuda, WEFT_ERR_RANK_DEAD, missing,
+                                     "rank %d (process %d) died; rank %d noticed while sharing new "
+                                     "device memory",
+                                     missing, cuda->shm->peers[missing].pid, cuda->rank);
+        } else if (status == WEFT_OK && limit != 0 && weft__now_ns() - start > limit) {
+            weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, missing,
+                                     "rank %d has not mapped new device memory of rank %d within "
+                                     "%.1f s",
+                                     missing, cuda->rank, cuda->comm->timeout_ms / 1000.0);
+        }
+    }
+    return status;
+}
+
+/* ---- joining ---------------------------------------------------------------------------- */
+
+static void free_cuda(weft_cuda_t *cuda, bool broken)
+{
+    if (cuda->upload) {
+        weft__cuda()->stream_destroy(cuda->gpu, cuda->upload);
+    }
+    if (cuda->order) {
+        weft__cuda()->event_destroy(cuda->gpu, cuda->order);
+    }
+    if (cuda->own) {
+        weft_stream_destroy(cuda->own);
+    }
+    weft_free(cuda->slabs);
+    if (cuda->box && broken) {
+        weft__cuda_bury(cuda->box);
+    } else {
+        weft_free(cuda->box);
+    }
+    if (cuda->report) {
+        weft_host_free(cuda->report);
+    }
+    free(cuda->mapped);
+    pthread_mutex_destroy(&cuda->lock);
+    weft__cuda_unhold();
+    weft__cuda_unmap_unused();
+    free(cuda);
+}
+
+static weft_status_t make_memory(weft_cuda_t *cuda)
+{
+    void *box, *slabs, *report;
+    weft_status_t status = weft__device_malloc(cuda->device, &box, sizeof(weft_cuda_box_t));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    cuda->box = box;
+    status = weft__device_malloc(cuda->device, &slabs,
+                                 (size_t)cuda->size * WEFT_CUDA_SLABS * sizeof(uint64_t));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    cuda->slabs = slabs;
+    status = weft_host_malloc(&report, sizeof(weft_cuda_report_t) + 64);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    cuda->report = report;
+    memset(report, 0, sizeof(weft_cuda_report_t) + 64);
+    cuda->stop = (uint32_t *)((char *)report + sizeof(weft_cuda_report_t));
+    cuda->mapped = calloc((size_t)cuda->size * WEFT_CUDA_SLABS, sizeof(void *));
+    if (!cuda->mapped) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks",
+                          cuda->size);
+    }
+    status = weft__stream_create_on(cuda->device, &cuda->own);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int error = weft__cuda()->stream_create(cuda->gpu, &cuda->upload);
+    error = error ? error : weft__cuda()->fill(cuda->gpu, box, 0, sizeof(weft_cuda_box_t),
+                                               cuda->upload);
+    error = error ? error : weft__cuda()->stream_sync(cuda->gpu, cuda->upload);
+    return weft__cuda_status(error, "a communicator's memory on the GPU");
+}
+
+static weft_status_t fill_card(weft_cuda_t *cuda)
+{
+    weft_cuda_card_t *card = cuda->cards[cuda->rank];
+    const weft_cuda_props_t *props = weft__cuda_props(cuda->gpu);
+    weft_cuda_slab_t slab;
+    memcpy(card->uuid, props->uuid, sizeof(card->uuid));
+    card->gpu = cuda->gpu;
+    card->sms = props->sms;
+    card->mps = props->mps;
+    weft__cuda_find(cuda->box, sizeof(*cuda->box), &slab);
+    card->box = (uint64_t)(slab.number + 1) << 48 | (uint64_t)((char *)cuda->box - slab.base);
+    card->box_address = (uint64_t)(uintptr_t)cuda->box;
+    return write_slabs(cuda);
+}
+
+weft_status_t weft__cuda_introduce(weft_comm_h comm)
+{
+    weft_shm_t *shm = comm->shm;
+    if (shm->size > WEFT_CUDA_RANKS) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "a communicator of %d ranks on the GPUs of one host; at most %d are "
+                          "possible",
+                          shm->size, WEFT_CUDA_RANKS);
+    }
+    weft_cuda_t *cuda = calloc(1, sizeof(*cuda));
+    if (!cuda) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks",
+                          shm->size);
+    }
+    cuda->shm = shm;
+    cuda->comm = comm;
+    cuda->rank = shm->rank;
+    cuda->size = shm->size;
+    cuda->device = shm->device;
+    cuda->gpu = weft__cuda_gpu(shm->device);
+    pthread_mutex_init(&cuda->lock, NULL);
+    for (int p = 0; p < cuda->size; p++) {
+        cuda->cards[p] = card_of(shm, p);
+    }
+    weft__cuda_hold();
+    const weft_cuda_tables_t *tables = weft__cuda_tables(NULL);
+    weft_status_t status = weft__cuda_status(tables->comm->load(cuda->gpu),
+                                             "kernels cannot be loaded");
+    status = status == WEFT_OK ? make_memory(cuda) : status;
+    status = status == WEFT_OK ? fill_card(cuda) : status;
+    if (status != WEFT_OK) {
+        free_cuda(cuda, false);
+        return status;
+    }
+    comm->backend = &weft__backend_cuda;
+    comm->ctx = cuda;
+    return WEFT_OK;
+}
+
+static bool same_gpu(const weft_cuda_t *cuda, int a, int b)
+{
+    return memcmp(cuda->cards[a]->uuid, cuda->cards[b]->uuid, 16) == 0;
+}
+
+/* Ranks of other processes on one GPU only run at the same time under MPS. */
+static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
+{
+    int mps = cuda->cards[cuda->rank]->mps;
+    if (cuda->shm->peers[p].near || !same_gpu(cuda, p, cuda->rank) || mps == 1) {
+        return WEFT_OK;
+    }
+    if (mps < 0) {
+        weft__warn("ranks %d and %d are processes that share GPU %d; this driver does not say "
+                   "whether MPS runs, without which they would take turns of milliseconds",
+                   cuda->rank, p, cuda->gpu);
+        return WEFT_OK;
+    }
+    return weft__fail(WEFT_ERR_UNSUPPORTED,
+                      "ranks %d and %d are processes that share GPU %d (%s), and MPS is off: their "
+                      "kernels would wait for each other while only one process may run. Start it "
+                      "with nvidia-cuda-mps-control -d, or make the ranks threads of one process",
+                      cuda->rank, p, cuda->gpu, weft__cuda_props(cuda->gpu)->name);
+}
+
+static weft_status_t check_reach(const weft_cuda_t *cuda, int p)
+{
+    bool reached = true;
+    if (same_gpu(cuda, p, cuda->rank) || !cuda->shm->peers[p].near) {
+        return WEFT_OK; /* opening the memory of another process finds out */
+    }
+    int error = weft__cuda()->reach(cuda->gpu, cuda->cards[p]->gpu, &reached);
+    if (error == 0 && !reached) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "GPU %d of rank %d cannot reach the memory of GPU %d of rank %d; "
+                          "WEFT_ENGINE=nccl goes other ways",
+                          cuda->gpu, cuda->rank, cuda->cards[p]->gpu, p);
+    }
+    return weft__cuda_status(error, "peer access between GPUs");
+}
+
+/* What kernels are told about everybody. */
+static void fill_world(weft_cuda_t *cuda)
+{
+    weft_cuda_world_t *world = &cuda->world;
+    int here = 0, sms = cuda->cards[cuda->rank]->sms;
+    world->rank = cuda->rank;
+    world->size = cuda->size;
+    world->timeout_ns = (uint64_t)cuda->comm->timeout_ms * 1000000u;
+    world->line_words = WEFT_CUDA_LINE_SPACE / 8 / 2 / (uint64_t)cuda->size / 2 * 2;
+    world->slabs = cuda->far ? cuda->slabs : NULL;
+    world->report = cuda->report;
+    world->stop = cuda->stop;
+    for (int p = 0; p < cuda->size; p++) {
+        const weft_cuda_card_t *card = cuda->cards[p];
+        size_t slab = (size_t)(card->box >> 48) - 1;
+        char *base = cuda->mapped[(size_t)p * WEFT_CUDA_SLABS + slab];
+        world->box[p] = (weft_cuda_box_t *)(base + (card->box & 0xffffffffffffu));
+        bool shared = same_gpu(cuda, p, cuda->rank);
+        world->wide |= !shared;
+        here += shared;
+        sms = shared && card->sms < sms ? card->sms : sms;
+    }
+    cuda->most_blocks = sms / here > 0 ? sms / here : 1;
+    cuda->line_bytes = world->line_words * 4;
+}
+
+weft_status_t weft__cuda_meet(weft_comm_h comm)
+{
+    weft_cuda_t *cuda = comm->ctx;
+    weft_status_t status = WEFT_OK;
+    for (int p = 0; p < cuda->size && status == WEFT_OK; p++) {
+        cuda->far |= !cuda->shm->peers[p].near;
+        status = check_sharing(cuda, p);
+        status = status == WEFT_OK ? check_reach(cuda, p) : status;
+    }
+    status = status == WEFT_OK ? weft__cuda_map_slabs(cuda) : status;
+    if (status == WEFT_OK) {
+        fill_world(cuda);
+        status = weft__cuda_watch(cuda);
+    }
+    return status;
+}
+
+/* ---- leaving ---------------------------------------------------------------------------- */
+
+static void unmap_slabs(weft_cuda_t *cuda)
+{
+    for (int p = 0; p < cuda->size; p++) {
+        for (int i = 0; i < WEFT_CUDA_SLABS && !cuda->shm->peers[p].near; i++) {
+            if (cuda->mapped[(size_t)p * WEFT_CUDA_SLABS + (size_t)i]) {
+                weft__cuda_unmap(cuda->gpu, cuda->cards[p]->slab[i].id);
+            }
+        }
+    }
+}
+
+static void cuda_close(void *ctx)
+{
+    weft_cuda_t *cuda = ctx;
+    weft_shm_t *shm = cuda->shm;
+    /* Kernels of ours end: the others have made their calls, or the watch ends the kernels. */
+    if (cuda->last) {
+        weft__cuda_drain(cuda->last);
+    }
+    bool broken = weft__cuda_broken(cuda);
+    weft__cuda_unwatch(cuda);
+    weft__cuda_forget(cuda);
+    weft__cuda_reclaim(cuda, true);
+    unmap_slabs(cuda);
+    free_cuda(cuda, broken);
+    weft__shm_close(shm);
+}
+
+static weft_status_t cuda_split(void *ctx, int color, int key, weft_comm_h child)
+{
+    return weft__shm_split(((weft_cuda_t *)ctx)->shm, color, key, child);
+}
+
+static weft_status_t cuda_error(void *ctx, const char **text_p)
+{
+    weft_cuda_t *cuda = ctx;
+    weft__cuda_broken(cuda);
+    return weft__shm_error(cuda->shm, text_p);
+}
+
+static void cuda_abort(void *ctx)
+{
+    weft_cuda_t *cuda = ctx;
+    weft__shm_abort(cuda->shm);
+    *(volatile uint32_t *)cuda->stop = 1;
+}
+
+const weft_backend_ops_t weft__backend_cuda = {
+    .abi = WEFT_BACKEND_ABI,
+    .name = "cuda",
+    .launch = weft__cuda_launch,
+    .choose = weft__cuda_choose,
+    .split = cuda_split,
+    .error = cuda_error,
+    .abort = cuda_abort,
+    .close = cuda_close,
+};

@@ -1,0 +1,120 @@
+/* The kernels and how they are launched. */
+#include <cuda_runtime.h>
+#include <mutex>
+#include <set>
+
+#include "comm/cuda/direct.cuh"
+#include "comm/cuda/exchange.cuh"
+#include "comm/cuda/lines.cuh"
+#include "comm/cuda/put.cuh"
+
+typedef void (*kernel_fn)(const world_t, const call_t, uint64_t);
+
+/* By type; the last one moves blocks. */
+#define BY_TYPE(kernel)                                                                            \
+    {                                                                                              \
+        kernel<WEFT_F64>, kernel<WEFT_F32>, kernel<WEFT_F16>, kernel<WEFT_BF16>, kernel<WEFT_I8>,   \
+            kernel<WEFT_U8>, kernel<WEFT_I32>, kernel<WEFT_U32>, kernel<WEFT_I64>,                  \
+            kernel<WEFT_U64>, kernel<-1>                                                           \
+    }
+
+static const kernel_fn line_kernels[WEFT_DTYPE_COUNT + 1] = BY_TYPE(line_kernel);
+static const kernel_fn direct_kernels[WEFT_DTYPE_COUNT + 1] = BY_TYPE(direct_kernel);
+
+static const uint64_t element_bytes[] = {
+#define DTYPE_BYTES(name, text, bytes) bytes,
+    WEFT_DTYPE_TABLE(DTYPE_BYTES)
+#undef DTYPE_BYTES
+};
+
+static bool reduces(int coll)
+{
+    return coll == WEFT_COLL_ALLREDUCE || coll == WEFT_COLL_REDUCE ||
+           coll == WEFT_COLL_REDUCE_SCATTER;
+}
+
+static int launch(int gpu, const void *kernel, int blocks, int threads, void **args, void *stream)
+{
+    cudaError_t error = cudaSetDevice(gpu);
+    if (error == cudaSuccess) {
+        error = cudaLaunchKernel(kernel, dim3((unsigned)blocks), dim3((unsigned)threads), args, 0,
+                                 (cudaStream_t)stream);
+    }
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+    }
+    return (int)error;
+}
+
+static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
+                      void *stream)
+{
+    uint64_t bytes = call->count * element_bytes[call->type];
+    int which = reduces(call->coll) ? call->type : WEFT_DTYPE_COUNT;
+    kernel_fn kernel = call->direct ? direct_kernels[which] : line_kernels[which];
+    void *args[] = {(void *)world, (void *)call, &bytes};
+    return launch(gpu, (const void *)kernel, call->blocks,
+                  call->direct ? WEFT_CUDA_THREADS : LINE_THREADS, args, stream);
+}
+
+static int ragged(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
+                  const weft_cuda_ragged_t *ragged, void *stream)
+{
+    void *args[] = {(void *)world, (void *)call, (void *)ragged};
+    return launch(gpu, (const void *)ragged_kernel, call->blocks, WEFT_CUDA_THREADS, args, stream);
+}
+
+static int exchange(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
+                    void *stream)
+{
+    void *args[] = {(void *)world, (void *)exchange};
+    return launch(gpu, (const void *)exchange_kernel, exchange->lanes * exchange->lane_blocks,
+                  WEFT_CUDA_THREADS, args, stream);
+}
+
+static int ping(int gpu, const weft_cuda_world_t *world, uint64_t bytes, int rounds, int check,
+                uint64_t base, double *result, void *stream)
+{
+    void *args[] = {(void *)world, &bytes, &rounds, &check, &base, &result};
+    return launch(gpu, (const void *)ping_kernel, 1, 256, args, stream);
+}
+
+/* ---- loading ---------------------------------------------------------------------------- */
+
+/* A kernel is loaded, and gets the local memory it needs, when it is first run: run all of them once
+ * with nobody to wait for. */
+static int run_once(int gpu)
+{
+    weft_cuda_world_t nobody = {};
+    weft_cuda_call_t call = {};
+    weft_cuda_ragged_t vectors = {};
+    weft_cuda_exchange_t messages = {};
+    int error = 0;
+    call.blocks = messages.lanes = messages.lane_blocks = 1;
+    for (int i = 0; i <= WEFT_DTYPE_COUNT && error == 0; i++) {
+        call.coll = i < WEFT_DTYPE_COUNT ? WEFT_COLL_ALLREDUCE : WEFT_COLL_BROADCAST;
+        call.type = i < WEFT_DTYPE_COUNT ? i : WEFT_U8;
+        for (call.direct = 0; call.direct < 2 && error == 0; call.direct++) {
+            error = collective(gpu, &nobody, &call, cudaStreamPerThread);
+        }
+    }
+    error = error ? error : ragged(gpu, &nobody, &call, &vectors, cudaStreamPerThread);
+    error = error ? error : exchange(gpu, &nobody, &messages, cudaStreamPerThread);
+    error = error ? error : ping(gpu, &nobody, 8, 1, 0, 0, NULL, cudaStreamPerThread);
+    return error ? error : (int)cudaStreamSynchronize(cudaStreamPerThread);
+}
+
+static int load(int gpu)
+{
+    static std::mutex lock;
+    static std::set<int> loaded;
+    std::lock_guard<std::mutex> guard(lock);
+    int error = loaded.count(gpu) ? 0 : run_once(gpu);
+    if (error == 0) {
+        loaded.insert(gpu);
+    }
+    return error;
+}
+
+extern "C" const weft_cuda_comm_ops_t weft_cuda_comm = {WEFT_CUDA_ABI, load,    collective,
+                                                        ragged,        ping,    exchange};

@@ -1,0 +1,155 @@
+/* Sends and receives of a group as one kernel: messages are sorted into lanes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "comm/cuda/cuda.h"
+
+typedef struct batch {
+    weft_cuda_exchange_t exchange;
+    weft_cuda_message_t *messages;
+    int last[2 * WEFT_CUDA_RANKS]; /* message of each lane, so far */
+    int lane_of[2][WEFT_CUDA_RANKS];
+    uint64_t most; /* bytes of the longest message */
+} batch_t;
+
+/* A message is compared by type and count, whichever side it is seen from. */
+static uint64_t message_sig(const weft_call_t *call)
+{
+    return (uint64_t)WEFT_COLL_SEND | (uint64_t)call->type << 8;
+}
+
+static void add_message(batch_t *b, int i, const weft_call_t *call, weft_cuda_ref_t ref)
+{
+    bool sends = call->coll == WEFT_COLL_SEND;
+    weft_cuda_message_t *m = &b->messages[i];
+    *m = (weft_cuda_message_t){.sig = message_sig(call),
+                               .count = call->count,
+                               .bytes = call->count * weft_dtype_size(call->type),
+                               .at = call->dst,
+                               .ref = ref,
+                               .peer = call->root,
+                               .sends = sends,
+                               .next = -1};
+    int *lane = &b->lane_of[sends][call->root];
+    if (*lane < 0) {
+        *lane = b->exchange.lanes++;
+        b->exchange.first[*lane] = i;
+    } else {
+        b->messages[b->last[*lane]].next = i;
+    }
+    b->last[*lane] = i;
+    m->lane = *lane;
+    b->most = m->bytes > b->most ? m->bytes : b->most;
+}
+
+/* Replace a buffer that cannot be reached by others. */
+static weft_status_t stage(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h stream,
+                           weft_cuda_stage_t *stage_p, weft_cuda_ref_t *ref_p)
+{
+    weft_status_t status = WEFT_OK;
+    bool sends = call->coll == WEFT_COLL_SEND;
+    size_t bytes = call->count * weft_dtype_size(call->type);
+    const void *at = sends ? call->src : call->dst;
+    if (weft__cuda_ref(cuda, at, bytes, ref_p, &status) || status != WEFT_OK) {
+        return status;
+    }
+    status = weft__cuda_stage_in(cuda, call, sends, !sends, stream, stage_p);
+    if (status == WEFT_OK) {
+        weft__cuda_ref(cuda, sends ? call->src : call->dst, bytes, ref_p, &status);
+    }
+    return status;
+}
+
+static weft_status_t launch(weft_cuda_t *cuda, batch_t *b, weft_stream_h stream)
+{
+    int share = cuda->most_blocks / b->exchange.lanes;
+    int wanted = weft__cuda_blocks(cuda, b->most / 64 + 1);
+    b->exchange.lane_blocks = share < 1 ? 1 : wanted < share ? wanted : share;
+    int error = weft__cuda_tables(NULL)->comm->exchange(cuda->gpu, &cuda->world, &b->exchange,
+                                                        weft__cuda_stream(stream));
+    if (error != 0) {
+        weft__cuda_status(error, "a kernel cannot be launched");
+        weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
+                         weft_last_error());
+        return weft__cuda_check(cuda);
+    }
+    return WEFT_OK;
+}
+
+/* More messages than travel with a launch lie in pinned memory meanwhile. */
+static weft_status_t make_room(batch_t *b, int n, weft_cuda_loan_t **loan_p)
+{
+    void *host;
+    *loan_p = NULL;
+    b->messages = b->exchange.few;
+    if (n <= WEFT_CUDA_FEW) {
+        return WEFT_OK;
+    }
+    weft_cuda_loan_t *loan = calloc(1, sizeof(*loan));
+    if (!loan) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d messages", n);
+    }
+    weft_status_t status = weft_host_malloc(&host, (size_t)n * sizeof(*b->messages));
+    if (status != WEFT_OK) {
+        free(loan);
+        return status;
+    }
+    loan->host[0] = host;
+    b->messages = host;
+    b->exchange.messages = host;
+    *loan_p = loan;
+    return WEFT_OK;
+}
+
+static weft_status_t run(weft_cuda_t *cuda, const weft_call_t *calls, int n, batch_t *b,
+                         weft_cuda_stage_t *stages, weft_call_t *copies, weft_stream_h stream,
+                         uint64_t mark)
+{
+    weft_status_t status = WEFT_OK;
+    for (int i = 0; i < n && status == WEFT_OK; i++) {
+        weft_cuda_ref_t ref;
+        copies[i] = calls[i];
+        status = stage(cuda, &copies[i], stream, &stages[i], &ref);
+        if (status == WEFT_OK) {
+            add_message(b, i, &copies[i], ref);
+        }
+    }
+    b->exchange.mark = mark;
+    return status == WEFT_OK ? launch(cuda, b, stream) : status;
+}
+
+weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, int n,
+                                  weft_stream_h stream, uint64_t mark)
+{
+    batch_t b = {0};
+    weft_cuda_loan_t *loan = NULL;
+    bool capturing = false, staged = false;
+    memset(b.lane_of, -1, sizeof(b.lane_of));
+    weft_cuda_stage_t *stages = calloc((size_t)n, sizeof(*stages));
+    weft_call_t *copies = calloc((size_t)n, sizeof(*copies));
+    weft_status_t status = stages && copies
+                               ? weft__cuda_in_order(cuda, stream, &capturing)
+                               : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d messages", n);
+    status = status == WEFT_OK ? make_room(&b, n, &loan) : status;
+    status = status == WEFT_OK ? run(cuda, calls, n, &b, stages, copies, stream, mark) : status;
+    for (int i = 0; i < n && stages && copies; i++) {
+        if (stages[i].loan) {
+            weft_status_t back = weft__cuda_stage_out(cuda, &copies[i], &stages[i], stream);
+            weft_status_t lent = weft__cuda_lend(cuda, stages[i].loan, stream, capturing);
+            status = status != WEFT_OK ? status : back != WEFT_OK ? back : lent;
+            staged = true;
+        }
+    }
+    if (loan) {
+        weft_status_t lent = weft__cuda_lend(cuda, loan, stream, capturing);
+        status = status != WEFT_OK ? status : lent;
+    }
+    if (mark && staged && status == WEFT_OK) {
+        status = weft_stream_synchronize(stream);
+        cuda->report->finished = mark; /* no kernel runs that might write it */
+    }
+    free(stages);
+    free(copies);
+    return status;
+}

@@ -1,0 +1,202 @@
+/* Moving and reducing ranges of memory with a whole grid: 16 bytes an access where the addresses
+ * allow it, several in flight per thread. */
+#ifndef WEFT_COMM_CUDA_MOVE_CUH
+#define WEFT_COMM_CUDA_MOVE_CUH
+
+#include "kernel/cuda/element.cuh"
+
+/* The threads that share a piece of work: those of `blocks` blocks, of which this one is `block`. */
+typedef struct crew {
+    uint32_t block, blocks;
+} crew_t;
+
+static __device__ __forceinline__ uint64_t crew_first(const crew_t &crew)
+{
+    return (uint64_t)crew.block * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ uint64_t crew_step(const crew_t &crew)
+{
+    return (uint64_t)crew.blocks * blockDim.x;
+}
+
+/* ---- copies ----------------------------------------------------------------------------- */
+
+#define COPY_UNROLL 8
+
+template <typename V>
+static __device__ __forceinline__ void copy_as(char *dst, const char *src, uint64_t count,
+                                               const crew_t &crew)
+{
+    V *to = (V *)dst;
+    const V *from = (const V *)src;
+    uint64_t step = crew_step(crew), i = crew_first(crew);
+    for (; i + (COPY_UNROLL - 1) * step < count; i += COPY_UNROLL * step) {
+        V v[COPY_UNROLL];
+#pragma unroll
+        for (int k = 0; k < COPY_UNROLL; k++) {
+            v[k] = from[i + k * step];
+        }
+#pragma unroll
+        for (int k = 0; k < COPY_UNROLL; k++) {
+            to[i + k * step] = v[k];
+        }
+    }
+    for (; i < count; i += step) {
+        to[i] = from[i];
+    }
+}
+
+/* `bytes` from src to dst, which do not overlap. */
+static __device__ __forceinline__ void crew_copy(char *dst, const char *src, uint64_t bytes,
+                                                 const crew_t &crew)
+{
+    if (bytes == 0 || dst == src) {
+        return;
+    }
+    uint32_t together = (uint32_t)((uintptr_t)dst | (uintptr_t)src);
+    if (together % 16 == 0) {
+        copy_as<uint4>(dst, src, bytes / 16, crew);
+        uint64_t rest = bytes / 16 * 16;
+        copy_as<uint8_t>(dst + rest, src + rest, bytes - rest, crew);
+    } else if (((together | (uint32_t)bytes) & 3) == 0) {
+        copy_as<uint32_t>(dst, src, bytes / 4, crew);
+    } else {
+        copy_as<uint8_t>(dst, src, bytes, crew);
+    }
+}
+
+template <typename V>
+static __device__ __forceinline__ void swap_as(char *a, char *b, uint64_t count, const crew_t &crew)
+{
+    for (uint64_t i = crew_first(crew); i < count; i += crew_step(crew)) {
+        V x = ((V *)a)[i], y = ((V *)b)[i];
+        ((V *)a)[i] = y;
+        ((V *)b)[i] = x;
+    }
+}
+
+static __device__ __forceinline__ void crew_swap(char *a, char *b, uint64_t bytes,
+                                                 const crew_t &crew)
+{
+    if ((((uintptr_t)a | (uintptr_t)b | bytes) & 15) == 0) {
+        swap_as<uint4>(a, b, bytes / 16, crew);
+    } else {
+        swap_as<uint8_t>(a, b, bytes, crew);
+    }
+}
+
+/* ---- reductions ------------------------------------------------------------------------- */
+
+/* Sources and destinations in shared memory; `at` is added to all of them. */
+typedef struct columns {
+    char *const *src, *const *dst;
+    int nsrc, ndst, ranks, op;
+} columns_t;
+
+/* Vectors that a thread has in flight from one source. Halves need twice the registers. */
+template <int TYPE> struct reduce_unroll {
+    static const int U = TYPE == WEFT_F16 || TYPE == WEFT_BF16 || TYPE == WEFT_I8 || TYPE == WEFT_U8
+                             ? 2
+                             : 4;
+};
+
+/* FAN: number of sources and destinations if it is known, else 0. */
+template <int TYPE, int U, int FAN>
+static __device__ __forceinline__ void reduce_vectors(const columns_t &c, uint64_t i, uint64_t step,
+                                                      uint64_t count)
+{
+    weft_pack<TYPE, 16> sum[U];
+    const int nsrc = FAN ? FAN : c.nsrc;
+#pragma unroll
+    for (int p = 0; p < (FAN ? FAN : 1); p++) {
+        uint4 v[U];
+#pragma unroll
+        for (int k = 0; k < U; k++) {
+            if (i + k * step < count) {
+                v[k] = ((const uint4 *)c.src[p])[i + k * step];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < U; k++) {
+            const uint32_t words[4] = {v[k].x, v[k].y, v[k].z, v[k].w};
+            if (p == 0) {
+                sum[k].set(words);
+            } else {
+                sum[k].combine(c.op, words);
+            }
+        }
+    }
+    for (int p = FAN ? FAN : 1; p < nsrc; p++) {
+        uint4 v[U];
+#pragma unroll
+        for (int k = 0; k < U; k++) {
+            if (i + k * step < count) {
+                v[k] = ((const uint4 *)c.src[p])[i + k * step];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < U; k++) {
+            const uint32_t words[4] = {v[k].x, v[k].y, v[k].z, v[k].w};
+            sum[k].combine(c.op, words);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < U; k++) {
+        uint32_t out[4];
+        sum[k].get(c.op, c.ranks, out);
+        if (i + k * step < count) {
+            uint4 v = make_uint4(out[0], out[1], out[2], out[3]);
+            for (int p = 0; p < c.ndst; p++) {
+                ((uint4 *)c.dst[p])[i + k * step] = v;
+            }
+        }
+    }
+}
+
+/* One element at a time, for odd addresses and rests. */
+template <int TYPE>
+static __device__ __forceinline__ void reduce_element(const columns_t &c, uint64_t i)
+{
+    typedef weft_element<TYPE> E;
+    typedef typename E::T T;
+    typename E::A sum = E::load(((const T *)c.src[0])[i]);
+    for (int p = 1; p < c.nsrc; p++) {
+        sum = weft_combine(c.op, sum, E::load(((const T *)c.src[p])[i]));
+    }
+    T out = E::store(c.op == WEFT_AVG ? weft_divide(sum, c.ranks) : sum);
+    for (int p = 0; p < c.ndst; p++) {
+        ((T *)c.dst[p])[i] = out;
+    }
+}
+
+/* `count` elements of all columns. */
+template <int TYPE>
+static __device__ __forceinline__ void crew_reduce(const columns_t &c, uint64_t count,
+                                                   const crew_t &crew)
+{
+    const int PER = 16 / (int)sizeof(typename weft_element<TYPE>::T);
+    const int U = reduce_unroll<TYPE>::U;
+    uintptr_t together = 0;
+    for (int p = 0; p < c.nsrc; p++) {
+        together |= (uintptr_t)c.src[p];
+    }
+    for (int p = 0; p < c.ndst; p++) {
+        together |= (uintptr_t)c.dst[p];
+    }
+    uint64_t step = crew_step(crew), vectors = together % 16 == 0 ? count / PER : 0;
+    if (c.nsrc == 2) {
+        for (uint64_t i = crew_first(crew); i < vectors; i += U * step) {
+            reduce_vectors<TYPE, U, 2>(c, i, step, vectors);
+        }
+    } else {
+        for (uint64_t i = crew_first(crew); i < vectors; i += U * step) {
+            reduce_vectors<TYPE, U, 0>(c, i, step, vectors);
+        }
+    }
+    for (uint64_t i = vectors * PER + crew_first(crew); i < count; i += step) {
+        reduce_element<TYPE>(c, i);
+    }
+}
+
+#endif

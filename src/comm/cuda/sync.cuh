@@ -1,0 +1,291 @@
+/* How kernels of different ranks wait for each other, and give up. launch.h has the picture. */
+#ifndef WEFT_COMM_CUDA_SYNC_CUH
+#define WEFT_COMM_CUDA_SYNC_CUH
+
+#include "comm/cuda/launch.h"
+
+typedef weft_cuda_world_t world_t;
+typedef weft_cuda_call_t call_t;
+typedef weft_cuda_box_t box_t;
+
+/* ---- words ------------------------------------------------------------------------------ */
+
+/* Volatile accesses are not cached and not torn up to 8 bytes; each word has its own flag. */
+static __device__ __forceinline__ void word_store(weft_cuda_word_t *to, uint32_t data, uint32_t flag)
+{
+    asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(data), "r"(flag)
+                 : "memory");
+}
+
+static __device__ __forceinline__ bool word_load(const weft_cuda_word_t *from, uint32_t flag,
+                                                 uint32_t *data_p)
+{
+    uint32_t data, got;
+    asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(data), "=r"(got)
+                 : "l"(from)
+                 : "memory");
+    *data_p = data;
+    return got == flag;
+}
+
+/* Two words at once: 8 bytes of data. */
+static __device__ __forceinline__ void line_store(weft_cuda_word_t *to, const uint32_t (&data)[2],
+                                                  uint32_t flag)
+{
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to), "r"(data[0]),
+                 "r"(flag), "r"(data[1])
+                 : "memory");
+}
+
+static __device__ __forceinline__ bool line_load(const weft_cuda_word_t *from, uint32_t flag,
+                                                 uint32_t (&data)[2])
+{
+    uint32_t first, second;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(data[0]), "=r"(first), "=r"(data[1]), "=r"(second)
+                 : "l"(from)
+                 : "memory");
+    return first == flag && second == flag;
+}
+
+static __device__ __forceinline__ uint64_t load64(const uint64_t *from)
+{
+    return *(const volatile uint64_t *)from;
+}
+
+static __device__ __forceinline__ void store64(uint64_t *to, uint64_t value)
+{
+    *(volatile uint64_t *)to = value;
+}
+
+/* What was written before is seen by whoever sees what is written after, and the other way round. */
+static __device__ __forceinline__ void fence(const world_t &world)
+{
+    if (world.wide) {
+        __threadfence_system();
+    } else {
+        __threadfence();
+    }
+}
+
+/* ---- giving up -------------------------------------------------------------------------- */
+
+/* What a thread knows about its waiting. */
+typedef struct waiter {
+    uint32_t polls;
+    uint64_t since; /* 0: not long yet */
+} waiter_t;
+
+#define POLLS_PER_CHECK 256 /* about 150 us */
+
+static __device__ __forceinline__ uint64_t now_ns()
+{
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
+
+/* Of all threads of a rank that find something wrong, one reports. Partner: every other thread's
+ * look at `stopped` in stop_now; the host's look at `ready`. */
+static __device__ __forceinline__ bool first_to_stop(box_t *mine)
+{
+    return atomicCAS(&mine->stopped, 0u, 1u) == 0u;
+}
+
+static __device__ __noinline__ void send_report(const world_t &world, uint32_t kind, uint32_t peer,
+                                                uint64_t call, uint64_t sig, uint64_t count,
+                                                uint64_t peer_sig, uint64_t peer_count)
+{
+    box_t *mine = world.box[world.rank];
+    volatile weft_cuda_report_t *report = world.report;
+    if (!first_to_stop(mine)) {
+        return;
+    }
+    report->kind = kind;
+    report->peer = peer;
+    report->call = call;
+    report->sig = sig;
+    report->count = count;
+    report->peer_sig = peer_sig;
+    report->peer_count = peer_count;
+    for (int p = 0; p < world.size; p++) {
+        uint64_t word[2][4];
+        for (int half = 0; half < 2; half++) {
+            for (int i = 0; i < 4; i++) {
+                word[half][i] = load64(&mine->head[half][p][i]);
+            }
+        }
+        uint32_t a = (uint32_t)(word[0][0] >> 32), b = (uint32_t)(word[1][0] >> 32);
+        int newer = (int32_t)(b - a) > 0;
+        report->arrived[p] = newer ? b : a;
+        report->last_sig[p] = (word[newer][1] << 32) | (uint32_t)word[newer][0];
+        report->last_count[p] = (word[newer][3] << 32) | (uint32_t)word[newer][2];
+    }
+    __threadfence_system();
+    report->ready = 1;
+}
+
+/* Called now and then by a thread that waits for `peer` in `call`. */
+static __device__ __noinline__ bool stop_now(const world_t &world, waiter_t *waiter, uint32_t peer,
+                                             uint64_t call, uint64_t sig, uint64_t count)
+{
+    box_t *mine = world.box[world.rank];
+    uint64_t now = now_ns();
+    if (*(volatile uint32_t *)&mine->stopped) {
+        return true;
+    }
+    if (*(const volatile uint32_t *)world.stop) {
+        *(volatile uint32_t *)&mine->stopped = 1;
+        return true;
+    }
+    waiter->since = waiter->since ? waiter->since : now;
+    if (world.timeout_ns && now - waiter->since > world.timeout_ns) {
+        send_report(world, WEFT_CUDA_LATE, peer, call, sig, count, 0, 0);
+        return true;
+    }
+    return false;
+}
+
+/* A poll failed. True: give up. */
+static __device__ __forceinline__ bool poll_failed(const world_t &world, waiter_t *waiter,
+                                                   uint32_t peer, uint64_t call, uint64_t sig,
+                                                   uint64_t count)
+{
+    return ++waiter->polls % POLLS_PER_CHECK == 0 &&
+           stop_now(world, waiter, peer, call, sig, count);
+}
+
+/* ---- announcements ---------------------------------------------------------------------- */
+
+/* The number of this call. Read by all blocks before the last of them writes it. */
+static __device__ __forceinline__ uint64_t call_number(const world_t &world, const call_t &call)
+{
+    return call.number ? call.number : load64(&world.box[world.rank]->calls) + 1;
+}
+
+static __device__ __forceinline__ uint32_t half_word(uint64_t value, int upper)
+{
+    return (uint32_t)(upper ? value >> 32 : value);
+}
+
+/* Word `i` of an announcement. */
+static __device__ __forceinline__ uint32_t head_word(int i, uint64_t sig, uint64_t count,
+                                                     uint64_t src, uint64_t dst)
+{
+    uint64_t value = i < 2 ? sig : i < 4 ? count : i < 6 ? src : dst;
+    return half_word(value, i & 1);
+}
+
+/* One warp announces the call to all others: 8 lanes a peer. */
+static __device__ __forceinline__ void announce(const world_t &world, const call_t &call,
+                                                uint64_t number)
+{
+    int lane = threadIdx.x % 32, i = lane % WEFT_CUDA_HEAD_WORDS;
+    uint32_t data = head_word(i, call.sig, call.count, call.src_ref, call.dst_ref);
+    for (int k = lane / WEFT_CUDA_HEAD_WORDS; k < world.size - 1; k += 4) {
+        int p = world.rank + 1 + k;
+        p -= p >= world.size ? world.size : 0;
+        word_store(&world.box[p]->head[number & 1][world.rank][i], data, (uint32_t)number);
+    }
+}
+
+/* 64 bits from the lanes of a group of 8 that hold words i and i + 1. */
+static __device__ __forceinline__ uint64_t gather64(uint32_t data, int i)
+{
+    uint32_t low = __shfl_sync(0xffffffffu, data, i, 8);
+    uint32_t high = __shfl_sync(0xffffffffu, data, i + 1, 8);
+    return (uint64_t)high << 32 | low;
+}
+
+/* An announcement, as the 8 lanes of a group see it after gather_head. */
+typedef struct head {
+    uint64_t sig, count, src, dst;
+} head_t;
+
+static __device__ __forceinline__ head_t gather_head(uint32_t data)
+{
+    head_t head;
+    head.sig = gather64(data, 0);
+    head.count = gather64(data, 2);
+    head.src = gather64(data, 4);
+    head.dst = gather64(data, 6);
+    return head;
+}
+
+/* One warp waits for the announcements of all others, compares them with its own and hands each to
+ * `use(peer, head)`, called by one lane. False: give up. */
+template <typename USE>
+static __device__ __forceinline__ bool await_heads(const world_t &world, const call_t &call,
+                                                   uint64_t number, USE use)
+{
+    box_t *mine = world.box[world.rank];
+    int lane = threadIdx.x % 32, i = lane % WEFT_CUDA_HEAD_WORDS;
+    bool stop = false;
+    for (int base = 0; base < world.size - 1; base += 4) {
+        int k = base + lane / WEFT_CUDA_HEAD_WORDS;
+        int p = world.rank + 1 + k;
+        p -= p >= world.size ? world.size : 0;
+        bool there = k < world.size - 1;
+        uint32_t data = 0;
+        waiter_t waiter = {0, 0};
+        const weft_cuda_word_t *word = &mine->head[number & 1][there ? p : world.rank][i];
+        while (there && !stop && !word_load(word, (uint32_t)number, &data)) {
+            stop = poll_failed(world, &waiter, (uint32_t)p, number, call.sig, call.count);
+        }
+        stop = __any_sync(0xffffffffu, stop);
+        head_t head = gather_head(data);
+        if (!stop && there && i == 0) {
+            if (head.sig != call.sig || head.count != call.count) {
+                send_report(world, WEFT_CUDA_MISMATCH, (uint32_t)p, number, call.sig, call.count,
+                            head.sig, head.count);
+                stop = true;
+            } else {
+                use(p, head);
+            }
+        }
+        stop = __any_sync(0xffffffffu, stop);
+        if (stop) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Where a buffer that rank `peer` announced is mapped here; NULL if it has none. */
+static __device__ __forceinline__ char *resolve(const world_t &world, int peer, weft_cuda_ref_t ref)
+{
+    if (!world.slabs || ref >> 48 == 0) {
+        return (char *)ref;
+    }
+    uint64_t base = load64(&world.slabs[(size_t)peer * WEFT_CUDA_SLABS + (ref >> 48) - 1]);
+    return (char *)(base + (ref & 0xffffffffffffull));
+}
+
+/* ---- the end of a call ------------------------------------------------------------------ */
+
+/* The kernel is done; called by one thread, after all blocks have finished what others may see. */
+static __device__ __forceinline__ void finish(const world_t &world, const call_t &call,
+                                              uint64_t number)
+{
+    store64(&world.box[world.rank]->calls, number);
+    if (call.mark) {
+        __threadfence_system();
+        store64(&world.report->finished, call.mark);
+    }
+}
+
+/* Called by one thread of each block after the block's last access: true in the last block. */
+static __device__ __forceinline__ bool last_block(const world_t &world, uint32_t *counter,
+                                                  uint32_t blocks)
+{
+    fence(world);
+    if (atomicAdd(counter, 1u) != blocks - 1) {
+        return false;
+    }
+    *(volatile uint32_t *)counter = 0;
+    fence(world);
+    return true;
+}
+
+#endif

@@ -1,0 +1,171 @@
+/* The watch: one thread of the process that looks after its communicators on GPUs. Kernels cannot
+ * see that a process died, cannot map memory and cannot write sentences; this thread does. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/cuda/cuda.h"
+#include "comm/shm/procs.h"
+
+#define TICK_NS 1000000
+#define MISSED_NS 300000000u /* a rank has ended, and our kernels still wait */
+#define BURIED_NS 3000000000u
+
+typedef struct grave {
+    void *memory;
+    uint64_t since_ns;
+    struct grave *next;
+} grave_t;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
+static weft_cuda_t *watched;
+static grave_t *graves;
+static bool running;
+
+/* ---- a rank that is gone ------------------------------------------------------------------ */
+
+static void break_gone(weft_cuda_t *cuda, int p, bool left)
+{
+    char call[160];
+    weft_cuda_card_t *mine = cuda->cards[cuda->rank];
+    weft__sig_describe(atomic_load_explicit(&mine->sig, memory_order_relaxed),
+                       atomic_load_explicit(&mine->count, memory_order_relaxed), call,
+                       sizeof(call));
+    unsigned long long number = atomic_load_explicit(&mine->issued, memory_order_relaxed);
+    if (left) {
+        weft__cuda_break(cuda, WEFT_ERR_RANK_LEFT, p,
+                        "rank %d destroyed its handle while rank %d waits for it in call %llu, %s",
+                        p, cuda->rank, number, call);
+    } else {
+        weft__cuda_break(cuda, WEFT_ERR_RANK_DEAD, p,
+                        "rank %d (process %d) died; rank %d noticed in call %llu, %s", p,
+                        cuda->shm->peers[p].pid, cuda->rank, number, call);
+    }
+}
+
+/* Will rank `p`, which is gone, be missed? For sure if it has queued fewer calls than we have. If it
+ * has not, its last kernel may have died with it: then ours does not end. A graph may run at any
+ * time, so those who use one miss every rank. */
+static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
+{
+    uint64_t state = atomic_load_explicit(&cuda->shm->peers[p].block->state, memory_order_acquire);
+    bool left = state == WEFT_RANK_LEFT;
+    bool ended = !left && weft__proc_ended(cuda->shm->peers[p].pidfd);
+    if (!left && !ended) {
+        return;
+    }
+    uint64_t ours = atomic_load_explicit(&cuda->cards[cuda->rank]->issued, memory_order_acquire);
+    uint64_t theirs = atomic_load_explicit(&cuda->cards[p]->issued, memory_order_acquire);
+    if (ours > theirs) {
+        break_gone(cuda, p, left);
+    } else if (ended && cuda->captured) {
+        break_gone(cuda, p, false);
+    } else if (ended && cuda->last && !weft__cuda_idle(cuda->last)) {
+        cuda->gone_ns = cuda->gone_ns ? cuda->gone_ns : now;
+        if (now - cuda->gone_ns > MISSED_NS) {
+            break_gone(cuda, p, false);
+        }
+    }
+}
+
+static void look_at(weft_cuda_t *cuda, uint64_t now)
+{
+    if (weft__cuda_broken(cuda)) {
+        return;
+    }
+    if (cuda->far && weft__cuda_map_slabs(cuda) != WEFT_OK) {
+        weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
+                        weft_last_error());
+    }
+    for (int p = 0; p < cuda->size; p++) {
+        if (p != cuda->rank) {
+            look_at_rank(cuda, p, now);
+        }
+    }
+}
+
+/* ---- the thread ------------------------------------------------------------------------- */
+
+static void dig_up(uint64_t now)
+{
+    for (grave_t **at = &graves; *at;) {
+        grave_t *grave = *at;
+        if (now - grave->since_ns < BURIED_NS) {
+            at = &grave->next;
+            continue;
+        }
+        *at = grave->next;
+        weft_free(grave->memory);
+        free(grave);
+    }
+}
+
+static void *watch(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!watched && !graves) {
+            pthread_cond_wait(&work, &lock);
+        }
+        uint64_t now = weft__now_ns();
+        for (weft_cuda_t *cuda = watched; cuda; cuda = cuda->next) {
+            look_at(cuda, now);
+        }
+        dig_up(now);
+        pthread_mutex_unlock(&lock);
+        nanosleep(&(struct timespec){.tv_nsec = TICK_NS}, NULL);
+        pthread_mutex_lock(&lock);
+    }
+    return NULL;
+}
+
+weft_status_t weft__cuda_watch(weft_cuda_t *cuda)
+{
+    weft_status_t status = WEFT_OK;
+    pthread_mutex_lock(&lock);
+    if (!running) {
+        pthread_t thread;
+        running = pthread_create(&thread, NULL, watch, NULL) == 0;
+        if (running) {
+            pthread_detach(thread);
+        } else {
+            status = weft__fail(WEFT_ERR_SYSTEM, "the thread that watches GPUs cannot be started");
+        }
+    }
+    if (status == WEFT_OK) {
+        cuda->next = watched;
+        watched = cuda;
+        pthread_cond_signal(&work);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void weft__cuda_unwatch(weft_cuda_t *cuda)
+{
+    pthread_mutex_lock(&lock);
+    for (weft_cuda_t **at = &watched; *at; at = &(*at)->next) {
+        if (*at == cuda) {
+            *at = cuda->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void weft__cuda_bury(void *memory)
+{
+    grave_t *grave = malloc(sizeof(*grave));
+    pthread_mutex_lock(&lock);
+    if (grave && running) {
+        *grave = (grave_t){memory, weft__now_ns(), graves};
+        graves = grave;
+        pthread_cond_signal(&work);
+    } else {
+        free(grave);
+    }
+    pthread_mutex_unlock(&lock);
+}

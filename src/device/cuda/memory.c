@@ -1,0 +1,370 @@
+/* Pools of CUDA devices. Locks: a pool's, then the list's. */
+#include "device/cuda/memory.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/settings.h"
+#include "device/cpu/memory.h"
+#include "device/cpu/sysmem.h"
+#include "device/space.h"
+
+#define GRANULE 256u
+#define SLAB_GRANULE ((size_t)2 << 20)
+#define SLAB_LEAST ((size_t)32 << 20)
+#define SLAB_MOST ((size_t)1 << 30) /* unless more is asked for at once */
+
+typedef struct pool {
+    pthread_mutex_t lock;
+    bool made;
+    int device;
+    weft_space_t space; /* offsets are addresses; one region a slab */
+    weft_cuda_slab_t slabs[WEFT_CUDA_SLABS];
+    int slab_count; /* highest number in use + 1; a slab that was given back has no base */
+    weft_pool_stats_t stats;
+} pool_t;
+
+static pool_t pools[WEFT_MAX_DEVICES];
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+/* All slabs of the process, by address. */
+static struct {
+    pthread_rwlock_t lock;
+    weft_cuda_slab_t *at;
+    int count, room;
+} list = {.lock = PTHREAD_RWLOCK_INITIALIZER};
+
+static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
+static int holds;
+
+/* ---- the list --------------------------------------------------------------------------- */
+
+/* Index of the first slab that starts after `address`. Under the lock. */
+static int list_after(uintptr_t address)
+{
+    int lo = 0, hi = list.count;
+    while (lo < hi) {
+        int middle = (lo + hi) / 2;
+        if ((uintptr_t)list.at[middle].base > address) {
+            hi = middle;
+        } else {
+            lo = middle + 1;
+        }
+    }
+    return lo;
+}
+
+static bool list_add(const weft_cuda_slab_t *slab)
+{
+    bool added = true;
+    pthread_rwlock_wrlock(&list.lock);
+    if (list.count == list.room) {
+        int room = list.room ? 2 * list.room : 64;
+        weft_cuda_slab_t *at = realloc(list.at, (size_t)room * sizeof(*at));
+        added = at != NULL;
+        list.at = added ? at : list.at;
+        list.room = added ? room : list.room;
+    }
+    if (added) {
+        int i = list_after((uintptr_t)slab->base);
+        memmove(list.at + i + 1, list.at + i, (size_t)(list.count - i) * sizeof(*slab));
+        list.at[i] = *slab;
+        list.count++;
+    }
+    pthread_rwlock_unlock(&list.lock);
+    return added;
+}
+
+static void list_remove(const weft_cuda_slab_t *slab)
+{
+    pthread_rwlock_wrlock(&list.lock);
+    int i = list_after((uintptr_t)slab->base) - 1;
+    memmove(list.at + i, list.at + i + 1, (size_t)(list.count - i - 1) * sizeof(*slab));
+    list.count--;
+    pthread_rwlock_unlock(&list.lock);
+}
+
+bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p)
+{
+    uintptr_t address = (uintptr_t)ptr;
+    pthread_rwlock_rdlock(&list.lock);
+    int i = list_after(address) - 1;
+    bool found = i >= 0 && bytes <= list.at[i].bytes &&
+                 address - (uintptr_t)list.at[i].base <= list.at[i].bytes - bytes;
+    if (found) {
+        *slab_p = list.at[i];
+    }
+    pthread_rwlock_unlock(&list.lock);
+    return found;
+}
+
+/* ---- pools ------------------------------------------------------------------------------ */
+
+static weft_status_t get_pool(const char *call, int device, pool_t **pool_p)
+{
+    pool_t *pool = &pools[device];
+    weft_status_t status = weft__fork_guard(call);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&making);
+    if (!pool->made) {
+        pthread_mutex_init(&pool->lock, NULL);
+        pool->device = device;
+        pool->made = weft__space_init(&pool->space);
+        size_t all = weft__cuda_props(weft__cuda_gpu(device))->memory;
+        size_t asked = weft__settings()->device_memory;
+        pool->stats.capacity = asked != 0 && asked < all ? asked : all;
+    }
+    bool made = pool->made;
+    pthread_mutex_unlock(&making);
+    *pool_p = pool;
+    return made ? WEFT_OK
+                : weft__fail(WEFT_ERR_NO_MEMORY, "device %d: no memory for its description",
+                             device);
+}
+
+static size_t round_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+static int free_number(const pool_t *pool)
+{
+    for (int i = 0; i < pool->slab_count; i++) {
+        if (pool->slabs[i].base == NULL) {
+            return i;
+        }
+    }
+    return pool->slab_count < WEFT_CUDA_SLABS ? pool->slab_count : -1;
+}
+
+/* Take a slab of `bytes` from the GPU; 0, a CUDA error, or -1 where the pool itself cannot. */
+static int add_slab(pool_t *pool, size_t bytes)
+{
+    int number = free_number(pool), gpu = weft__cuda_gpu(pool->device);
+    void *base;
+    if (number < 0 || bytes > pool->stats.capacity - pool->stats.reserved) {
+        return -1;
+    }
+    int error = weft__cuda()->alloc(gpu, &base, bytes);
+    if (error != 0) {
+        return error;
+    }
+    weft_cuda_slab_t slab = {
+        .device = pool->device, .number = number, .base = base, .bytes = bytes};
+    while (slab.id == 0) {
+        if (weft__random_bytes(&slab.id, sizeof(slab.id)) != WEFT_OK) {
+            weft__cuda()->release(gpu, base);
+            return -1;
+        }
+    }
+    if (!weft__space_add(&pool->space, (uint64_t)(uintptr_t)base, bytes)) {
+        weft__cuda()->release(gpu, base);
+        return -1;
+    }
+    if (!list_add(&slab)) {
+        weft_block_t *block = weft__space_largest(&pool->space);
+        while (block != NULL && block->offset != (uint64_t)(uintptr_t)base) {
+            block = weft__space_smaller(&pool->space, block);
+        }
+        weft__space_remove(&pool->space, block);
+        weft__cuda()->release(gpu, base);
+        return -1;
+    }
+    pool->slabs[number] = slab;
+    pool->slab_count = number >= pool->slab_count ? number + 1 : pool->slab_count;
+    pool->stats.reserved += bytes;
+    return 0;
+}
+
+/* First a slab with room for more, then one that just holds what is needed. */
+static int grow(pool_t *pool, size_t need)
+{
+    size_t least = round_up(need, SLAB_GRANULE), ample = pool->stats.reserved / 4;
+    ample = ample < SLAB_LEAST ? SLAB_LEAST : ample > SLAB_MOST ? SLAB_MOST : ample;
+    ample = ample < least ? least : round_up(ample, SLAB_GRANULE);
+    int error = add_slab(pool, ample);
+    if (error != 0 && ample > least) {
+        error = add_slab(pool, least);
+    }
+    return error;
+}
+
+static weft_status_t fail_short(const pool_t *pool, size_t bytes, int error)
+{
+    char asked[WEFT_BYTES_TEXT], has[WEFT_BYTES_TEXT], used[WEFT_BYTES_TEXT];
+    char left[WEFT_BYTES_TEXT];
+    size_t room = 0, total = 0;
+    int gpu = weft__cuda_gpu(pool->device);
+    weft__cuda()->memory(gpu, &room, &total);
+    weft__bytes_text(bytes, asked);
+    weft__bytes_text(pool->stats.capacity, has);
+    weft__bytes_text(pool->stats.in_use, used);
+    weft__bytes_text(room, left);
+    return weft__fail(WEFT_ERR_NO_MEMORY,
+                      "weft_malloc: device %d on GPU %d cannot give %s: it has %s in use of %s "
+                      "(WEFT_DEVICE_MEMORY), and the GPU has %s left%s%s",
+                      pool->device, gpu, asked, used, has, left, error > 0 ? "; CUDA says: " : "",
+                      error > 0 ? weft__cuda()->error_text(error) : "");
+}
+
+weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes)
+{
+    pool_t *pool;
+    weft_status_t status = get_pool("weft_malloc", device, &pool);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (bytes > pool->stats.capacity) {
+        return fail_short(pool, bytes, 0);
+    }
+    size_t need = bytes == 0 ? GRANULE : round_up(bytes, GRANULE);
+    int error = 0;
+    pthread_mutex_lock(&pool->lock);
+    weft_block_t *block = weft__space_alloc(&pool->space, need);
+    pool->stats.reused += block != NULL;
+    if (block == NULL && (error = grow(pool, need)) == 0) {
+        block = weft__space_alloc(&pool->space, need);
+    }
+    if (block != NULL) {
+        *ptr_p = (void *)(uintptr_t)block->offset;
+        pool->stats.allocs++;
+        pool->stats.in_use += need;
+        if (pool->stats.in_use > pool->stats.in_use_peak) {
+            pool->stats.in_use_peak = pool->stats.in_use;
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return block != NULL ? WEFT_OK : fail_short(pool, bytes, error);
+}
+
+/* Give the slab that `block`, which is free, fills back to the GPU, unless slabs are held. Under the
+ * pool's lock. */
+static bool give_back(pool_t *pool, weft_block_t *block)
+{
+    bool given = false;
+    weft_cuda_slab_t slab;
+    pthread_mutex_lock(&hold_lock);
+    if (holds == 0 && weft__cuda_find((void *)(uintptr_t)block->offset, block->bytes, &slab) &&
+        slab.bytes == block->bytes) {
+        weft__space_remove(&pool->space, block);
+        list_remove(&slab);
+        pool->slabs[slab.number] = (weft_cuda_slab_t){0};
+        pool->stats.reserved -= slab.bytes;
+        given = weft__cuda()->release(weft__cuda_gpu(pool->device), slab.base) == 0;
+    }
+    pthread_mutex_unlock(&hold_lock);
+    return given;
+}
+
+weft_status_t weft__cuda_free(void *ptr)
+{
+    weft_cuda_slab_t slab;
+    weft_status_t status = weft__fork_guard("weft_free");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!weft__cuda_find(ptr, 1, &slab)) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_free: %p is not memory of a device", ptr);
+    }
+    pool_t *pool = &pools[slab.device];
+    pthread_mutex_lock(&pool->lock);
+    weft_block_t *block = weft__space_find(&pool->space, (uint64_t)(uintptr_t)ptr);
+    if (block != NULL) {
+        pool->stats.frees++;
+        pool->stats.in_use -= block->bytes;
+        block = weft__space_free(&pool->space, block);
+        if (pool->stats.reserved - pool->stats.in_use > weft__settings()->pool_keep) {
+            give_back(pool, block);
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (block == NULL) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_free: %p on device %d is not in use: freed already, or not the "
+                          "address that weft_malloc gave",
+                          ptr, slab.device);
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__cuda_stats(int device, weft_pool_stats_t *stats_p)
+{
+    pool_t *pool;
+    weft_status_t status = get_pool("weft_pool_stats", device, &pool);
+    if (status == WEFT_OK) {
+        pthread_mutex_lock(&pool->lock);
+        *stats_p = pool->stats;
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return status;
+}
+
+weft_status_t weft__cuda_trim(int device, uint64_t keep)
+{
+    pool_t *pool;
+    weft_status_t status = get_pool("weft_pool_trim", device, &pool);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&pool->lock);
+    weft_block_t *block = weft__space_largest(&pool->space);
+    while (block != NULL && pool->stats.reserved - pool->stats.in_use > keep) {
+        weft_block_t *smaller = weft__space_smaller(&pool->space, block);
+        give_back(pool, block);
+        block = smaller;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return WEFT_OK;
+}
+
+int weft__cuda_slab_count(int device)
+{
+    pool_t *pool = &pools[device];
+    pthread_mutex_lock(&making);
+    bool made = pool->made;
+    pthread_mutex_unlock(&making);
+    if (!made) {
+        return 0;
+    }
+    pthread_mutex_lock(&pool->lock);
+    int count = pool->slab_count;
+    pthread_mutex_unlock(&pool->lock);
+    return count;
+}
+
+weft_cuda_slab_t weft__cuda_slab(int device, int number)
+{
+    pool_t *pool = &pools[device];
+    pthread_mutex_lock(&pool->lock);
+    weft_cuda_slab_t slab = pool->slabs[number];
+    pthread_mutex_unlock(&pool->lock);
+    return slab;
+}
+
+void weft__cuda_hold(void)
+{
+    pthread_mutex_lock(&hold_lock);
+    holds++;
+    pthread_mutex_unlock(&hold_lock);
+}
+
+void weft__cuda_unhold(void)
+{
+    pthread_mutex_lock(&hold_lock);
+    holds--;
+    pthread_mutex_unlock(&hold_lock);
+}
+
+bool weft__cuda_held(void)
+{
+    pthread_mutex_lock(&hold_lock);
+    bool held = holds > 0;
+    pthread_mutex_unlock(&hold_lock);
+    return held;
+}

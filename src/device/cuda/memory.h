@@ -1,0 +1,16 @@
+/* Memory of CUDA devices: a pool each, made of slabs. See cuda.h. */
+#ifndef WEFT_DEVICE_CUDA_MEMORY_H
+#define WEFT_DEVICE_CUDA_MEMORY_H
+
+#include "device/cuda/cuda.h"
+
+weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes);
+weft_status_t weft__cuda_free(void *ptr);
+weft_status_t weft__cuda_stats(int device, weft_pool_stats_t *stats_p);
+weft_status_t weft__cuda_trim(int device, uint64_t keep);
+
+/* Pinned host memory. */
+weft_status_t weft__cuda_pin(void **ptr_p, size_t bytes);
+weft_status_t weft__cuda_unpin(void *ptr);
+
+#endif

@@ -1,0 +1,145 @@
+/* Finding and loading the CUDA module. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "device/cuda/cuda.h"
+
+#define MODULE "libweft-cuda.so"
+
+static struct {
+    pthread_once_t once;
+    const weft_cuda_tables_t *tables; /* NULL: see why */
+    int gpus;
+    weft_cuda_props_t *props;
+    char why[400];
+} module = {.once = PTHREAD_ONCE_INIT};
+
+/* Where the module lies, seen from the file that this code is in: beside it (a build), or where an
+ * installation puts libraries. */
+static const char *const places[] = {"", "../", "../../", "../lib/", "../lib/" WEFT_MULTIARCH "/"};
+
+static void *open_beside(void)
+{
+    Dl_info info;
+    char real[4096], path[4352];
+    if (dladdr((void *)places, &info) == 0 || info.dli_fname == NULL ||
+        realpath(info.dli_fname, real) == NULL) {
+        return NULL;
+    }
+    char *slash = strrchr(real, '/');
+    slash[1] = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(path, sizeof(path), "%s%s%s", real, places[i], MODULE);
+        if (access(path, R_OK) == 0) {
+            return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        }
+    }
+    return NULL;
+}
+
+static void *open_module(void)
+{
+    const char *asked = weft__settings()->cuda_module;
+    void *library = asked[0] != '\0' ? dlopen(asked, RTLD_NOW | RTLD_LOCAL) : open_beside();
+    if (library == NULL && asked[0] == '\0') {
+        library = dlopen(MODULE, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library == NULL) {
+        snprintf(module.why, sizeof(module.why),
+                 "the CUDA module cannot be loaded (%s); it is built where nvcc is, see "
+                 "WEFT_CUDA_MODULE",
+                 dlerror());
+    }
+    return library;
+}
+
+static bool find_gpus(const weft_cuda_tables_t *tables)
+{
+    int error = tables->device->count(&module.gpus);
+    if (error != 0 || module.gpus == 0) {
+        snprintf(module.why, sizeof(module.why), "CUDA finds no GPU (%s)",
+                 error != 0 ? tables->device->error_text(error) : "CUDA_VISIBLE_DEVICES?");
+        return false;
+    }
+    module.props = calloc((size_t)module.gpus, sizeof(*module.props));
+    for (int i = 0; i < module.gpus && module.props != NULL; i++) {
+        error = tables->device->props(i, &module.props[i]);
+        if (error != 0) {
+            snprintf(module.why, sizeof(module.why), "GPU %d cannot be asked for what it is (%s)",
+                     i, tables->device->error_text(error));
+            return false;
+        }
+    }
+    return module.props != NULL;
+}
+
+static void load(void)
+{
+    /* Without a driver there is nothing to look for, and no need to open a large library. */
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == NULL) {
+        snprintf(module.why, sizeof(module.why), "there is no NVIDIA driver (%s)", dlerror());
+        return;
+    }
+    /* Streams share hardware queues beyond this number, and kernels that wait for each other must
+     * not stand in one queue. Read by the driver when it starts. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    void *library = open_module();
+    if (library == NULL) {
+        return;
+    }
+    weft_cuda_entry_fn entry = (weft_cuda_entry_fn)dlsym(library, WEFT_CUDA_ENTRY);
+    const weft_cuda_tables_t *tables = entry != NULL ? entry(WEFT_CUDA_ABI) : NULL;
+    if (tables == NULL) {
+        snprintf(module.why, sizeof(module.why),
+                 "the CUDA module that was found is of another version of Weft");
+        return;
+    }
+    if (find_gpus(tables)) {
+        module.tables = tables;
+    }
+}
+
+const weft_cuda_tables_t *weft__cuda_tables(const char **why_p)
+{
+    pthread_once(&module.once, load);
+    if (why_p != NULL) {
+        *why_p = module.why;
+    }
+    return module.tables;
+}
+
+const weft_cuda_device_ops_t *weft__cuda(void)
+{
+    return module.tables->device;
+}
+
+int weft__cuda_gpus(void)
+{
+    return module.gpus;
+}
+
+int weft__cuda_gpu(int device)
+{
+    return device % module.gpus;
+}
+
+const weft_cuda_props_t *weft__cuda_props(int gpu)
+{
+    return &module.props[gpu];
+}
+
+weft_status_t weft__cuda_status(int error, const char *what)
+{
+    if (error == 0) {
+        return WEFT_OK;
+    }
+    return weft__fail(WEFT_ERR_SYSTEM, "%s: CUDA says: %s (error %d)", what,
+                      module.tables->device->error_text(error), error);
+}
