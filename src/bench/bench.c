@@ -387,6 +387,7 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
         return weft__bench_put_signal(bench, comm, wrong_p);
     }
     void *a = NULL, *b = NULL, *host = NULL;
+    char why[WEFT_ERROR_TEXT]; /* cleaning up may fail as well */
     run_t run = {.bench = bench,
                  .comm = comm,
                  .rank = comm->rank,
@@ -421,6 +422,7 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
         }
     }
 out:
+    snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
     if (table) {
         weft_status_t closed = weft__table_close(table, *wrong_p);
         status = status == WEFT_OK ? closed : status;
@@ -431,5 +433,5 @@ out:
     weft_host_free(host);
     weft_free(a);
     weft_free(b);
-    return status;
+    return status == WEFT_OK || why[0] == '\0' ? status : weft__fail(status, "%s", why);
 }

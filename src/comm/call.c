@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "comm/comm.h"
+#include "device/device.h"
 
 const weft_coll_info_t weft__coll_info[WEFT_COLL_COUNT] = {
 #define COLL_INFO(name, text, sb, db, sw, dw, red)                                                 \
@@ -243,7 +244,7 @@ weft_status_t weft__call_check(const weft_call_t *call)
     if (status != WEFT_OK) {
         return status;
     }
-    if (call->stream && weft_stream_query(call->stream) < 0) {
+    if (call->stream && !weft__stream_exists(call->stream)) {
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: the stream was destroyed", name);
     }
     if (call->coll == WEFT_COLL_ALLTOALLV) {

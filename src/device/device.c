@@ -306,6 +306,11 @@ weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p)
     return status != WEFT_OK ? status : ops->stream_create(device, stream_p);
 }
 
+bool weft__stream_exists(weft_stream_h stream)
+{
+    return ops_now()->stream_alive(stream);
+}
+
 weft_status_t weft_stream_create(weft_stream_h *stream_p)
 {
     weft_status_t status = check_output("weft_stream_create", stream_p);

@@ -61,6 +61,9 @@ bool weft__device_is_cuda(void);
 weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes);
 weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p);
 
+/* Not destroyed? Cheap. */
+bool weft__stream_exists(weft_stream_h stream);
+
 /* The device a thread starts with: the local rank of the job, else 0. */
 void weft__device_set_default(int device);
 

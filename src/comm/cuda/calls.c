@@ -72,8 +72,11 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
     weft_status_t status = WEFT_OK;
     if (*capturing_p) {
         cuda->captured = true;
-    } else if (cuda->last && cuda->last != stream) {
-        status = chain(cuda, stream);
+    } else {
+        if (cuda->loans) { /* asking for events is not allowed while a graph is captured */
+            weft__cuda_reclaim(cuda, false);
+        }
+        status = cuda->last && cuda->last != stream ? chain(cuda, stream) : WEFT_OK;
     }
     cuda->last = *capturing_p ? cuda->last : stream;
     return status;
@@ -155,9 +158,40 @@ static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call, weft_c
     }
 }
 
+static uint64_t hash_call(const weft_cuda_call_t *k)
+{
+    uint64_t hash = k->sig * 0x9e3779b97f4a7c15u ^ k->count;
+    hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9u ^ (uintptr_t)k->src;
+    hash = (hash ^ hash >> 32) * 0x94d049bb133111ebu ^ (uintptr_t)k->dst;
+    return hash ^ hash >> 31;
+}
+
+/* Launch, prepared if this very call was made before; another call in its place makes room at the
+ * second time that it is made. One that somebody waits for has a mark of its own every time. */
+static int launch(weft_cuda_t *cuda, const weft_cuda_call_t *k, void *native, bool capturing)
+{
+    const weft_cuda_comm_ops_t *ops = weft__cuda_tables(NULL)->comm;
+    weft_cuda_ready_t *ready = &cuda->ready[hash_call(k) % WEFT_CUDA_READY];
+    if (k->mark || capturing) {
+        return ops->collective(cuda->gpu, &cuda->world, k, native);
+    }
+    if (memcmp(&ready->call, k, sizeof(*k)) != 0) {
+        if (ready->graph) {
+            weft__cuda()->graph_destroy(cuda->gpu, ready->graph);
+        }
+        *ready = (weft_cuda_ready_t){.call = *k};
+    }
+    if (!ready->graph && ++ready->seen >= 2 &&
+        ops->prepare(cuda->gpu, &cuda->world, k, &ready->graph) != 0) {
+        ready->graph = NULL;
+    }
+    return ready->graph ? weft__cuda()->graph_launch(cuda->gpu, ready->graph, native)
+                        : ops->collective(cuda->gpu, &cuda->world, k, native);
+}
+
 /* Queue the kernel of a call whose buffers kernels can reach. */
 static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_call_t *k,
-                           weft_stream_h stream)
+                           weft_stream_h stream, bool capturing)
 {
     const weft_cuda_comm_ops_t *ops = weft__cuda_tables(NULL)->comm;
     void *native = weft__cuda_stream(stream);
@@ -174,7 +208,6 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
     k->in_place = call->coll == WEFT_COLL_ALLTOALL && call->src == call->dst;
     k->sig = weft__sig_pack(call, k->direct ? WEFT_ALGO_DIRECT : WEFT_ALGO_ONESHOT);
     note_issued(cuda, k->sig, k->count);
-    k->number = cuda->captured ? 0 : cuda->issued;
     int error;
     if (ragged) {
         weft_cuda_ragged_t vectors;
@@ -184,7 +217,7 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
         error = ops->ragged(cuda->gpu, &cuda->world, k, &vectors, native);
     } else {
         k->blocks = blocks_for(cuda, call, k->direct, bytes);
-        error = ops->collective(cuda->gpu, &cuda->world, k, native);
+        error = launch(cuda, k, native, capturing);
     }
     if (error != 0) { /* the others are in this call already */
         weft__cuda_status(error, "a kernel cannot be launched");
@@ -212,11 +245,13 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
                              uint64_t mark)
 {
     weft_call_t c = *call;
-    weft_cuda_call_t k = {.mark = mark};
+    weft_cuda_call_t k;
     weft_cuda_stage_t stage = {0};
-    bool capturing;
+    bool capturing = false;
     size_t src_bytes = weft__call_extent(call, cuda->rank, cuda->size, false);
     size_t dst_bytes = weft__call_extent(call, cuda->rank, cuda->size, true);
+    memset(&k, 0, sizeof(k)); /* with its gaps: it is compared as a whole */
+    k.mark = mark;
     weft_status_t status = check_alignment(call);
     status = status == WEFT_OK ? weft__cuda_in_order(cuda, stream, &capturing) : status;
     if (status != WEFT_OK) {
@@ -232,7 +267,7 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
         }
         k.mark = 0; /* the result is only there after the copy back */
     }
-    status = status == WEFT_OK ? queue(cuda, &c, &k, stream) : status;
+    status = status == WEFT_OK ? queue(cuda, &c, &k, stream, capturing) : status;
     if (stage.loan) {
         weft_status_t back = weft__cuda_stage_out(cuda, &c, &stage, stream);
         weft_status_t lent = weft__cuda_lend(cuda, stage.loan, stream, capturing);
@@ -251,9 +286,6 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
     weft_cuda_t *cuda = ctx;
     if (atomic_load_explicit(&cuda->shm->segment->head->broken, memory_order_acquire) != 0) {
         return weft__shm_refuse(cuda->shm);
-    }
-    if (cuda->loans) {
-        weft__cuda_reclaim(cuda, false);
     }
     weft_stream_h on = stream ? stream : cuda->own;
     weft_status_t status = WEFT_OK;

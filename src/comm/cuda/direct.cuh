@@ -51,7 +51,7 @@ static __device__ __forceinline__ void part(const world_t &world, const call_t &
 {
     box_t *mine = world.box[world.rank];
     __shared__ int last;
-    __syncthreads();
+    count_call(world, number); /* a barrier as well */
     if (threadIdx.x == 0) {
         last = last_block(world, &mine->blocks, gridDim.x);
     }
@@ -66,14 +66,13 @@ static __device__ __forceinline__ void part(const world_t &world, const call_t &
         }
         waiter_t waiter = {0, 0};
         store64(&world.box[p]->done[world.rank], number);
-        while (!stop && load64(&mine->done[p]) < number) {
+        while (!stop && acquire64(world, &mine->done[p]) < number) {
             stop = poll_failed(world, &waiter, (uint32_t)p, number, call.sig, call.count);
         }
     }
-    fence(world);
     __syncwarp();
     if (threadIdx.x == 0) {
-        finish(world, call, number);
+        tell_host(world, call.mark);
     }
 }
 
@@ -188,7 +187,7 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
         return; /* only to be loaded */
     }
     __shared__ parties_t parties;
-    uint64_t number = call_number(world, call);
+    uint64_t number = call_number(world);
     if (blockIdx.x == 0 && threadIdx.x < 32) {
         announce(world, call, number);
     }

@@ -25,10 +25,9 @@ static __device__ __forceinline__ bool send_message(const world_t &world, const 
     }
     if (lane == 0) {
         waiter_t waiter = {0, 0};
-        while (!stop && (int32_t)((uint32_t)load64(&mine->ack[m.peer]) - number) < 0) {
+        while (!stop && (int32_t)((uint32_t)acquire64(world, &mine->ack[m.peer]) - number) < 0) {
             stop = poll_failed(world, &waiter, (uint32_t)m.peer, 0, m.sig, m.count);
         }
-        fence(world);
     }
     return !__any_sync(0xffffffffu, stop);
 }
@@ -113,8 +112,7 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
     if (exchange.mark) {
         __syncthreads();
         if (threadIdx.x == 0 && last_block(world, &mine->blocks, gridDim.x)) {
-            __threadfence_system();
-            store64(&world.report->finished, exchange.mark);
+            tell_host(world, exchange.mark);
         }
     }
 }
@@ -128,7 +126,7 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
         return; /* only to be loaded */
     }
     __shared__ parties_t parties;
-    uint64_t number = call_number(world, call);
+    uint64_t number = call_number(world);
     if (blockIdx.x == 0 && threadIdx.x < 32) {
         int lane = threadIdx.x, i = lane % WEFT_CUDA_HEAD_WORDS;
         for (int k = lane / WEFT_CUDA_HEAD_WORDS; k < world.size; k += 4) {

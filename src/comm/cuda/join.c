@@ -155,6 +155,12 @@ static void free_cuda(weft_cuda_t *cuda, bool broken)
     if (cuda->report) {
         weft_host_free(cuda->report);
     }
+    for (int i = 0; cuda->ready && i < WEFT_CUDA_READY; i++) {
+        if (cuda->ready[i].graph) {
+            weft__cuda()->graph_destroy(cuda->gpu, cuda->ready[i].graph);
+        }
+    }
+    free(cuda->ready);
     free(cuda->mapped);
     pthread_mutex_destroy(&cuda->lock);
     weft__cuda_unhold();
@@ -184,7 +190,8 @@ static weft_status_t make_memory(weft_cuda_t *cuda)
     memset(report, 0, sizeof(weft_cuda_report_t) + 64);
     cuda->stop = (uint32_t *)((char *)report + sizeof(weft_cuda_report_t));
     cuda->mapped = calloc((size_t)cuda->size * WEFT_CUDA_SLABS, sizeof(void *));
-    if (!cuda->mapped) {
+    cuda->ready = calloc(WEFT_CUDA_READY, sizeof(*cuda->ready));
+    if (!cuda->mapped || !cuda->ready) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks",
                           cuda->size);
     }
@@ -316,7 +323,8 @@ static void fill_world(weft_cuda_t *cuda)
         here += shared;
         sms = shared && card->sms < sms ? card->sms : sms;
     }
-    cuda->most_blocks = sms / here > 0 ? sms / here : 1;
+    int most = sms < WEFT_CUDA_BLOCKS ? sms / here : WEFT_CUDA_BLOCKS / here;
+    cuda->most_blocks = most > 0 ? most : 1;
     cuda->line_bytes = world->line_words * 4;
 }
 

@@ -46,15 +46,48 @@ static int launch(int gpu, const void *kernel, int blocks, int threads, void **a
     return (int)error;
 }
 
+/* Kernel and shape of a collective. */
+static kernel_fn kernel_of(const weft_cuda_call_t *call, unsigned *threads_p)
+{
+    int which = reduces(call->coll) ? call->type : WEFT_DTYPE_COUNT;
+    *threads_p = call->direct ? WEFT_CUDA_THREADS : LINE_THREADS;
+    return call->direct ? direct_kernels[which] : line_kernels[which];
+}
+
+static int prepare(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
+                   void **graph_p)
+{
+    uint64_t bytes = call->count * element_bytes[call->type];
+    void *args[] = {(void *)world, (void *)call, &bytes};
+    unsigned threads;
+    cudaGraph_t graph;
+    cudaGraphNode_t node;
+    cudaKernelNodeParams params = {};
+    params.func = (void *)kernel_of(call, &threads);
+    params.gridDim = dim3((unsigned)call->blocks);
+    params.blockDim = dim3(threads);
+    params.kernelParams = args;
+    cudaError_t error = cudaSetDevice(gpu);
+    error = error ? error : cudaGraphCreate(&graph, 0);
+    if (error == cudaSuccess) {
+        error = cudaGraphAddKernelNode(&node, graph, NULL, 0, &params);
+        error = error ? error : cudaGraphInstantiate((cudaGraphExec_t *)graph_p, graph, 0);
+        cudaGraphDestroy(graph);
+    }
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+    }
+    return (int)error;
+}
+
 static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                       void *stream)
 {
     uint64_t bytes = call->count * element_bytes[call->type];
-    int which = reduces(call->coll) ? call->type : WEFT_DTYPE_COUNT;
-    kernel_fn kernel = call->direct ? direct_kernels[which] : line_kernels[which];
+    unsigned threads;
+    kernel_fn kernel = kernel_of(call, &threads);
     void *args[] = {(void *)world, (void *)call, &bytes};
-    return launch(gpu, (const void *)kernel, call->blocks,
-                  call->direct ? WEFT_CUDA_THREADS : LINE_THREADS, args, stream);
+    return launch(gpu, (const void *)kernel, call->blocks, (int)threads, args, stream);
 }
 
 static int ragged(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
@@ -116,5 +149,5 @@ static int load(int gpu)
     return error;
 }
 
-extern "C" const weft_cuda_comm_ops_t weft_cuda_comm = {WEFT_CUDA_ABI, load,    collective,
-                                                        ragged,        ping,    exchange};
+extern "C" const weft_cuda_comm_ops_t weft_cuda_comm = {
+    WEFT_CUDA_ABI, load, prepare, collective, ragged, ping, exchange};

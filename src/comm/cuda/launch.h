@@ -16,7 +16,7 @@
  *     | line[2][from][..]                 |  data of small calls, with flags in it
  *     +-----------------------------------+
  *
- * Calls are numbered from 1. A flag holds the number of its call and fills the upper half of every
+ * Calls are numbered from 1, by the GPU, so that they can be captured in a graph. A flag holds the number of its call and fills the upper half of every
  * 8 bytes, beside 4 bytes of data: both arrive at once, so that no fence is needed, and a flag of
  * an older call is never taken for one of this call (numbers wrap after 2^32 calls: a line would
  * have to stay unused for exactly so many). Call k uses half k % 2 of head and line. Every call
@@ -34,6 +34,7 @@ extern "C" {
 #define WEFT_CUDA_RANKS 32         /* of one communicator */
 #define WEFT_CUDA_THREADS 512      /* of a block; kernels of small calls have a warp more */
 #define WEFT_CUDA_BLOCKS_PER_SM 2  /* see weft__cuda_blocks for why all are resident */
+#define WEFT_CUDA_BLOCKS 256       /* of a grid, at most */
 #define WEFT_CUDA_FEW 24           /* messages that travel with the launch */
 #define WEFT_CUDA_HEAD_WORDS 8     /* 32-bit words of an announcement */
 #define WEFT_CUDA_PING_BYTES 32768 /* largest put of the benchmark */
@@ -44,7 +45,10 @@ typedef uint64_t weft_cuda_word_t;
 
 typedef struct weft_cuda_box {
     /* Written by this rank's own kernels, one after the other. */
-    uint64_t calls;                       /* finished */
+    /* Calls finished, one count per block: each block reads and writes its own, so that a count is
+     * never written while another block has yet to read it, and none waits for the others. Block 0
+     * also moves those on that a smaller grid does not have. */
+    uint64_t calls[WEFT_CUDA_BLOCKS];
     uint32_t blocks;                      /* of the running kernel that have finished */
     uint32_t stopped;                     /* something is wrong: do not wait for anything any more */
     uint32_t lane_blocks[2 * WEFT_CUDA_RANKS]; /* the same for messages, by lane */
@@ -105,7 +109,6 @@ typedef struct weft_cuda_call {
     int in_place;  /* alltoall only */
     int blocks;    /* of the grid */
     uint64_t mark;   /* what report->finished becomes at the end; 0: nobody waits for that */
-    uint64_t number; /* of the call; 0: take it from the box (captured in a graph) */
     uint64_t sig, count; /* compared with everybody's */
     const void *src;
     void *dst;
@@ -140,6 +143,10 @@ typedef struct weft_cuda_comm_ops {
     /* Load every kernel on `gpu`: done before the first call, since a first launch may wait for the
      * GPU to be idle, which it is not while a peer's kernel waits for this one. */
     int (*load)(int gpu);
+    /* The launch of a call, made ready: a graph for the table of devices to launch and destroy. On
+     * the host that costs less than half of a launch of its own. */
+    int (*prepare)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
+                   void **graph_p);
     int (*collective)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                       void *stream);
     int (*ragged)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,

@@ -269,7 +269,7 @@ static __global__ void __launch_bounds__(LINE_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
     if (world.size == 0) {
         return; /* only to be loaded */
     }
-    uint64_t number = call_number(world, call);
+    uint64_t number = call_number(world);
     if (threadIdx.x < 32) {
         if (blockIdx.x == 0) {
             announce(world, call, number);
@@ -286,15 +286,10 @@ static __global__ void __launch_bounds__(LINE_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
             more = work::receive(world, call, route, number, u);
         }
     }
-    /* Nobody waits for this rank any more; what is left is for its own next call and its host. */
-    bool counted = gridDim.x > 1 && (call.number == 0 || call.mark);
-    if (!counted && blockIdx.x > 0) {
-        return;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0 &&
-        (!counted || last_block(world, &world.box[world.rank]->blocks, gridDim.x))) {
-        finish(world, call, number);
+    count_call(world, number);
+    if (call.mark && threadIdx.x == 0 &&
+        (gridDim.x == 1 || last_block(world, &world.box[world.rank]->blocks, gridDim.x))) {
+        tell_host(world, call.mark);
     }
 }
 

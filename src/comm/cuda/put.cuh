@@ -34,11 +34,10 @@ static __device__ __forceinline__ bool await_signal(const world_t &world, int pe
     if (threadIdx.x == 0) {
         waiter_t waiter = {0, 0};
         bool gave_up = false;
-        while (!gave_up && load64(signal) < value) {
+        while (!gave_up && acquire64(world, signal) < value) {
             gave_up = poll_failed(world, &waiter, (uint32_t)peer, 0, 0, 0);
         }
         stop = gave_up;
-        fence(world);
     }
     __syncthreads();
     return !stop;

@@ -63,10 +63,22 @@ static __device__ __forceinline__ void store64(uint64_t *to, uint64_t value)
 static __device__ __forceinline__ void fence(const world_t &world)
 {
     if (world.wide) {
-        __threadfence_system();
+        asm volatile("fence.acq_rel.sys;" ::: "memory");
     } else {
-        __threadfence();
+        asm volatile("fence.acq_rel.gpu;" ::: "memory"); /* cheaper than __threadfence */
     }
+}
+
+/* A flag that others set after a fence: what came before it can be read afterwards. */
+static __device__ __forceinline__ uint64_t acquire64(const world_t &world, const uint64_t *from)
+{
+    uint64_t value;
+    if (world.wide) {
+        asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    } else {
+        asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    }
+    return value;
 }
 
 /* ---- giving up -------------------------------------------------------------------------- */
@@ -158,10 +170,24 @@ static __device__ __forceinline__ bool poll_failed(const world_t &world, waiter_
 
 /* ---- announcements ---------------------------------------------------------------------- */
 
-/* The number of this call. Read by all blocks before the last of them writes it. */
-static __device__ __forceinline__ uint64_t call_number(const world_t &world, const call_t &call)
+/* The number of this call. */
+static __device__ __forceinline__ uint64_t call_number(const world_t &world)
 {
-    return call.number ? call.number : load64(&world.box[world.rank]->calls) + 1;
+    return load64(&world.box[world.rank]->calls[blockIdx.x]) + 1;
+}
+
+/* Called by all threads of a block that have read the number: the next call has the next one. */
+static __device__ __forceinline__ void count_call(const world_t &world, uint64_t number)
+{
+    uint64_t *calls = world.box[world.rank]->calls;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        calls[blockIdx.x] = number;
+    }
+    for (unsigned b = gridDim.x + threadIdx.x; blockIdx.x == 0 && b < WEFT_CUDA_BLOCKS;
+         b += blockDim.x) {
+        calls[b] = number;
+    }
 }
 
 static __device__ __forceinline__ uint32_t half_word(uint64_t value, int upper)
@@ -264,14 +290,12 @@ static __device__ __forceinline__ char *resolve(const world_t &world, int peer, 
 
 /* ---- the end of a call ------------------------------------------------------------------ */
 
-/* The kernel is done; called by one thread, after all blocks have finished what others may see. */
-static __device__ __forceinline__ void finish(const world_t &world, const call_t &call,
-                                              uint64_t number)
+/* Somebody waits for the end of this kernel; called by one thread, after all blocks are done. */
+static __device__ __forceinline__ void tell_host(const world_t &world, uint64_t mark)
 {
-    store64(&world.box[world.rank]->calls, number);
-    if (call.mark) {
+    if (mark) {
         __threadfence_system();
-        store64(&world.report->finished, call.mark);
+        store64(&world.report->finished, mark);
     }
 }
 

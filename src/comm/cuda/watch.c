@@ -105,6 +105,7 @@ static void dig_up(uint64_t now)
 static void *watch(void *arg)
 {
     (void)arg;
+    weft__cuda()->relax();
     pthread_mutex_lock(&lock);
     for (;;) {
         while (!watched && !graves) {

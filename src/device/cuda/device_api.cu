@@ -174,6 +174,13 @@ static int stream_call(int gpu, void *stream, void (*fn)(void *arg), void *arg)
     ON(gpu, cudaLaunchHostFunc(native(stream), fn, arg));
 }
 
+static int relax()
+{
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    TRY(cudaThreadExchangeStreamCaptureMode(&mode));
+    return 0;
+}
+
 static int stream_capturing(int gpu, void *stream, bool *capturing_p)
 {
     cudaStreamCaptureStatus status;
@@ -293,7 +300,7 @@ extern "C" const weft_cuda_device_ops_t weft_cuda_device = {
     WEFT_CUDA_ABI, error_text,       count,          props,         memory,       sync,
     alloc,         release,          host_alloc,     host_release,  where,        copy,
     fill,          stream_create,    stream_destroy, stream_sync,   stream_idle,  stream_wait,
-    stream_call,   stream_capturing, graph_begin,    graph_end,     graph_launch, graph_destroy,
+    stream_call,   relax,            stream_capturing, graph_begin,    graph_end,     graph_launch, graph_destroy,
     event_create,  event_destroy,    event_record,   event_done,    event_sync,   event_elapsed,
     ipc_export,    ipc_open,         ipc_close,      reach,
 };

@@ -79,6 +79,22 @@ static bool find_gpus(const weft_cuda_tables_t *tables)
     return module.props != NULL;
 }
 
+/* Was this process started as one of several ranks of a host? The layers above know better, but are
+ * not asked by those below. */
+static bool is_one_of_many(void)
+{
+    static const char *const names[] = {"WEFT_LOCAL_SIZE", "LOCAL_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                        "SLURM_NTASKS_PER_NODE"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && atoi(value) > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void load(void)
 {
     /* Without a driver there is nothing to look for, and no need to open a large library. */
@@ -87,9 +103,12 @@ static void load(void)
         snprintf(module.why, sizeof(module.why), "there is no NVIDIA driver (%s)", dlerror());
         return;
     }
-    /* Streams share hardware queues beyond this number, and kernels that wait for each other must
-     * not stand in one queue. Read by the driver when it starts. */
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    /* Streams share hardware queues beyond this number (8 unless set), and kernels that wait for each
+     * other must not stand in one queue. Read by the driver when it starts. A rank that is a process
+     * has few streams, and under MPS all processes together have to make do with what there is. */
+    if (!is_one_of_many()) {
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    }
     void *library = open_module();
     if (library == NULL) {
         return;

@@ -59,6 +59,8 @@ typedef struct weft_cuda_device_ops {
     int (*stream_idle)(int gpu, void *stream, bool *idle_p);
     int (*stream_wait)(int gpu, void *stream, void *event);
     int (*stream_call)(int gpu, void *stream, void (*fn)(void *arg), void *arg);
+    /* Calls of this thread do not disturb graphs that other threads capture. */
+    int (*relax)(void);
     int (*stream_capturing)(int gpu, void *stream, bool *capturing_p);
 
     /* Between begin and end, work on the stream goes into a graph, which can then be run many times. */
