@@ -580,7 +580,7 @@ static weft_status_t run(launcher_t *launcher, int *exit_p)
         return status;
     }
     if (launch->bind) {
-        if (weft__bind_plan(launch->ranks, &launcher->bind) == WEFT_OK) {
+        if (weft__bind_plan(launch->ranks, NULL, &launcher->bind) == WEFT_OK) {
             launcher->spawn.bind = &launcher->bind;
         } else {
             say(launcher, "ranks are not bound to cores: %s", weft_last_error());

@@ -181,7 +181,7 @@ int weft__cmd_topo(int argc, char **argv)
     weft_bind_t bind = {0};
     weft_status_t status = weft__topo_read(&topo);
     if (status == WEFT_OK && ranks > 0) {
-        status = weft__bind_plan(ranks, &bind);
+        status = weft__bind_plan(ranks, NULL, &bind);
         if (status != WEFT_OK) {
             weft__topo_cleanup(&topo);
         }
