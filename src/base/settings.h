@@ -23,14 +23,15 @@
     X(STR, cuda_module, "WEFT_CUDA_MODULE", "",                                                    \
       "the CUDA module to load; empty: libweft-cuda.so beside Weft's own files")                   \
     X(SIZE, device_memory, "WEFT_DEVICE_MEMORY", "0",                                              \
-      "memory of each device; 0: as much as the machine or the GPU has")                                 \
-    X(INT, devices, "WEFT_DEVICES", "8", "number of devices a process sees at least")         \
+      "memory of each device; 0: as much as the machine or the GPU has")                           \
+    X(INT, devices, "WEFT_DEVICES", "8", "number of devices a process sees at least")              \
+    X(STR, nvml, "WEFT_NVML", "libnvidia-ml.so.1", "library by which GPUs are found")              \
     X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
     X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, avx512, avx2, none")     \
     X(SIZE, eager_max, "WEFT_EAGER_MAX", "0",                                                      \
       "largest message that travels inside its flag; 0: the tuner decides, at most 64K")           \
     X(SIZE, stream_min, "WEFT_STREAM_MIN", "0",                                                    \
-      "bytes a rank touches in a call from which stores bypass the cache; 0: the tuner decides")         \
+      "bytes a rank touches in a call from which stores bypass the cache; 0: the tuner decides")   \
     X(SIZE, chunk, "WEFT_CHUNK", "1M", "chunk for staged buffers and pipelined algorithms")        \
     X(INT, spin, "WEFT_SPIN", "-1",                                                                \
       "polls before a waiting rank yields its core; -1: few when ranks share cores, else many")    \

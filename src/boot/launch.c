@@ -25,6 +25,7 @@
 #include "boot/launch_output.h"
 #include "boot/launch_spawn.h"
 #include "boot/store_net.h"
+#include "topo/gpu.h"
 
 #define KILL_AFTER_MS 2000
 #define DRAIN_PIECES 64 /* of what a rank that has ended left in its pipes, at a time */
@@ -566,6 +567,25 @@ static void flush_all(launcher_t *launcher)
     }
 }
 
+static weft_status_t plan_binding(const weft_launch_t *launch, weft_bind_t *bind_p)
+{
+    weft_gpus_t gpus;
+    if (launch->device == NULL || strcmp(launch->device, "cpu") == 0) {
+        return weft__bind_plan(launch->ranks, NULL, bind_p);
+    }
+    weft_status_t status = weft__gpus_read(&gpus);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (gpus.cuda_count == 0) {
+        weft__info("%s: ranks are not bound near GPUs, as there are none: %s", launch->name,
+                   gpus.count == 0 ? gpus.reason : gpus.cuda_note);
+    }
+    status = weft__gpus_bind(&gpus, launch->ranks, bind_p);
+    weft__gpus_cleanup(&gpus);
+    return status;
+}
+
 static weft_status_t run(launcher_t *launcher, int *exit_p)
 {
     const weft_launch_t *launch = launcher->launch;
@@ -580,7 +600,7 @@ static weft_status_t run(launcher_t *launcher, int *exit_p)
         return status;
     }
     if (launch->bind) {
-        if (weft__bind_plan(launch->ranks, &launcher->bind) == WEFT_OK) {
+        if (plan_binding(launch, &launcher->bind) == WEFT_OK) {
             launcher->spawn.bind = &launcher->bind;
         } else {
             say(launcher, "ranks are not bound to cores: %s", weft_last_error());

@@ -14,14 +14,16 @@
 #define WEFT_LAUNCH_RANKS_MAX 4096
 
 typedef struct weft_launch {
-    const char *name;  /* begins every sentence: "weft run" */
-    int ranks;         /* 1 to WEFT_LAUNCH_RANKS_MAX */
-    char *const *argv; /* the program, its arguments, NULL */
-    bool bind;         /* to cores */
-    bool prefix;       /* lines with "[rank] " */
-    int max_restarts;  /* of the whole job, after a failure */
-    int timeout_ms;    /* end the job after this time; 0: never */
-    int grace_ms;      /* between the failure of a rank and the end of the others */
+    const char *name;   /* begins every sentence: "weft run" */
+    int ranks;          /* 1 to WEFT_LAUNCH_RANKS_MAX */
+    char *const *argv;  /* the program, its arguments, NULL */
+    bool bind;          /* to cores */
+    const char *device; /* where ranks live, as the setting WEFT_DEVICE: those that may use a GPU
+                         * are bound near it. NULL: cpu */
+    bool prefix;        /* lines with "[rank] " */
+    int max_restarts;   /* of the whole job, after a failure */
+    int timeout_ms;     /* end the job after this time; 0: never */
+    int grace_ms;       /* between the failure of a rank and the end of the others */
 } weft_launch_t;
 
 #define WEFT_LAUNCH_GRACE_MS 3000

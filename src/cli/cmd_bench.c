@@ -217,6 +217,7 @@ static int start_ranks(const options_t *o, char **argv)
                             .ranks = o->ranks,
                             .argv = command,
                             .bind = strcmp(o->bind, "none") != 0,
+                            .device = weft__settings()->device,
                             .prefix = false,
                             .grace_ms = WEFT_LAUNCH_GRACE_MS};
     int status = 1;

@@ -22,8 +22,8 @@ int weft__cmd_run(int argc, char **argv)
     const weft_arg_t options[] = {
         {"ranks", 'n', WEFT_ARG_INT, "N", &launch.ranks, "number of ranks to start"},
         {"bind", 0, WEFT_ARG_STR, "HOW", &bind,
-         "core: give each rank its own share of the cores (the default); none: let the system "
-         "place them"},
+         "core: give each rank its own share of the cores, near its GPU if WEFT_DEVICE gives it "
+         "one (the default); none: let the system place them"},
         {"max-restarts", 0, WEFT_ARG_INT, "K", &launch.max_restarts,
          "start the whole job again after a failure, at most K times (default 0)"},
         {"timeout", 0, WEFT_ARG_MS, "TIME", &launch.timeout_ms,
@@ -69,6 +69,7 @@ int weft__cmd_run(int argc, char **argv)
         return usage("weft run: say which program to run, after the options");
     }
     launch.bind = strcmp(bind, "core") == 0;
+    launch.device = weft__settings()->device;
     launch.prefix = !no_prefix;
     launch.argv = found.positionals;
     if (weft__launch(&launch, &exit_status) != WEFT_OK) {

@@ -5,9 +5,19 @@
 
 #include "base/args.h"
 #include "base/json.h"
+#include "base/settings.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
+#include "topo/gpu.h"
+#include "topo/gpu_show.h"
 #include "topo/topo.h"
+
+typedef struct machine {
+    weft_topo_t topo;
+    weft_gpus_t gpus;
+    weft_bind_t bind; /* of as many ranks as were asked for */
+    bool on_gpus;     /* ranks use them */
+} machine_t;
 
 /* "48 KiB", "1.25 MiB", "64 GiB" */
 static void print_bytes(uint64_t bytes, char text[32])
@@ -28,7 +38,7 @@ static const char *cache_kind(char kind)
     return kind == 'd' ? "d" : kind == 'i' ? "i" : "";
 }
 
-static void print_table(const weft_topo_t *topo, const weft_bind_t *bind)
+static void print_cpus(const weft_topo_t *topo)
 {
     char text[32];
     if (topo->model[0] != '\0') {
@@ -53,13 +63,26 @@ static void print_table(const weft_topo_t *topo, const weft_bind_t *bind)
         printf("%5d %8d %5d  %s\n", i, topo->cores[i].package, topo->cores[i].numa,
                topo->cores[i].cpus);
     }
-    if (bind->ranks > 0) {
-        printf("\n%5s  %s\n", "rank", "CPUs");
-    }
-    for (int i = 0; i < bind->ranks; i++) {
-        char cpus[WEFT_TOPO_CPUS];
-        weft__bind_print(bind, i, cpus);
-        printf("%5d  %s\n", i, cpus);
+}
+
+/* CUDA's number of the GPU that `rank` uses; -1: none. */
+static int gpu_of(const machine_t *machine, int rank)
+{
+    int gpu = machine->on_gpus ? weft__gpu_of_rank(&machine->gpus, rank) : -1;
+    return gpu < 0 ? -1 : machine->gpus.gpus[gpu].cuda;
+}
+
+static void print_ranks(const machine_t *machine)
+{
+    char cpus[WEFT_TOPO_CPUS];
+    printf("\n%5s%s  %s\n", "rank", machine->on_gpus ? "  CUDA" : "", "CPUs");
+    for (int i = 0; i < machine->bind.ranks; i++) {
+        weft__bind_print(&machine->bind, i, cpus);
+        if (machine->on_gpus) {
+            printf("%5d %5d  %s\n", i, gpu_of(machine, i), cpus);
+        } else {
+            printf("%5d  %s\n", i, cpus);
+        }
     }
 }
 
@@ -116,7 +139,24 @@ static void put_machine(weft_json_t *json, const weft_topo_t *topo)
     weft__json_end(json);
 }
 
-static int write_json(const weft_topo_t *topo, const weft_bind_t *bind, const char *path)
+static void put_ranks(weft_json_t *json, const machine_t *machine)
+{
+    weft__json_key(json, "ranks");
+    weft__json_array(json);
+    for (int i = 0; i < machine->bind.ranks; i++) {
+        char cpus[WEFT_TOPO_CPUS];
+        weft__bind_print(&machine->bind, i, cpus);
+        weft__json_object(json);
+        put_string(json, "cpus", cpus);
+        if (machine->on_gpus) {
+            put_int(json, "cuda", gpu_of(machine, i));
+        }
+        weft__json_end(json);
+    }
+    weft__json_end(json);
+}
+
+static int write_json(const machine_t *machine, const char *path)
 {
     weft_json_t json;
     FILE *file = fopen(path, "we");
@@ -126,16 +166,11 @@ static int write_json(const weft_topo_t *topo, const weft_bind_t *bind, const ch
     }
     weft__json_start(&json, file);
     weft__json_object(&json);
-    put_machine(&json, topo);
-    if (bind->ranks > 0) {
-        weft__json_key(&json, "ranks");
-        weft__json_array(&json);
-        for (int i = 0; i < bind->ranks; i++) {
-            char cpus[WEFT_TOPO_CPUS];
-            weft__bind_print(bind, i, cpus);
-            weft__json_string(&json, cpus);
-        }
-        weft__json_end(&json);
+    put_machine(&json, &machine->topo);
+    weft__json_key(&json, "gpus");
+    weft__gpus_json(&machine->gpus, &json);
+    if (machine->bind.ranks > 0) {
+        put_ranks(&json, machine);
     }
     weft__json_end(&json);
     weft_status_t status = weft__json_finish(&json);
@@ -144,6 +179,27 @@ static int write_json(const weft_topo_t *topo, const weft_bind_t *bind, const ch
         return 1;
     }
     return 0;
+}
+
+static void cleanup_machine(machine_t *machine)
+{
+    weft__topo_cleanup(&machine->topo);
+    weft__gpus_cleanup(&machine->gpus);
+    weft__bind_cleanup(&machine->bind);
+}
+
+static weft_status_t read_machine(int ranks, machine_t *machine)
+{
+    weft_status_t status = weft__topo_read(&machine->topo);
+    if (status == WEFT_OK) {
+        status = weft__gpus_read(&machine->gpus);
+    }
+    machine->on_gpus = machine->gpus.cuda_count > 0 && strcmp(weft__settings()->device, "cpu") != 0;
+    if (status == WEFT_OK && ranks > 0) {
+        status = machine->on_gpus ? weft__gpus_bind(&machine->gpus, ranks, &machine->bind)
+                                  : weft__bind_plan(ranks, NULL, &machine->bind);
+    }
+    return status;
 }
 
 int weft__cmd_topo(int argc, char **argv)
@@ -157,7 +213,8 @@ int weft__cmd_topo(int argc, char **argv)
     const weft_args_t args = {
         .command = "weft topo",
         .synopsis = "[OPTION]...",
-        .text = "Show the packages, NUMA nodes, cores and caches that this process may use.",
+        .text = "Show the packages, NUMA nodes, cores and caches that this process may use, and "
+                "the GPUs with their links.",
         .options = options,
         .count = sizeof(options) / sizeof(options[0]),
     };
@@ -177,22 +234,19 @@ int weft__cmd_topo(int argc, char **argv)
                 found.count > 0 ? found.positionals[0] : "");
         return WEFT_EXIT_USAGE;
     }
-    weft_topo_t topo;
-    weft_bind_t bind = {0};
-    weft_status_t status = weft__topo_read(&topo);
-    if (status == WEFT_OK && ranks > 0) {
-        status = weft__bind_plan(ranks, &bind);
-        if (status != WEFT_OK) {
-            weft__topo_cleanup(&topo);
-        }
-    }
-    if (status != WEFT_OK) {
+    machine_t machine = {0};
+    int exit_status = 1;
+    if (read_machine(ranks, &machine) != WEFT_OK) {
         fprintf(stderr, "weft topo: %s\n", weft_last_error());
-        return 1;
+    } else {
+        print_cpus(&machine.topo);
+        printf("\n");
+        weft__gpus_print(&machine.gpus, stdout);
+        if (ranks > 0) {
+            print_ranks(&machine);
+        }
+        exit_status = path == NULL ? 0 : write_json(&machine, path);
     }
-    print_table(&topo, &bind);
-    int exit_status = path == NULL ? 0 : write_json(&topo, &bind, path);
-    weft__bind_cleanup(&bind);
-    weft__topo_cleanup(&topo);
+    cleanup_machine(&machine);
     return exit_status;
 }

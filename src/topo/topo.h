@@ -54,8 +54,12 @@ typedef struct weft_bind {
 /* Spread `ranks` over the physical cores that this process may use. No two ranks share a core as
  * long as there are enough: each gets the same share of neighbouring cores, with room for the
  * threads that it starts itself. With more ranks than cores, rank r gets core r modulo their
- * number. A rank may use all hardware threads of its cores. */
-weft_status_t weft__bind_plan(int ranks, weft_bind_t *bind_p);
+ * number. A rank may use all hardware threads of its cores.
+ *
+ * `near`, if not NULL, has for each rank the CPUs near to what it uses. A rank then gets cores with
+ * such a CPU only, spread likewise among those who want the same. One whose mask is empty, or out
+ * of what this process may use, gets its share of the cores that no other wants, or of all. */
+weft_status_t weft__bind_plan(int ranks, const weft_bind_t *near, weft_bind_t *bind_p);
 void weft__bind_cleanup(weft_bind_t *bind);
 /* The mask of `rank` as a list: "0-3,8". */
 void weft__bind_print(const weft_bind_t *bind, int rank, char cpus[WEFT_TOPO_CPUS]);

@@ -63,7 +63,7 @@ static void every_rank_gets_a_fair_share(void **state)
     sched_getaffinity(0, sizeof(allowed), &allowed);
     for (int ranks = 1; ranks <= 2 * topo.core_count + 1; ranks++) {
         weft_bind_t bind;
-        assert_int_equal(weft__bind_plan(ranks, &bind), WEFT_OK);
+        assert_int_equal(weft__bind_plan(ranks, NULL, &bind), WEFT_OK);
         assert_int_equal(bind.ranks, ranks);
         int most = (ranks + topo.core_count - 1) / topo.core_count;
         for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -101,7 +101,7 @@ static void narrow_affinity_is_respected(void **state)
         CPU_ZERO(&set);
         CPU_SET(last, &set);
         int bad = sched_setaffinity(0, sizeof(set), &set) != 0 ||
-                  weft__bind_plan(3, &bind) != WEFT_OK;
+                  weft__bind_plan(3, NULL, &bind) != WEFT_OK;
         for (int cpu = 0; !bad && cpu < CPU_SETSIZE; cpu++) {
             bad = owners_of(&bind, cpu) != (cpu == last ? 3 : 0);
         }
