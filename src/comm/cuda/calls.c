@@ -132,7 +132,7 @@ static int blocks_for(const weft_cuda_t *cuda, const weft_call_t *call, bool dir
     } else if (call->coll == WEFT_COLL_ALLGATHER || call->coll == WEFT_COLL_ALLTOALL) {
         moved = bytes * (uint64_t)cuda->size;
     }
-    return weft__cuda_blocks(cuda, moved / 32 + 1);
+    return weft__cuda_blocks(cuda, moved / 16 + 1);
 }
 
 /* ---- launching -------------------------------------------------------------------------- */
@@ -144,6 +144,28 @@ static void note_issued(weft_cuda_t *cuda, uint64_t sig, uint64_t count)
     atomic_store_explicit(&card->count, count, memory_order_relaxed);
     /* Partner: the loads in look_at_rank of the watches. */
     atomic_store_explicit(&card->issued, ++cuda->issued, memory_order_release);
+}
+
+/* What the lines carry in a call. */
+static weft_cuda_route_t find_route(const weft_cuda_t *cuda, const weft_call_t *call, uint64_t bytes)
+{
+    const weft_coll_info_t *info = &weft__coll_info[call->coll];
+    bool root = call->root == cuda->rank;
+    weft_cuda_route_t r = {.send_to = cuda->size, .recv_to = cuda->size};
+    if (call->coll == WEFT_COLL_BARRIER) {
+        r.send_to = r.recv_to = 0;
+    } else if (info->src_where == 'r') { /* root has something for all */
+        r.send_to = root ? cuda->size : 0;
+        r.recv_from = call->root;
+        r.recv_to = call->root + 1;
+    } else if (info->dst_where == 'r') { /* all have something for root */
+        r.send_from = call->root;
+        r.send_to = call->root + 1;
+        r.recv_to = root ? cuda->size : 0;
+    }
+    r.send_step = info->src_blocks == 'S' ? bytes : 0;
+    r.recv_step = info->dst_blocks == 'S' ? bytes : 0;
+    return r;
 }
 
 static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_ragged_t *ragged)
@@ -172,7 +194,7 @@ static int launch(weft_cuda_t *cuda, const weft_cuda_call_t *k, void *native, bo
 {
     const weft_cuda_comm_ops_t *ops = weft__cuda_tables(NULL)->comm;
     weft_cuda_ready_t *ready = &cuda->ready[hash_call(k) % WEFT_CUDA_READY];
-    if (k->mark || capturing) {
+    if (k->mark || capturing || !cuda->prepares) {
         return ops->collective(cuda->gpu, &cuda->world, k, native);
     }
     if (memcmp(&ready->call, k, sizeof(*k)) != 0) {
@@ -211,12 +233,16 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
     int error;
     if (ragged) {
         weft_cuda_ragged_t vectors;
-        size_t extent = weft__call_extent(call, cuda->rank, cuda->size, true);
         fill_ragged(cuda, call, &vectors);
-        k->blocks = weft__cuda_blocks(cuda, extent / 32 + 1);
+        k->blocks = cuda->most_blocks; /* the same on all ranks, which may have nothing in common */
         error = ops->ragged(cuda->gpu, &cuda->world, k, &vectors, native);
     } else {
         k->blocks = blocks_for(cuda, call, k->direct, bytes);
+        if (!k->direct) {
+            k->route = find_route(cuda, call, bytes);
+            k->even = cuda->size <= WEFT_CUDA_POLL_FAN &&
+                      (((uintptr_t)k->src | (uintptr_t)k->dst | bytes) & 7) == 0;
+        }
         error = launch(cuda, k, native, capturing);
     }
     if (error != 0) { /* the others are in this call already */

@@ -45,7 +45,9 @@ typedef struct weft_cuda_loan {
 } weft_cuda_loan_t;
 
 /* Training makes the same calls again and again. A launch that was prepared costs 1.4 us of the host,
- * one that was not 3.5 (H200, driver 580). */
+ * one that was not 3.5 (H200, driver 580). Not where several ranks are threads of one process: there
+ * prepared launches of different streams may stand behind each other, also those that wait for each
+ * other (4 threads: it hangs). */
 #define WEFT_CUDA_READY 256
 typedef struct weft_cuda_ready {
     weft_cuda_call_t call; /* as it was launched */
@@ -62,6 +64,7 @@ typedef struct weft_cuda {
     weft_cuda_box_t *box; /* this rank's own */
     bool far;             /* some ranks are other processes */
     int most_blocks;      /* of a kernel; see weft__cuda_blocks */
+    bool prepares;        /* launches of calls made before are prepared */
     uint64_t line_bytes;  /* largest block that travels in the lines */
 
     weft_stream_h own;  /* for calls on NULL streams */

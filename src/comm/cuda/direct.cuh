@@ -5,8 +5,8 @@
  *     move and reduce                          each rank its part, as docs/algorithms.md has it
  *     done, wait until all are done            nobody touches my buffers any more
  *
- * Every block waits for the announcements itself; only the last block of a rank to finish tells the
- * others, and waits for them. */
+ * Every block waits for the announcements itself, and at the end for its counterparts on the other
+ * ranks, so that nothing is gathered in one place. */
 #ifndef WEFT_COMM_CUDA_DIRECT_CUH
 #define WEFT_COMM_CUDA_DIRECT_CUH
 
@@ -18,6 +18,7 @@
 typedef struct parties {
     char *src[WEFT_CUDA_RANKS], *dst[WEFT_CUDA_RANKS];
     uint64_t extra[WEFT_CUDA_RANKS]; /* alltoallv: bytes that this peer sends us */
+    uint32_t word[WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS]; /* announcements */
     int stop;
 } parties_t;
 
@@ -31,11 +32,17 @@ static __device__ __forceinline__ bool meet(const world_t &world, const call_t &
             parties->dst[world.rank] = (char *)call.dst;
             parties->stop = 0;
         }
-        bool met = await_heads(world, call, number, [&](int p, const head_t &head) {
-            parties->src[p] = resolve(world, p, head.src);
-            parties->dst[p] = resolve(world, p, head.dst);
-            parties->extra[p] = head.dst;
+        bool met = await_heads(world, call, number, [&](int p, int i, uint32_t data) {
+            parties->word[p][i] = data;
         });
+        __syncwarp();
+        int p = threadIdx.x;
+        if (met && p < world.size && p != world.rank) {
+            const uint32_t *word = parties->word[p];
+            parties->src[p] = resolve(world, p, (uint64_t)word[5] << 32 | word[4]);
+            parties->extra[p] = (uint64_t)word[7] << 32 | word[6];
+            parties->dst[p] = resolve(world, p, parties->extra[p]);
+        }
         if (!met && threadIdx.x == 0) {
             parties->stop = 1;
         }
@@ -45,33 +52,29 @@ static __device__ __forceinline__ bool meet(const world_t &world, const call_t &
     return parties->stop == 0;
 }
 
-/* Called by all threads of a block when it is done with others' memory. */
+/* Called by all threads of a block when it is done with others' memory. Block b of every rank waits
+ * for block b of all others; when all blocks have ended, nobody touches this rank's buffers. Grids of
+ * one call are of the same size on all ranks. */
 static __device__ __forceinline__ void part(const world_t &world, const call_t &call,
                                             uint64_t number)
 {
     box_t *mine = world.box[world.rank];
-    __shared__ int last;
-    count_call(world, number); /* a barrier as well */
-    if (threadIdx.x == 0) {
-        last = last_block(world, &mine->blocks, gridDim.x);
-    }
-    __syncthreads();
-    if (!last || threadIdx.x >= 32) {
+    int p = threadIdx.x;
+    count_call(world, number); /* a barrier as well: the whole block is done */
+    if (p >= 32) {
         return;
     }
-    bool stop = false;
-    for (int p = threadIdx.x; p < world.size; p += 32) {
-        if (p == world.rank) {
-            continue;
-        }
+    if (p < world.size && p != world.rank) {
+        bool stop = false;
         waiter_t waiter = {0, 0};
-        store64(&world.box[p]->done[world.rank], number);
-        while (!stop && acquire64(world, &mine->done[p]) < number) {
+        fence(world);
+        store64(&world.box[p]->done[blockIdx.x][world.rank], number);
+        while (!stop && acquire64(world, &mine->done[blockIdx.x][p]) < number) {
             stop = poll_failed(world, &waiter, (uint32_t)p, number, call.sig, call.count);
         }
     }
     __syncwarp();
-    if (threadIdx.x == 0) {
+    if (call.mark && p == 0 && last_block(world, &mine->blocks, gridDim.x)) {
         tell_host(world, call.mark);
     }
 }
@@ -87,7 +90,7 @@ static __device__ __forceinline__ void slice(uint64_t count, uint64_t element, i
     *hi_p = hi < count ? hi : count;
 }
 
-template <int TYPE>
+template <int TYPE, int OP>
 static __device__ __forceinline__ void reduce_part(const world_t &world, const call_t &call,
                                                    parties_t *parties)
 {
@@ -98,7 +101,7 @@ static __device__ __forceinline__ void reduce_part(const world_t &world, const c
     if (!scatter) {
         slice(call.count, element, world.size, world.rank, &lo, &hi);
     }
-    columns_t c = {src, dst, world.size, 1, world.size, call.op};
+    columns_t c = {src, dst, world.size, 1, world.size};
     if (threadIdx.x < world.size) {
         int p = threadIdx.x;
         uint64_t at = (scatter ? call.count * (uint64_t)world.rank : lo) * element;
@@ -116,7 +119,7 @@ static __device__ __forceinline__ void reduce_part(const world_t &world, const c
     c.ndst = call.coll == WEFT_COLL_ALLREDUCE ? world.size : 1;
     __syncthreads();
     crew_t crew = {blockIdx.x, gridDim.x};
-    crew_reduce<TYPE>(c, hi - lo, crew);
+    crew_reduce<TYPE, OP>(c, hi - lo, crew);
 }
 
 /* In place, two ranks swap two blocks; each of them does half of it. */
@@ -163,14 +166,14 @@ static __device__ __forceinline__ void move_part(const world_t &world, const cal
 }
 
 /* TYPE < 0: blocks are moved, not reduced. */
-template <int TYPE> struct direct_work {
+template <int TYPE, int OP> struct direct_work {
     static __device__ __forceinline__ void run(const world_t &world, const call_t &call,
                                                parties_t *parties, uint64_t)
     {
-        reduce_part<TYPE>(world, call, parties);
+        reduce_part<TYPE, OP>(world, call, parties);
     }
 };
-template <> struct direct_work<-1> {
+template <int OP> struct direct_work<-1, OP> {
     static __device__ __forceinline__ void run(const world_t &world, const call_t &call,
                                                parties_t *parties, uint64_t bytes)
     {
@@ -178,7 +181,7 @@ template <> struct direct_work<-1> {
     }
 };
 
-template <int TYPE>
+template <int TYPE, int OP>
 static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
     direct_kernel(const __grid_constant__ world_t world, const __grid_constant__ call_t call,
                   uint64_t bytes)
@@ -192,7 +195,7 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
         announce(world, call, number);
     }
     if (meet(world, call, number, &parties)) {
-        direct_work<TYPE>::run(world, call, &parties, bytes);
+        direct_work<TYPE, OP>::run(world, call, &parties, bytes);
     }
     part(world, call, number);
 }

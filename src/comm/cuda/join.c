@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "comm/cuda/cuda.h"
 #include "comm/cuda/maps.h"
 #include "comm/shm/procs.h"
@@ -305,7 +306,6 @@ static weft_status_t check_reach(const weft_cuda_t *cuda, int p)
 static void fill_world(weft_cuda_t *cuda)
 {
     weft_cuda_world_t *world = &cuda->world;
-    int here = 0, sms = cuda->cards[cuda->rank]->sms;
     world->rank = cuda->rank;
     world->size = cuda->size;
     world->timeout_ns = (uint64_t)cuda->comm->timeout_ms * 1000000u;
@@ -318,14 +318,28 @@ static void fill_world(weft_cuda_t *cuda)
         size_t slab = (size_t)(card->box >> 48) - 1;
         char *base = cuda->mapped[(size_t)p * WEFT_CUDA_SLABS + slab];
         world->box[p] = (weft_cuda_box_t *)(base + (card->box & 0xffffffffffffu));
-        bool shared = same_gpu(cuda, p, cuda->rank);
-        world->wide |= !shared;
-        here += shared;
-        sms = shared && card->sms < sms ? card->sms : sms;
+        world->wide |= !same_gpu(cuda, p, cuda->rank);
     }
-    int most = sms < WEFT_CUDA_BLOCKS ? sms / here : WEFT_CUDA_BLOCKS / here;
-    cuda->most_blocks = most > 0 ? most : 1;
     cuda->line_bytes = world->line_words * 4;
+}
+
+/* The share of a rank in the GPU it is on, for the rank with the least: all grids are alike. */
+static void share_gpus(weft_cuda_t *cuda)
+{
+    int threads = 0;
+    cuda->most_blocks = WEFT_CUDA_BLOCKS;
+    for (int p = 0; p < cuda->size; p++) {
+        int here = 0;
+        for (int q = 0; q < cuda->size; q++) {
+            here += same_gpu(cuda, p, q);
+        }
+        int share = cuda->cards[p]->sms / here;
+        cuda->most_blocks = share < cuda->most_blocks ? share : cuda->most_blocks;
+        threads += cuda->shm->peers[p].near;
+    }
+    cuda->most_blocks = cuda->most_blocks > 0 ? cuda->most_blocks : 1;
+    int asked = weft__settings()->prepare;
+    cuda->prepares = asked < 0 ? threads == 1 : asked > 0;
 }
 
 weft_status_t weft__cuda_meet(weft_comm_h comm)
@@ -340,6 +354,7 @@ weft_status_t weft__cuda_meet(weft_comm_h comm)
     status = status == WEFT_OK ? weft__cuda_map_slabs(cuda) : status;
     if (status == WEFT_OK) {
         fill_world(cuda);
+        share_gpus(cuda);
         status = weft__cuda_watch(cuda);
     }
     return status;

@@ -3,23 +3,9 @@
 #include <mutex>
 #include <set>
 
-#include "comm/cuda/direct.cuh"
 #include "comm/cuda/exchange.cuh"
-#include "comm/cuda/lines.cuh"
+#include "comm/cuda/families.cuh"
 #include "comm/cuda/put.cuh"
-
-typedef void (*kernel_fn)(const world_t, const call_t, uint64_t);
-
-/* By type; the last one moves blocks. */
-#define BY_TYPE(kernel)                                                                            \
-    {                                                                                              \
-        kernel<WEFT_F64>, kernel<WEFT_F32>, kernel<WEFT_F16>, kernel<WEFT_BF16>, kernel<WEFT_I8>,   \
-            kernel<WEFT_U8>, kernel<WEFT_I32>, kernel<WEFT_U32>, kernel<WEFT_I64>,                  \
-            kernel<WEFT_U64>, kernel<-1>                                                           \
-    }
-
-static const kernel_fn line_kernels[WEFT_DTYPE_COUNT + 1] = BY_TYPE(line_kernel);
-static const kernel_fn direct_kernels[WEFT_DTYPE_COUNT + 1] = BY_TYPE(direct_kernel);
 
 static const uint64_t element_bytes[] = {
 #define DTYPE_BYTES(name, text, bytes) bytes,
@@ -49,9 +35,12 @@ static int launch(int gpu, const void *kernel, int blocks, int threads, void **a
 /* Kernel and shape of a collective. */
 static kernel_fn kernel_of(const weft_cuda_call_t *call, unsigned *threads_p)
 {
-    int which = reduces(call->coll) ? call->type : WEFT_DTYPE_COUNT;
-    *threads_p = call->direct ? WEFT_CUDA_THREADS : LINE_THREADS;
-    return call->direct ? direct_kernels[which] : line_kernels[which];
+    int type = reduces(call->coll) ? call->type : WEFT_DTYPE_COUNT;
+    int op = reduces(call->coll) ? call->op : WEFT_SUM;
+    *threads_p = call->direct ? direct_threads : line_threads;
+    return call->direct ? direct_family[type][op]
+           : call->even ? even_line_family[type][op]
+                        : line_family[type][op];
 }
 
 static int prepare(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
@@ -124,10 +113,13 @@ static int run_once(int gpu)
     weft_cuda_exchange_t messages = {};
     int error = 0;
     call.blocks = messages.lanes = messages.lane_blocks = 1;
-    for (int i = 0; i <= WEFT_DTYPE_COUNT && error == 0; i++) {
-        call.coll = i < WEFT_DTYPE_COUNT ? WEFT_COLL_ALLREDUCE : WEFT_COLL_BROADCAST;
-        call.type = i < WEFT_DTYPE_COUNT ? i : WEFT_U8;
-        for (call.direct = 0; call.direct < 2 && error == 0; call.direct++) {
+    for (int i = 0; i < (WEFT_DTYPE_COUNT + 1) * WEFT_OP_COUNT && error == 0; i++) {
+        call.coll = i / WEFT_OP_COUNT < WEFT_DTYPE_COUNT ? WEFT_COLL_ALLREDUCE : WEFT_COLL_BROADCAST;
+        call.type = call.coll == WEFT_COLL_ALLREDUCE ? i / WEFT_OP_COUNT : WEFT_U8;
+        call.op = i % WEFT_OP_COUNT;
+        for (int kind = 0; kind < 3 && error == 0; kind++) {
+            call.direct = kind == 0;
+            call.even = kind == 1;
             error = collective(gpu, &nobody, &call, cudaStreamPerThread);
         }
     }

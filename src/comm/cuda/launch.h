@@ -10,7 +10,7 @@
  *     | state: calls made, blocks done    |  r's own kernels
  *     +-----------------------------------+
  *     | head[2][from]                     |  rank `from` announces a call: signature, count, buffers
- *     | done[from]                        |  rank `from` no longer touches others' buffers
+ *     | done[block][from]                 |  a block of it no longer touches others' buffers
  *     | chan[from], ack[from]             |  messages from that rank, and taken by that rank
  *     +-----------------------------------+
  *     | line[2][from][..]                 |  data of small calls, with flags in it
@@ -36,9 +36,12 @@ extern "C" {
 #define WEFT_CUDA_BLOCKS_PER_SM 2  /* see weft__cuda_blocks for why all are resident */
 #define WEFT_CUDA_BLOCKS 256       /* of a grid, at most */
 #define WEFT_CUDA_FEW 24           /* messages that travel with the launch */
+#define WEFT_CUDA_POLL_FAN 8       /* ranks that a kernel for few ranks has */
 #define WEFT_CUDA_HEAD_WORDS 8     /* 32-bit words of an announcement */
 #define WEFT_CUDA_PING_BYTES 32768 /* largest put of the benchmark */
 #define WEFT_CUDA_LINE_SPACE ((size_t)4 << 20) /* bytes of line[][][] in a box */
+
+#define WEFT_CUDA_APART __attribute__((aligned(128))) /* on lines of its own */
 
 /* 4 bytes of data and the number of the call they belong to. */
 typedef uint64_t weft_cuda_word_t;
@@ -54,18 +57,15 @@ typedef struct weft_cuda_box {
     uint32_t lane_blocks[2 * WEFT_CUDA_RANKS]; /* the same for messages, by lane */
     uint32_t sent[WEFT_CUDA_RANKS];       /* messages sent to that rank */
     uint32_t taken[WEFT_CUDA_RANKS];      /* messages received from that rank */
-    char apart[128];
     /* Written by rank [from]. */
-    weft_cuda_word_t head[2][WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS];
-    uint64_t done[WEFT_CUDA_RANKS];
+    weft_cuda_word_t head[2][WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS] WEFT_CUDA_APART;
+    uint64_t done[WEFT_CUDA_BLOCKS][WEFT_CUDA_RANKS];
     weft_cuda_word_t chan[WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS];
     uint64_t ack[WEFT_CUDA_RANKS]; /* messages to [from] that it has taken */
-    char apart2[128];
     /* One-sided puts between kernels, for the benchmark. */
-    uint64_t signal;
-    char apart3[120];
-    char ping[WEFT_CUDA_PING_BYTES];
-    weft_cuda_word_t line[WEFT_CUDA_LINE_SPACE / 8];
+    uint64_t signal WEFT_CUDA_APART;
+    char ping[WEFT_CUDA_PING_BYTES] WEFT_CUDA_APART;
+    weft_cuda_word_t line[WEFT_CUDA_LINE_SPACE / 8] WEFT_CUDA_APART; /* 16 bytes at a time */
 } weft_cuda_box_t;
 
 /* Why a kernel gave up. */
@@ -82,9 +82,8 @@ typedef struct weft_cuda_report {
     uint32_t arrived[WEFT_CUDA_RANKS]; /* number of the last call that each rank has announced */
     uint64_t last_sig[WEFT_CUDA_RANKS], last_count[WEFT_CUDA_RANKS];
     uint32_t ready; /* 1 once all of the above is there */
-    /* On a line of its own: polled by a caller that waits for a mark. */
-    char apart[64];
-    uint64_t finished;
+    /* Polled by a caller that waits for a mark. */
+    uint64_t finished WEFT_CUDA_APART;
 } weft_cuda_report_t;
 
 /* What stays the same from call to call. */
@@ -103,16 +102,26 @@ typedef struct weft_cuda_world {
 /* A buffer, as announced to others: its address, or with slabs: number of the slab << 48 | offset. */
 typedef uint64_t weft_cuda_ref_t;
 
+/* What a small call sends and takes: made by the host, so that kernels need not think about it. */
+typedef struct weft_cuda_route {
+    int32_t send_from, send_to; /* ranks that get something from this one, itself left out */
+    int32_t recv_from, recv_to; /* ranks that something is taken from, this one included */
+    uint64_t send_step; /* from the block for one rank to that for the next; 0: all get the same */
+    uint64_t recv_step;
+} weft_cuda_route_t;
+
 typedef struct weft_cuda_call {
     int coll, type, op, root; /* weft_coll_t, weft_dtype_t, weft_op_t */
     int direct;    /* 0: data travels in the lines; 1: everybody's buffers are read and written */
     int in_place;  /* alltoall only */
+    int even;      /* in the lines: only whole, aligned units, and at most WEFT_CUDA_POLL_FAN ranks */
     int blocks;    /* of the grid */
     uint64_t mark;   /* what report->finished becomes at the end; 0: nobody waits for that */
     uint64_t sig, count; /* compared with everybody's */
     const void *src;
     void *dst;
     weft_cuda_ref_t src_ref, dst_ref;
+    weft_cuda_route_t route; /* where direct is 0 */
 } weft_cuda_call_t;
 
 /* An alltoallv: bytes and where they are, per peer. */

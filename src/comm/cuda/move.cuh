@@ -47,6 +47,16 @@ static __device__ __forceinline__ void copy_as(char *dst, const char *src, uint6
     }
 }
 
+static __device__ __noinline__ void copy_odd(char *dst, const char *src, uint64_t bytes,
+                                             const crew_t &crew)
+{
+    if ((((uintptr_t)dst | (uintptr_t)src | bytes) & 3) == 0) {
+        copy_as<uint32_t>(dst, src, bytes / 4, crew);
+    } else {
+        copy_as<uint8_t>(dst, src, bytes, crew);
+    }
+}
+
 /* `bytes` from src to dst, which do not overlap. */
 static __device__ __forceinline__ void crew_copy(char *dst, const char *src, uint64_t bytes,
                                                  const crew_t &crew)
@@ -54,15 +64,12 @@ static __device__ __forceinline__ void crew_copy(char *dst, const char *src, uin
     if (bytes == 0 || dst == src) {
         return;
     }
-    uint32_t together = (uint32_t)((uintptr_t)dst | (uintptr_t)src);
-    if (together % 16 == 0) {
-        copy_as<uint4>(dst, src, bytes / 16, crew);
-        uint64_t rest = bytes / 16 * 16;
-        copy_as<uint8_t>(dst + rest, src + rest, bytes - rest, crew);
-    } else if (((together | (uint32_t)bytes) & 3) == 0) {
-        copy_as<uint32_t>(dst, src, bytes / 4, crew);
-    } else {
-        copy_as<uint8_t>(dst, src, bytes, crew);
+    uint64_t even = (((uintptr_t)dst | (uintptr_t)src) & 15) == 0 ? bytes / 16 * 16 : 0;
+    if (even > 0) {
+        copy_as<uint4>(dst, src, even / 16, crew);
+    }
+    if (even < bytes) {
+        copy_odd(dst + even, src + even, bytes - even, crew);
     }
 }
 
@@ -76,7 +83,7 @@ static __device__ __forceinline__ void swap_as(char *a, char *b, uint64_t count,
     }
 }
 
-static __device__ __forceinline__ void crew_swap(char *a, char *b, uint64_t bytes,
+static __device__ __noinline__ void crew_swap(char *a, char *b, uint64_t bytes,
                                                  const crew_t &crew)
 {
     if ((((uintptr_t)a | (uintptr_t)b | bytes) & 15) == 0) {
@@ -91,7 +98,7 @@ static __device__ __forceinline__ void crew_swap(char *a, char *b, uint64_t byte
 /* Sources and destinations in shared memory; `at` is added to all of them. */
 typedef struct columns {
     char *const *src, *const *dst;
-    int nsrc, ndst, ranks, op;
+    int nsrc, ndst, ranks;
 } columns_t;
 
 /* Vectors that a thread has in flight from one source. Halves need twice the registers. */
@@ -101,21 +108,18 @@ template <int TYPE> struct reduce_unroll {
                              : 4;
 };
 
-/* FAN: number of sources and destinations if it is known, else 0. */
-template <int TYPE, int U, int FAN>
+template <int TYPE, int OP, int U>
 static __device__ __forceinline__ void reduce_vectors(const columns_t &c, uint64_t i, uint64_t step,
                                                       uint64_t count)
 {
-    weft_pack<TYPE, 16> sum[U];
-    const int nsrc = FAN ? FAN : c.nsrc;
-#pragma unroll
-    for (int p = 0; p < (FAN ? FAN : 1); p++) {
+    weft_pack<TYPE, OP, 16> sum[U];
+#pragma unroll 2
+    for (int p = 0; p < c.nsrc; p++) {
+        const uint4 *src = (const uint4 *)c.src[p];
         uint4 v[U];
 #pragma unroll
         for (int k = 0; k < U; k++) {
-            if (i + k * step < count) {
-                v[k] = ((const uint4 *)c.src[p])[i + k * step];
-            }
+            v[k] = i + k * step < count ? src[i + k * step] : make_uint4(0, 0, 0, 0);
         }
 #pragma unroll
         for (int k = 0; k < U; k++) {
@@ -123,28 +127,14 @@ static __device__ __forceinline__ void reduce_vectors(const columns_t &c, uint64
             if (p == 0) {
                 sum[k].set(words);
             } else {
-                sum[k].combine(c.op, words);
+                sum[k].combine(words);
             }
-        }
-    }
-    for (int p = FAN ? FAN : 1; p < nsrc; p++) {
-        uint4 v[U];
-#pragma unroll
-        for (int k = 0; k < U; k++) {
-            if (i + k * step < count) {
-                v[k] = ((const uint4 *)c.src[p])[i + k * step];
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < U; k++) {
-            const uint32_t words[4] = {v[k].x, v[k].y, v[k].z, v[k].w};
-            sum[k].combine(c.op, words);
         }
     }
 #pragma unroll
     for (int k = 0; k < U; k++) {
         uint32_t out[4];
-        sum[k].get(c.op, c.ranks, out);
+        sum[k].get(c.ranks, out);
         if (i + k * step < count) {
             uint4 v = make_uint4(out[0], out[1], out[2], out[3]);
             for (int p = 0; p < c.ndst; p++) {
@@ -154,48 +144,46 @@ static __device__ __forceinline__ void reduce_vectors(const columns_t &c, uint64
     }
 }
 
-/* One element at a time, for odd addresses and rests. */
-template <int TYPE>
-static __device__ __forceinline__ void reduce_element(const columns_t &c, uint64_t i)
+/* One element at a time, for odd addresses and rests. Code that is rarely needed stays out of the
+ * way: a small call takes hardly longer than to fetch its instructions. */
+template <int TYPE, int OP>
+static __device__ __noinline__ void reduce_elements(const columns_t &c, uint64_t i, uint64_t step,
+                                                    uint64_t count)
 {
     typedef weft_element<TYPE> E;
     typedef typename E::T T;
-    typename E::A sum = E::load(((const T *)c.src[0])[i]);
-    for (int p = 1; p < c.nsrc; p++) {
-        sum = weft_combine(c.op, sum, E::load(((const T *)c.src[p])[i]));
-    }
-    T out = E::store(c.op == WEFT_AVG ? weft_divide(sum, c.ranks) : sum);
-    for (int p = 0; p < c.ndst; p++) {
-        ((T *)c.dst[p])[i] = out;
+    for (; i < count; i += step) {
+        typename E::A sum = E::load(((const T *)c.src[0])[i]);
+#pragma unroll 1
+        for (int p = 1; p < c.nsrc; p++) {
+            sum = weft_combine<OP>(sum, E::load(((const T *)c.src[p])[i]));
+        }
+        T out = E::store(OP == WEFT_AVG ? weft_divide(sum, c.ranks) : sum);
+#pragma unroll 1
+        for (int p = 0; p < c.ndst; p++) {
+            ((T *)c.dst[p])[i] = out;
+        }
     }
 }
 
 /* `count` elements of all columns. */
-template <int TYPE>
+template <int TYPE, int OP>
 static __device__ __forceinline__ void crew_reduce(const columns_t &c, uint64_t count,
                                                    const crew_t &crew)
 {
     const int PER = 16 / (int)sizeof(typename weft_element<TYPE>::T);
     const int U = reduce_unroll<TYPE>::U;
     uintptr_t together = 0;
+#pragma unroll 1
     for (int p = 0; p < c.nsrc; p++) {
-        together |= (uintptr_t)c.src[p];
-    }
-    for (int p = 0; p < c.ndst; p++) {
-        together |= (uintptr_t)c.dst[p];
+        together |= (uintptr_t)c.src[p] | (uintptr_t)c.dst[p < c.ndst ? p : 0];
     }
     uint64_t step = crew_step(crew), vectors = together % 16 == 0 ? count / PER : 0;
-    if (c.nsrc == 2) {
-        for (uint64_t i = crew_first(crew); i < vectors; i += U * step) {
-            reduce_vectors<TYPE, U, 2>(c, i, step, vectors);
-        }
-    } else {
-        for (uint64_t i = crew_first(crew); i < vectors; i += U * step) {
-            reduce_vectors<TYPE, U, 0>(c, i, step, vectors);
-        }
+    for (uint64_t i = crew_first(crew); i < vectors; i += U * step) {
+        reduce_vectors<TYPE, OP, U>(c, i, step, vectors);
     }
-    for (uint64_t i = vectors * PER + crew_first(crew); i < count; i += step) {
-        reduce_element<TYPE>(c, i);
+    if (vectors * PER < count) {
+        reduce_elements<TYPE, OP>(c, vectors * PER + crew_first(crew), step, count);
     }
 }
 

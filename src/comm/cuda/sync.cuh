@@ -239,43 +239,54 @@ static __device__ __forceinline__ head_t gather_head(uint32_t data)
     return head;
 }
 
-/* One warp waits for the announcements of all others, compares them with its own and hands each to
- * `use(peer, head)`, called by one lane. False: give up. */
+/* Rank `peer` announced another call: report both. */
+static __device__ __noinline__ void report_mismatch(const world_t &world, const call_t &call,
+                                                    uint64_t number, int peer)
+{
+    const weft_cuda_word_t *word = world.box[world.rank]->head[number & 1][peer];
+    uint64_t value[4];
+    for (int i = 0; i < 4; i++) {
+        value[i] = load64(&word[i]);
+    }
+    send_report(world, WEFT_CUDA_MISMATCH, (uint32_t)peer, number, call.sig, call.count,
+                value[1] << 32 | (uint32_t)value[0], value[3] << 32 | (uint32_t)value[2]);
+}
+
+/* One warp waits for the announcements of all others, 8 lanes a peer, and compares them with its own.
+ * Each lane hands its word to `use(peer, i, word)`. False: give up. */
 template <typename USE>
 static __device__ __forceinline__ bool await_heads(const world_t &world, const call_t &call,
                                                    uint64_t number, USE use)
 {
     box_t *mine = world.box[world.rank];
     int lane = threadIdx.x % 32, i = lane % WEFT_CUDA_HEAD_WORDS;
+    uint32_t expected = head_word(i, call.sig, call.count, 0, 0);
     bool stop = false;
-    for (int base = 0; base < world.size - 1; base += 4) {
-        int k = base + lane / WEFT_CUDA_HEAD_WORDS;
+#pragma unroll 1
+    for (int k = lane / WEFT_CUDA_HEAD_WORDS; k < world.size - 1 && !stop; k += 4) {
         int p = world.rank + 1 + k;
         p -= p >= world.size ? world.size : 0;
-        bool there = k < world.size - 1;
         uint32_t data = 0;
         waiter_t waiter = {0, 0};
-        const weft_cuda_word_t *word = &mine->head[number & 1][there ? p : world.rank][i];
-        while (there && !stop && !word_load(word, (uint32_t)number, &data)) {
+        const weft_cuda_word_t *word = &mine->head[number & 1][p][i];
+        while (!stop && !word_load(word, (uint32_t)number, &data)) {
             stop = poll_failed(world, &waiter, (uint32_t)p, number, call.sig, call.count);
         }
-        stop = __any_sync(0xffffffffu, stop);
-        head_t head = gather_head(data);
-        if (!stop && there && i == 0) {
-            if (head.sig != call.sig || head.count != call.count) {
-                send_report(world, WEFT_CUDA_MISMATCH, (uint32_t)p, number, call.sig, call.count,
-                            head.sig, head.count);
-                stop = true;
-            } else {
-                use(p, head);
+        if (!stop && i < 4 && data != expected) {
+            /* The other words of it may still be on their way. */
+            for (int w = 0; w < 4 && !stop; w++) {
+                uint32_t ignored;
+                while (!stop && !word_load(word - i + w, (uint32_t)number, &ignored)) {
+                    stop = poll_failed(world, &waiter, (uint32_t)p, number, call.sig, call.count);
+                }
             }
-        }
-        stop = __any_sync(0xffffffffu, stop);
-        if (stop) {
-            return false;
+            report_mismatch(world, call, number, p);
+            stop = true;
+        } else if (!stop) {
+            use(p, i, data);
         }
     }
-    return true;
+    return !__any_sync(0xffffffffu, stop);
 }
 
 /* Where a buffer that rank `peer` announced is mapped here; NULL if it has none. */

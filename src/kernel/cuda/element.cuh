@@ -88,16 +88,16 @@ template <> __device__ __forceinline__ int64_t weft_mul(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
-template <typename A> __device__ __forceinline__ A weft_combine(int op, A a, A b)
+template <int OP, typename A> __device__ __forceinline__ A weft_combine(A a, A b)
 {
-    switch (op) {
+    switch (OP) {
     case WEFT_PROD:
         return weft_mul(a, b);
     case WEFT_MIN:
         return b < a ? b : a;
     case WEFT_MAX:
         return a < b ? b : a;
-    default:
+    default: /* the sum, also of an average */
         return weft_add(a, b);
     }
 }
@@ -127,7 +127,7 @@ template <> __device__ __forceinline__ uint8_t weft_divide(uint8_t a, int n)
 /* ---- packs: a few elements in registers --------------------------------------------------- */
 
 /* BYTES of elements, as they are in memory, and as they are reduced. */
-template <int TYPE, int BYTES> struct weft_pack {
+template <int TYPE, int OP, int BYTES> struct weft_pack {
     typedef weft_element<TYPE> E;
     static const int N = BYTES / (int)sizeof(typename E::T);
     typename E::A at[N];
@@ -142,40 +142,22 @@ template <int TYPE, int BYTES> struct weft_pack {
         }
     }
 
-    /* One decision for all elements of the pack. */
-    __device__ __forceinline__ void combine(int op, const uint32_t (&words)[BYTES / 4])
+    __device__ __forceinline__ void combine(const uint32_t (&words)[BYTES / 4])
     {
         weft_pack other;
         other.set(words);
-        switch (op) {
-        case WEFT_PROD:
-            apply<WEFT_PROD>(other);
-            break;
-        case WEFT_MIN:
-            apply<WEFT_MIN>(other);
-            break;
-        case WEFT_MAX:
-            apply<WEFT_MAX>(other);
-            break;
-        default:
-            apply<WEFT_SUM>(other);
-        }
-    }
-
-    template <int OP> __device__ __forceinline__ void apply(const weft_pack &other)
-    {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            at[i] = weft_combine(OP, at[i], other.at[i]);
+            at[i] = weft_combine<OP>(at[i], other.at[i]);
         }
     }
 
-    __device__ __forceinline__ void get(int op, int ranks, uint32_t (&words)[BYTES / 4]) const
+    __device__ __forceinline__ void get(int ranks, uint32_t (&words)[BYTES / 4]) const
     {
         typename E::T raw[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            raw[i] = E::store(op == WEFT_AVG ? weft_divide(at[i], ranks) : at[i]);
+            raw[i] = E::store(OP == WEFT_AVG ? weft_divide(at[i], ranks) : at[i]);
         }
         memcpy(words, raw, BYTES);
     }
