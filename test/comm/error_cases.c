@@ -183,6 +183,7 @@ static void settle_dispute(team_t *team, any_buffers_t *b, const dispute_t *d, i
     weft_comm_h comm = make_child(team, team->rank == odd ? d->other_algo : d->algo);
     if (!d->algo) { /* something good first: the bad one is call 2 */
         CHECK_OK(make_request(&good, b, comm));
+        team_meet(team);
     }
     if (odd % 2 && team->rank == team->size - 1) {
         team_sleep(0.02); /* one comes when the others know already */
@@ -370,6 +371,7 @@ void error_left(team_t *team)
         weft_comm_h comm = make_child(team, NULL);
         CHECK_OK(any_call(colls[i], &b, team, count, 0, comm));
         CHECK_OK(weft_barrier(comm, NULL)); /* messages alone do not keep the others together */
+        team_meet(team);                    /* all have returned from it */
         if (team->rank != leaver) {
             double start = team_now();
             weft_status_t status;

@@ -218,6 +218,10 @@ static void run_process(int first, int threads)
     if (plan->env) {
         set_environment(plan->env);
     }
+    if (plan->ranks >
+        threads) { /* processes on a GPU have to share its queues: CUDA's own number */
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 0);
+    }
     share_id(first);
     if (plan->all) {
         all_comms = calloc((size_t)threads, sizeof(*all_comms));

@@ -282,6 +282,9 @@ static void late_replay(team_t *team)
     team_meet(team);
     CHECK_STATUS(weft_comm_error(team->comm, &text), WEFT_ERR_TIMEOUT);
     CHECK_TEXT(text, "rank 1");
+    if (team->rank == 1) { /* its stream has not been asked yet */
+        CHECK_STATUS(weft_stream_synchronize(r.s), WEFT_ERR_TIMEOUT);
+    }
     weft__bench_forget(graph, r.s);
     rig_close(&r);
 }
