@@ -3,7 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 PEERS ?= --ranks 2,4,8
 
-.PHONY: all help deps demo test test-quick soak install peers format clean
+.PHONY: all help deps demo test test-quick test-gpu soak install peers format clean
 
 all: ## build the library, the command, examples and tests in build/
 	@tools/build $(BUILD)
@@ -24,6 +24,9 @@ test: ## everything: all tests, sanitizers, both compilers, checks of the source
 
 test-quick: ## the tests of the plain build only, without the slow ones
 	@tools/test --quick $(BUILD)
+
+test-gpu: ## what needs a GPU, with compute-sanitizer; tools/test-gpu has options
+	@tools/test-gpu $(BUILD)
 
 soak: ## random collectives against a reference for a minute or more
 	@tools/test --soak $(BUILD)

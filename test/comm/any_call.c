@@ -10,11 +10,12 @@ void any_open(any_buffers_t *b, const team_t *team, size_t count, bool plain)
         b->src = malloc(bytes + 1);
         b->dst = malloc(bytes + 1);
         CHECK(b->src && b->dst);
+        memset(b->src, 0, bytes);
     } else {
         CHECK_OK(weft_malloc(&b->src, bytes));
         CHECK_OK(weft_malloc(&b->dst, bytes));
+        CHECK_OK(weft_memset(b->src, 0, bytes, NULL));
     }
-    memset(b->src, 0, bytes);
     for (int p = 0; p < team->size; p++) {
         b->counts[p] = count;
         b->offsets[p] = (size_t)p * count;

@@ -31,6 +31,25 @@ static team_fn function;        /* likewise */
 static weft_comm_h *all_comms;  /* from weft_comm_init_all */
 static _Thread_local int my_rank = -1;
 
+static bool short_run;
+
+static __attribute__((constructor)) void read_short_run(void)
+{
+    const char *value = getenv("WEFT_TEST_SHORT");
+    short_run = value && strcmp(value, "1") == 0;
+    unsetenv("WEFT_TEST_SHORT"); /* no setting of Weft's, which would say so in every rank */
+}
+
+bool team_short(void)
+{
+    return short_run;
+}
+
+int team_slow(void)
+{
+    return (UNDER_SANITIZER ? 4 : 1) * (short_run ? 15 : 1);
+}
+
 double team_now(void)
 {
     struct timespec now;
@@ -79,7 +98,7 @@ void team_fail(const char *file, int line, const char *format, ...)
 weft_comm_config_t team_config(void)
 {
     weft_comm_config_t config = WEFT_COMM_CONFIG_INIT;
-    config.timeout_ms = plan->timeout_ms ? plan->timeout_ms : 20000;
+    config.timeout_ms = plan->timeout_ms ? plan->timeout_ms : 20000 * (short_run ? 15 : 1);
     config.algo = plan->algo;
     return config;
 }
@@ -182,13 +201,26 @@ static void restore_handlers(void)
     }
 }
 
+static void set_environment(const char *env)
+{
+    char *list = strdup(env), *rest = NULL;
+    CHECK(list);
+    for (char *item = strtok_r(list, " ", &rest); item; item = strtok_r(NULL, " ", &rest)) {
+        CHECK_EQ(putenv(item), 0); /* which keeps it: the list is not freed */
+    }
+}
+
 static void run_process(int first, int threads)
 {
     my_rank = first;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     restore_handlers();
     if (plan->env) {
-        putenv((char *)(uintptr_t)plan->env);
+        set_environment(plan->env);
+    }
+    if (plan->ranks >
+        threads) { /* processes on a GPU have to share its queues: CUDA's own number */
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 0);
     }
     share_id(first);
     if (plan->all) {
@@ -271,7 +303,7 @@ static void end_all(child_t *children, int n, int threads)
 
 static bool wait_all(child_t *children, int n, int threads)
 {
-    int limit = (plan->limit_s ? plan->limit_s : 30) * (UNDER_SANITIZER ? 4 : 1);
+    int limit = (plan->limit_s ? plan->limit_s : 30) * team_slow();
     double end = team_now() + limit, pause = 200e-6;
     bool good = true;
     while (reap(children, n, &good) > 0) {

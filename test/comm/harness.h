@@ -57,10 +57,10 @@ typedef struct team_plan {
     int procs;   /* 0: one a rank; 1: all ranks are threads of one; else a divisor of ranks */
     bool all;    /* threads: communicators from weft_comm_init_all, not from weft_comm_init_rank */
     bool bare;   /* no communicator */
-    int limit_s; /* 30 unless given; four times as much under a sanitizer */
+    int limit_s; /* 30 unless given; times team_slow() */
     int timeout_ms; /* of the communicator; 0: 20 s */
     const char *algo;
-    const char *env;  /* "NAME=VALUE" for every rank's process, or NULL */
+    const char *env;  /* "NAME=VALUE NAME=VALUE ..." for every rank's process, or NULL */
     uint32_t may_die; /* bit r: rank r's process ends by SIGKILL */
     const void *arg;
 } team_plan_t;
@@ -76,6 +76,12 @@ void team_meet(team_t *team);
 
 /* A configuration as the plan's. */
 weft_comm_config_t team_config(void);
+
+/* Are few cases wanted, because a tool makes each of them slow (WEFT_TEST_SHORT=1)? */
+bool team_short(void);
+
+/* How much longer than usual things may take here: sanitizers and the tools above. */
+int team_slow(void);
 
 double team_now(void); /* seconds */
 void team_sleep(double seconds);
@@ -130,10 +136,10 @@ void team_fail(const char *file, int line, const char *format, ...)
         }                                                                                          \
     } while (0)
 
-/* Took no longer than `most` seconds; a sanitizer may slow it down. */
+/* Took no longer than `most` seconds, or than team_slow() makes of them. */
 #define CHECK_WITHIN(seconds, most)                                                                \
     do {                                                                                           \
-        double took_ = (seconds), most_ = (most) * (UNDER_SANITIZER ? 4 : 1);                      \
+        double took_ = (seconds), most_ = (most)*team_slow();                                      \
         if (took_ > most_) {                                                                       \
             FAIL("%s is %.3f s, more than %.3f s", #seconds, took_, most_);                        \
         }                                                                                          \

@@ -5,7 +5,9 @@
 
 #include "comm/call.h"
 #include "comm/data.h"
+#include "comm/memory.h"
 #include "comm/tuner.h"
+#include "device/device.h"
 
 #define GUARD 256 /* bytes around a buffer that nobody may touch */
 #define SHIFT 32  /* room to start at odd elements */
@@ -18,8 +20,8 @@ static const char *const kind_names[KINDS] = {"device", "plain", "mixed"};
 typedef struct matrix {
     team_t *team;
     weft_comm_h comms[WEFT_ALGO_COUNT];
-    size_t room;        /* bytes of each buffer */
-    char *memory[2][2]; /* [DEVICE or PLAIN][source or destination] */
+    size_t room;           /* bytes of each buffer */
+    buffer_t memory[2][2]; /* [DEVICE or PLAIN][source or destination] */
     unsigned cases;
 } matrix_t;
 
@@ -34,8 +36,9 @@ typedef struct mcase {
     int root;
 } mcase_t;
 
-/* Where a case has its data on this rank. */
+/* Where a case has its data on this rank, as the host sees it. */
 typedef struct place {
+    const buffer_t *src_in, *dst_in;
     char *src, *dst;
     size_t block, src_bytes, dst_bytes;
     bool in_place;
@@ -44,44 +47,49 @@ typedef struct place {
 
 /* ---- set up ------------------------------------------------------------------------------ */
 
+/* GPUs carry out all other algorithms as direct. */
+static int algorithms(void)
+{
+    return weft__device_is_cuda() ? WEFT_ALGO_DIRECT + 1 : WEFT_ALGO_COUNT;
+}
+
 static void matrix_open(matrix_t *m, team_t *team, size_t room)
 {
     *m = (matrix_t){.team = team, .room = room};
-    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+    for (int a = 0; a < algorithms(); a++) {
         weft_comm_config_t config = team_config();
         config.algo = weft__algo_name((weft_algo_t)a);
         team_note("splitting for %s", config.algo);
         CHECK_OK(weft_comm_split(team->comm, 0, team->rank, &m->comms[a], &config));
     }
-    size_t bytes = room + 2 * GUARD + SHIFT;
     for (int i = 0; i < 2; i++) {
-        void *memory;
-        CHECK_OK(weft_malloc(&memory, bytes));
-        m->memory[DEVICE][i] = memory;
-        m->memory[PLAIN][i] = malloc(bytes);
-        CHECK(m->memory[PLAIN][i]);
+        buffer_open(&m->memory[DEVICE][i], room + 2 * GUARD + SHIFT, false);
+        buffer_open(&m->memory[PLAIN][i], room + 2 * GUARD + SHIFT, true);
     }
+    team_meet(team);
 }
 
 static void matrix_close(matrix_t *m)
 {
-    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+    for (int a = 0; a < algorithms(); a++) {
         CHECK_OK(weft_comm_destroy(m->comms[a]));
     }
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(weft_free(m->memory[DEVICE][i]));
-        free(m->memory[PLAIN][i]);
+        buffer_close(&m->memory[DEVICE][i]);
+        buffer_close(&m->memory[PLAIN][i]);
     }
 }
 
-/* A buffer for source (0) or destination (1), not always aligned. */
-static char *buffer(const matrix_t *m, int kind, int which, size_t element)
+/* A buffer for source (0) or destination (1), and where data starts in it: not always aligned. */
+static const buffer_t *pick(const matrix_t *m, int kind, int which, size_t element, char **at_p)
 {
     int where = kind;
     if (kind == MIXED) {
         where = (int)((unsigned)m->team->rank + m->cases + (which ? m->cases >> 1 : 0)) & 1;
     }
-    return m->memory[where][which] + GUARD + element * (m->cases % 3);
+    const buffer_t *buffer = &m->memory[where][which];
+    *at_p = buffer->host + GUARD + element * (m->cases % 3);
+    return buffer;
 }
 
 static bool has_root(const mcase_t *c)
@@ -104,9 +112,10 @@ static place_t find_place(const matrix_t *m, const mcase_t *c)
                  .in_place = c->in_place && (!has_root(c) || rank == c->root),
                  .data = {c->type, info->reduces ? c->op : DATA_RAW, size, m->cases}};
     CHECK(p.src_bytes <= m->room && p.dst_bytes <= m->room);
-    p.src = buffer(m, c->kind, 0, element);
-    p.dst = buffer(m, c->kind, 1, element);
+    p.src_in = pick(m, c->kind, 0, element, &p.src);
+    p.dst_in = pick(m, c->kind, 1, element, &p.dst);
     if (p.in_place) {
+        p.dst_in = p.src_in;
         p.dst = p.src;
         p.dst += p.src_bytes > p.dst_bytes ? (size_t)rank * block : 0;
         p.src += p.dst_bytes > p.src_bytes ? (size_t)rank * block : 0;
@@ -114,23 +123,40 @@ static place_t find_place(const matrix_t *m, const mcase_t *c)
     return p;
 }
 
+/* What is written, and the source with it if it is in place. */
+static char *touched(const place_t *p, size_t *bytes_p)
+{
+    *bytes_p = p->in_place && p->src_bytes > p->dst_bytes ? p->src_bytes : p->dst_bytes;
+    return p->in_place && p->src < p->dst ? p->src : p->dst;
+}
+
 static void fill(const matrix_t *m, const mcase_t *c, const place_t *p)
 {
-    char *low = p->in_place && p->src < p->dst ? p->src : p->dst;
-    size_t bytes = p->in_place && p->src_bytes > p->dst_bytes ? p->src_bytes : p->dst_bytes;
+    size_t bytes;
+    char *low = touched(p, &bytes);
     memset(low - GUARD / 2, POISON, GUARD / 2);
     memset(low + bytes, POISON, GUARD / 2);
     if (p->dst_bytes) {
         memset(p->dst, POISON, p->dst_bytes);
     }
     data_fill(&p->data, m->team->rank, 0, p->src_bytes / weft_dtype_size(c->type), p->src);
+    buffer_push(p->dst_in, low - GUARD / 2, bytes + GUARD);
+    buffer_push(p->src_in, p->src, p->src_bytes);
+}
+
+static void look(const place_t *p)
+{
+    size_t bytes;
+    char *low = touched(p, &bytes);
+    buffer_pull(p->dst_in, low - GUARD / 2, bytes + GUARD);
+    buffer_pull(p->src_in, p->src, p->src_bytes);
 }
 
 static weft_status_t issue(const mcase_t *c, const place_t *p, weft_comm_h comm)
 {
     /* A rank without a source or destination passes none. */
-    const void *src = p->src_bytes || c->count == 0 ? p->src : NULL;
-    void *dst = p->dst_bytes || c->count == 0 ? p->dst : NULL;
+    const void *src = p->src_bytes || c->count == 0 ? buffer_at(p->src_in, p->src) : NULL;
+    void *dst = p->dst_bytes || c->count == 0 ? buffer_at(p->dst_in, p->dst) : NULL;
     switch (c->coll) {
     case WEFT_COLL_ALLREDUCE:
         return weft_allreduce(src, dst, c->count, c->type, c->op, comm, NULL);
@@ -212,8 +238,8 @@ static void check_rest(const matrix_t *m, const mcase_t *c, const place_t *p)
             check_block(c, p, p->src, b, rank, b * c->count);
         }
     }
-    char *low = p->in_place && p->src < p->dst ? p->src : p->dst;
-    size_t bytes = p->in_place && p->src_bytes > p->dst_bytes ? p->src_bytes : p->dst_bytes;
+    size_t bytes;
+    char *low = touched(p, &bytes);
     check_guard(low - GUARD / 2, "before");
     check_guard(low + bytes, "behind");
 }
@@ -227,6 +253,7 @@ static void run_case(matrix_t *m, mcase_t c)
     place_t p = find_place(m, &c);
     fill(m, &c, &p);
     CHECK_OK(issue(&c, &p, m->comms[c.algo]));
+    look(&p);
     check_result(m, &c, &p);
     check_rest(m, &c, &p);
     m->cases++;
@@ -238,7 +265,7 @@ static void run_case(matrix_t *m, mcase_t c)
  * one kind after the other. */
 static void ways(matrix_t *m, mcase_t c, bool turns)
 {
-    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+    for (int a = 0; a < algorithms(); a++) {
         if (!weft__tuner_has(c.coll, (weft_algo_t)a)) {
             continue;
         }
@@ -261,22 +288,37 @@ static bool is_pairwise(weft_coll_t coll)
     return coll == WEFT_COLL_ALLTOALLV || coll == WEFT_COLL_SEND || coll == WEFT_COLL_RECV;
 }
 
-/* All types, and all operations where there is one; `few`: sum for all types, the other operations
- * for one type each. */
+/* Leave out this type and operation? `few`: sum for all types, the other operations for one type
+ * each. */
+static bool leave_out(weft_coll_t coll, int type, int op, bool few)
+{
+    bool reduces = weft__coll_info[coll].reduces;
+    if (!reduces && op > 0) {
+        return true;
+    }
+    if (team_short()) { /* each type has a kernel of its own, which knows all operations */
+        return reduces ? op != (type + (int)coll) % WEFT_OP_COUNT
+                       : type != (int)coll % WEFT_DTYPE_COUNT;
+    }
+    if (UNDER_TSAN) { /* races do not depend on types, and are slow to look for */
+        return type != (int)coll % WEFT_DTYPE_COUNT || (few && op > 0);
+    }
+    return few && op != WEFT_SUM && type != (op + (int)coll) % WEFT_DTYPE_COUNT;
+}
+
 static void types_and_ops(matrix_t *m, weft_coll_t coll, size_t count, bool few)
 {
+    int size = m->team->size;
+    bool turns = few || UNDER_SANITIZER || team_short() || size > 4 ||
+                 (weft__device_is_cuda() && size != 2);
     for (int t = 0; t < WEFT_DTYPE_COUNT; t++) {
         for (int o = 0; o < WEFT_OP_COUNT; o++) {
-            bool skip = few && o != WEFT_SUM && t != (o + (int)coll) % WEFT_DTYPE_COUNT;
-            /* Races do not depend on types, and are slow to look for. */
-            skip = skip || (UNDER_TSAN && (t != (int)coll % WEFT_DTYPE_COUNT || (few && o > 0)));
-            if (skip || (!weft__coll_info[coll].reduces && o > 0)) {
-                continue;
+            if (!leave_out(coll, t, o, few)) {
+                ways(m,
+                     (mcase_t){
+                         .coll = coll, .type = (weft_dtype_t)t, .op = (weft_op_t)o, .count = count},
+                     turns);
             }
-            ways(m,
-                 (mcase_t){
-                     .coll = coll, .type = (weft_dtype_t)t, .op = (weft_op_t)o, .count = count},
-                 few || UNDER_SANITIZER || m->team->size > 4);
         }
     }
 }
@@ -286,7 +328,7 @@ void matrix_small(team_t *team)
     static const size_t counts[] = {0, 1, 3, 1000};
     matrix_t m;
     matrix_open(&m, team, 1000 * 8 * (size_t)team->size);
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+    for (size_t i = team_short() ? 2 : 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         for (int coll = 0; coll < WEFT_COLL_COUNT; coll++) {
             if (!is_pairwise((weft_coll_t)coll)) {
                 types_and_ops(&m, (weft_coll_t)coll, counts[i], false);
@@ -370,8 +412,9 @@ static void ragged_case(matrix_t *m, weft_dtype_t type, size_t most, int kind, w
     team_note("alltoallv of up to %zu %s, %s memory", most, weft_dtype_name(type),
               kind_names[kind]);
     CHECK(out.end * element <= m->room && in.end * element <= m->room);
-    char *src = buffer(m, kind, 0, element), *dst = buffer(m, kind, 1, element);
-    char *expected = malloc(in.end * element + 1);
+    char *src, *dst, *expected = malloc(in.end * element + 1);
+    const buffer_t *src_in = pick(m, kind, 0, element, &src);
+    const buffer_t *dst_in = pick(m, kind, 1, element, &dst);
     CHECK(expected);
     memset(dst, POISON, in.end * element);
     memset(expected, POISON, in.end * element);
@@ -379,8 +422,11 @@ static void ragged_case(matrix_t *m, weft_dtype_t type, size_t most, int kind, w
         data_fill(&data, rank, (size_t)p * 7, out.counts[p], src + out.offsets[p] * element);
         data_fill(&data, p, (size_t)rank * 7, in.counts[p], expected + in.offsets[p] * element);
     }
-    CHECK_OK(weft_alltoallv(src, out.counts, out.offsets, dst, in.counts, in.offsets, type,
-                            m->comms[algo], NULL));
+    buffer_push(src_in, src, out.end * element);
+    buffer_push(dst_in, dst, in.end * element);
+    CHECK_OK(weft_alltoallv(buffer_at(src_in, src), out.counts, out.offsets, buffer_at(dst_in, dst),
+                            in.counts, in.offsets, type, m->comms[algo], NULL));
+    buffer_pull(dst_in, dst, in.end * element);
     CHECK(memcmp(dst, expected, in.end * element) == 0);
     free(expected);
     m->cases++;
@@ -392,7 +438,7 @@ void matrix_ragged(team_t *team)
     matrix_t m;
     matrix_open(&m, team, (30011 + 3) * 8 * (size_t)team->size);
     for (size_t i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
-        for (int t = 0; t < WEFT_DTYPE_COUNT; t++) {
+        for (int t = 0; t < (team_short() ? 1 : WEFT_DTYPE_COUNT); t++) {
             for (int k = 0; k < KINDS; k++) {
                 ragged_case(&m, (weft_dtype_t)t, most[i], k, WEFT_ALGO_AUTO);
                 ragged_case(&m, (weft_dtype_t)t, most[i], k, WEFT_ALGO_DIRECT);
@@ -410,16 +456,21 @@ static void pair_case(matrix_t *m, int from, int to, size_t count, weft_dtype_t 
     size_t wrong, element = weft_dtype_size(type);
     data_t data = {type, DATA_RAW, m->team->size, m->cases};
     weft_comm_h comm = m->comms[WEFT_ALGO_AUTO];
-    char *src = buffer(m, kind, 0, element), *dst = buffer(m, kind, 1, element);
+    char *src, *dst;
+    const buffer_t *src_in = pick(m, kind, 0, element, &src);
+    const buffer_t *dst_in = pick(m, kind, 1, element, &dst);
     team_note("%d sends %zu %s to %d, %s memory", from, count, weft_dtype_name(type), to,
               kind_names[kind]);
     m->cases++;
     if (rank == from) {
         data_fill(&data, rank, 0, count, src);
-        CHECK_OK(weft_send(src, count, type, to, comm, NULL));
+        buffer_push(src_in, src, count * element);
+        CHECK_OK(weft_send(buffer_at(src_in, src), count, type, to, comm, NULL));
     } else if (rank == to) {
         memset(dst - GUARD / 2, POISON, count * element + GUARD);
-        CHECK_OK(weft_recv(dst, count, type, from, comm, NULL));
+        buffer_push(dst_in, dst - GUARD / 2, count * element + GUARD);
+        CHECK_OK(weft_recv(buffer_at(dst_in, dst), count, type, from, comm, NULL));
+        buffer_pull(dst_in, dst - GUARD / 2, count * element + GUARD);
         if (!data_check(&data, from, 0, count, dst, &wrong)) {
             FAIL("received wrong data from element %zu on", wrong);
         }
@@ -503,19 +554,24 @@ static void float_case(matrix_t *m, weft_algo_t algo, weft_dtype_t type, size_t 
 {
     team_t *team = m->team;
     size_t element = weft_dtype_size(type), bytes = count * element;
-    char *src = m->memory[DEVICE][0], *first = m->memory[DEVICE][1], *again = m->memory[PLAIN][1];
+    const buffer_t *src = &m->memory[DEVICE][0], *dst = &m->memory[DEVICE][1];
+    char *again = m->memory[PLAIN][1].host;
     uint64_t *hashes = (uint64_t *)team->shared;
     team_note("sum of %zu random %s by %s", count, weft_dtype_name(type), weft__algo_name(algo));
     for (size_t i = 0; i < count; i++) {
-        random_float(type, team->rank, i, src + i * element);
+        random_float(type, team->rank, i, src->host + i * element);
     }
-    CHECK_OK(weft_allreduce(src, first, count, type, WEFT_SUM, m->comms[algo], NULL));
-    check_sums(team, type, count, first);
-    memcpy(again, first, bytes);
-    memset(first, POISON, bytes);
-    CHECK_OK(weft_allreduce(src, first, count, type, WEFT_SUM, m->comms[algo], NULL));
-    CHECK(memcmp(first, again, bytes) == 0);
-    hashes[team->rank] = hash(first, bytes);
+    buffer_push(src, src->host, bytes);
+    CHECK_OK(weft_allreduce(src->at, dst->at, count, type, WEFT_SUM, m->comms[algo], NULL));
+    buffer_pull(dst, dst->host, bytes);
+    check_sums(team, type, count, dst->host);
+    memcpy(again, dst->host, bytes);
+    memset(dst->host, POISON, bytes);
+    buffer_push(dst, dst->host, bytes);
+    CHECK_OK(weft_allreduce(src->at, dst->at, count, type, WEFT_SUM, m->comms[algo], NULL));
+    buffer_pull(dst, dst->host, bytes);
+    CHECK(memcmp(dst->host, again, bytes) == 0);
+    hashes[team->rank] = hash(dst->host, bytes);
     team_meet(team);
     CHECK_EQ(hashes[team->rank], hashes[0]);
     team_meet(team);
@@ -525,7 +581,7 @@ void matrix_floats(team_t *team)
 {
     matrix_t m;
     matrix_open(&m, team, 70001 * 8);
-    for (int a = 0; a < WEFT_ALGO_COUNT; a++) {
+    for (int a = 0; a < algorithms(); a++) {
         for (int t = WEFT_F64; t <= WEFT_BF16; t++) {
             float_case(&m, (weft_algo_t)a, (weft_dtype_t)t, 777);
             float_case(&m, (weft_algo_t)a, (weft_dtype_t)t, 20011);

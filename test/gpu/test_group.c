@@ -1,0 +1,103 @@
+/* ctest: timeout=180 serial */
+/* Groups of calls on GPUs. */
+#include <setjmp.h>
+
+#include "comm/group_cases.h"
+#include "gpu/gpu.h"
+
+#include <cmocka.h>
+
+static const team_fn all[] = {group_mixed,   group_fused,  group_messages, group_ring,
+                              group_self,    group_nested, group_refused,  group_destroyed,
+                              group_streams, NULL};
+
+static void run_threads(team_fn fn)
+{
+    assert_true(team_run(&(team_plan_t){.ranks = 4, .procs = 1}, fn));
+    assert_true(team_run(&(team_plan_t){.ranks = 3, .procs = 1, .all = true}, fn));
+}
+
+#define THREAD_TEST(name, fn)                                                                      \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        (void)state;                                                                               \
+        run_threads(fn);                                                                           \
+    }
+
+THREAD_TEST(group_of_100_mixed_calls, group_mixed)
+THREAD_TEST(group_of_300_allreduces, group_fused)
+THREAD_TEST(messages_of_all_pairs_in_any_order, group_messages)
+THREAD_TEST(ring_exchange_of_large_messages, group_ring)
+THREAD_TEST(send_to_self, group_self)
+THREAD_TEST(groups_nest, group_nested)
+THREAD_TEST(refused_call_runs_nothing, group_refused)
+THREAD_TEST(comm_destroyed_inside_group, group_destroyed)
+THREAD_TEST(batch_on_different_streams, group_streams)
+
+static void one_rank_alone(void **state)
+{
+    (void)state;
+    assert_true(team_run(&(team_plan_t){.ranks = 1, .arg = all}, gpu_in_a_row));
+}
+
+static void all_of_it_with_processes(void **state)
+{
+    (void)state;
+    if (!gpu_processes()) {
+        skip();
+    }
+    assert_true(team_run(&(team_plan_t){.ranks = 2, .limit_s = 60, .arg = all}, gpu_in_a_row));
+    assert_true(team_run(&(team_plan_t){.ranks = 5, .limit_s = 60, .arg = all}, gpu_in_a_row));
+    assert_true(
+        team_run(&(team_plan_t){.ranks = 4, .procs = 2, .limit_s = 60, .arg = all}, gpu_in_a_row));
+    assert_true(team_run(&(team_plan_t){.ranks = 2, .bare = true}, group_joined_by_two));
+}
+
+/* One thread makes the calls of all ranks: nothing may wait before the last of them is made, whatever
+ * memory the buffers are in. */
+static void drive(int ranks, team_fn fn)
+{
+    assert_true(team_run(&(team_plan_t){.ranks = 1, .bare = true, .arg = &ranks}, fn));
+}
+
+#define DRIVE_TEST(name, ranks, fn)                                                                \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        (void)state;                                                                               \
+        drive(ranks, fn);                                                                          \
+    }
+
+DRIVE_TEST(one_thread_drives_two, 2, group_driven)
+DRIVE_TEST(one_thread_drives_four, 4, group_driven)
+DRIVE_TEST(one_thread_drives_eight, 8, group_driven)
+DRIVE_TEST(one_thread_joins_five, 5, group_joined)
+
+static void refused_join_joins_nobody(void **state)
+{
+    (void)state;
+    assert_true(team_run(&(team_plan_t){.ranks = 1, .bare = true}, group_join_refused));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(group_of_100_mixed_calls),
+        cmocka_unit_test(group_of_300_allreduces),
+        cmocka_unit_test(messages_of_all_pairs_in_any_order),
+        cmocka_unit_test(ring_exchange_of_large_messages),
+        cmocka_unit_test(send_to_self),
+        cmocka_unit_test(groups_nest),
+        cmocka_unit_test(refused_call_runs_nothing),
+        cmocka_unit_test(comm_destroyed_inside_group),
+        cmocka_unit_test(batch_on_different_streams),
+        cmocka_unit_test(one_rank_alone),
+        cmocka_unit_test(one_thread_drives_two),
+        cmocka_unit_test(one_thread_drives_four),
+        cmocka_unit_test(one_thread_drives_eight),
+        cmocka_unit_test(one_thread_joins_five),
+        cmocka_unit_test(refused_join_joins_nobody),
+        cmocka_unit_test(all_of_it_with_processes),
+    };
+    gpu_start(argc, argv, false);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

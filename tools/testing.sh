@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# Sourced by tools/test and tools/test-gpu: builds and tests, counted.
+passed=0 failed=0 skipped=0
+failures=()
+runner=()
+
+fail() {
+    failed=$((failed + 1))
+    failures+=("$1")
+}
+
+# build NAME DIR OPTION...: a build counts as a test.
+build() {
+    local name=$1 where=$2
+    shift 2
+    echo "== $name"
+    if tools/build "$where" "$@"; then
+        passed=$((passed + 1))
+    else
+        fail "$name: does not build"
+        return 1
+    fi
+}
+
+# run NAME DIR CTEST-OPTION...: run the tests of DIR and add them up from ctest's lines.
+run() {
+    local name=$1 where=$2 log=$2/test.log status total ok skip
+    shift 2
+    "${runner[@]}" ctest --test-dir "$where" --output-on-failure -j "${JOBS:-1}" "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    total=$(grep -cE '^ *[0-9]+/[0-9]+ Test +#[0-9]+: ' "$log")
+    ok=$(grep -cE '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .* Passed +[0-9.]+ sec' "$log")
+    skip=$(grep -cE '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .*\*\*\*Skipped' "$log")
+    passed=$((passed + ok))
+    skipped=$((skipped + skip))
+    while read -r test; do
+        fail "$name: $test"
+    done < <(grep -E '^ *[0-9]+/[0-9]+ Test +#[0-9]+: ' "$log" |
+        grep -vE ' Passed +[0-9.]+ sec|\*\*\*Skipped' | sed -E 's/^.*#[0-9]+: ([^ ]+).*$/\1/')
+    if [ "$total" -eq 0 ]; then
+        fail "$name: no tests were found"
+    elif [ "$status" -ne 0 ] && [ "$total" -eq $((ok + skip)) ]; then
+        fail "$name: ctest ended with status $status"
+    fi
+}
+
+# Names what failed, ends with one line of counts, and is false if anything did.
+finish() {
+    echo
+    for failure in "${failures[@]}"; do
+        echo "failed: $failure"
+    done
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+}
