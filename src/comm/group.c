@@ -201,26 +201,24 @@ static weft_status_t run_messages(weft_call_t *calls, int n, bool several)
     return status;
 }
 
-/* All calls of one communicator: `calls` holds them together, sends and receives first. */
-static weft_status_t run_comm(weft_call_t *calls, int n, bool several)
+/* The next calls of one communicator that run as one; `calls` holds all of them together, sends and
+ * receives first. Returns how many there were. */
+static int run_next(weft_call_t *calls, int n, bool several, weft_status_t *status_p)
 {
-    weft_status_t status = WEFT_OK;
+    int together = 0;
+    while (together < n && is_p2p(&calls[together])) {
+        together++;
+    }
+    if (together > 0) {
+        *status_p = run_messages(calls, together, several);
+        return together;
+    }
     weft_stream_h stream;
-    int i = 0;
-    while (i < n && is_p2p(&calls[i])) {
-        i++;
-    }
-    if (i > 0) {
-        status = run_messages(calls, i, several);
-    }
-    while (i < n && status == WEFT_OK) {
-        int together = fusible(calls + i, n - i);
-        together = together > 1 ? together : 1;
-        status = stream_for(&calls[i], several, &stream);
-        status = status == WEFT_OK ? dispatch(calls + i, together, stream) : status;
-        i += together;
-    }
-    return status;
+    together = fusible(calls, n);
+    together = together > 1 ? together : 1;
+    *status_p = stream_for(calls, several, &stream);
+    *status_p = *status_p == WEFT_OK ? dispatch(calls, together, stream) : *status_p;
+    return together;
 }
 
 /* Move the calls of calls[0]'s communicator to the front, sends and receives before collectives,
@@ -257,6 +255,33 @@ static weft_status_t finish_helper(weft_comm_h comm)
     return status;
 }
 
+/* One communicator after the other, again and again: ranks that one thread drives stay abreast, and
+ * none has to wait for a call that comes later in this thread. `taken` marks calls that were run. */
+static weft_status_t run_rounds(weft_call_t *calls, int n, bool several, weft_call_t *scratch)
+{
+    weft_status_t status = WEFT_OK;
+    bool *taken = (bool *)scratch; /* its room is needed no more */
+    memset(taken, 0, (size_t)n * sizeof(*taken));
+    for (int left = n; left > 0 && status == WEFT_OK;) {
+        for (int i = 0; i < n && status == WEFT_OK;) {
+            int end = i, first = i;
+            while (end < n && calls[end].comm == calls[i].comm) {
+                end++;
+            }
+            while (first < end && taken[first]) {
+                first++;
+            }
+            if (first < end) {
+                int run = run_next(calls + first, end - first, several, &status);
+                memset(taken + first, true, (size_t)run * sizeof(*taken));
+                left -= run;
+            }
+            i = end;
+        }
+    }
+    return status;
+}
+
 static weft_status_t run_all(weft_call_t *calls, int n)
 {
     weft_status_t status = WEFT_OK;
@@ -274,10 +299,10 @@ static weft_status_t run_all(weft_call_t *calls, int n)
     for (int i = 1; i < n; i++) {
         several = several || calls[i].comm != calls[0].comm;
     }
-    for (int i = 0, own; i < n && status == WEFT_OK; i += own) {
-        own = bring_together(calls + i, n - i, scratch);
-        status = run_comm(calls + i, own, several);
+    for (int i = 0; i < n;) {
+        i += bring_together(calls + i, n - i, scratch);
     }
+    status = run_rounds(calls, n, several, scratch);
     for (int i = 0; i < n; i++) {
         if (calls[i].comm->helper && (i == 0 || calls[i].comm != calls[i - 1].comm)) {
             status = first_of(status, finish_helper(calls[i].comm));

@@ -227,7 +227,6 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
     k->dst = call->dst;
     k->count = ragged ? 0 : call->count;
     k->direct = ragged || goes_direct(cuda, call, bytes);
-    k->in_place = call->coll == WEFT_COLL_ALLTOALL && call->src == call->dst;
     k->sig = weft__sig_pack(call, k->direct ? WEFT_ALGO_DIRECT : WEFT_ALGO_ONESHOT);
     note_issued(cuda, k->sig, k->count);
     int error;
@@ -251,6 +250,8 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
                          weft_last_error());
         return weft__cuda_check(cuda);
     }
+    /* Partner: the loads in weft__cuda_keep_up of the other ranks of this process. */
+    atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued, memory_order_release);
     return WEFT_OK;
 }
 
@@ -279,6 +280,7 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     memset(&k, 0, sizeof(k)); /* with its gaps: it is compared as a whole */
     k.mark = mark;
     weft_status_t status = check_alignment(call);
+    status = status == WEFT_OK ? weft__cuda_keep_up(cuda) : status;
     status = status == WEFT_OK ? weft__cuda_in_order(cuda, stream, &capturing) : status;
     if (status != WEFT_OK) {
         return status;
@@ -313,8 +315,12 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
     if (atomic_load_explicit(&cuda->shm->segment->head->broken, memory_order_acquire) != 0) {
         return weft__shm_refuse(cuda->shm);
     }
+    weft_status_t status = stream || cuda->own ? WEFT_OK
+                                               : weft__stream_create_on(cuda->device, &cuda->own);
+    if (status != WEFT_OK) {
+        return status;
+    }
     weft_stream_h on = stream ? stream : cuda->own;
-    weft_status_t status = WEFT_OK;
     uint64_t mark = 0;
     if (calls->coll == WEFT_COLL_SEND || calls->coll == WEFT_COLL_RECV) {
         mark = stream ? 0 : ++cuda->marks;

@@ -20,8 +20,10 @@ typedef struct weft_cuda_card {
     int32_t gpu, sms, mps;
     weft_cuda_ref_t box;      /* slab and offset */
     uint64_t box_address;     /* in the owner's process */
-    _Atomic uint64_t issued;  /* calls queued so far; relaxed, for errors */
+    _Atomic uint64_t issued;  /* calls made so far: released with what is below, acquired by watches */
     _Atomic uint64_t sig, count; /* of the last one */
+    _Atomic uint64_t launched;   /* calls whose kernel is queued: released by the rank, acquired by
+                                  * ranks of the same process (weft__cuda_keep_up) */
     /* Slabs of this rank. Entries below `slabs` are valid: released by the owner (publish), acquired
      * by the others' watches, which map them and say so in `mapped`. */
     _Atomic uint32_t slabs;
@@ -67,7 +69,7 @@ typedef struct weft_cuda {
     bool prepares;        /* launches of calls made before are prepared */
     uint64_t line_bytes;  /* largest block that travels in the lines */
 
-    weft_stream_h own;  /* for calls on NULL streams */
+    weft_stream_h own;  /* for calls on NULL streams; made when needed */
     uint64_t issued;    /* calls queued */
     uint64_t marks;     /* launches that were waited for */
     bool captured;      /* some call is in a graph, which may run at any time */
@@ -79,7 +81,6 @@ typedef struct weft_cuda {
     /* Mapped slabs of other processes: [size][WEFT_CUDA_SLABS]; under `lock`, as is closing. */
     void **mapped;
     uint64_t *slabs; /* the same, in device memory, for kernels */
-    void *upload;    /* stream for that */
 
     weft_cuda_report_t *report; /* pinned, with `stop` behind it */
     uint32_t *stop;
@@ -153,6 +154,13 @@ bool weft__cuda_broken(weft_cuda_t *cuda);
 
 /* WEFT_OK, or what broke it, as the error of this thread: for those who tell the caller. */
 weft_status_t weft__cuda_check(void *ctx);
+
+/* Before the next launch: wait until all ranks of this process have launched the call before.
+ *
+ * Streams of a process may share a hardware queue, in which a wait for an event holds up what stands
+ * behind it. If one rank could run ahead, its waits could stand before the kernels of ranks that it
+ * waits for. As it is, every kernel of call k is queued before anything that waits for call k. */
+weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda);
 
 /* Wait until the launch with that mark is done. */
 weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark);

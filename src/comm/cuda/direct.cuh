@@ -122,16 +122,21 @@ static __device__ __forceinline__ void reduce_part(const world_t &world, const c
     crew_reduce<TYPE, OP>(c, hi - lo, crew);
 }
 
-/* In place, two ranks swap two blocks; each of them does half of it. */
-static __device__ __forceinline__ void swap_part(const world_t &world, char *mine, char *theirs,
-                                                 int peer, uint64_t bytes, const crew_t &crew)
+/* Two ranks exchange a block each, and one of them is in place: its block is overwritten with what it
+ * gets. So both blocks are read before either is written, by one of the two ranks; each does half. */
+static __device__ __forceinline__ void trade_part(const world_t &world, const parties_t *parties,
+                                                  int peer, uint64_t bytes, const crew_t &crew)
 {
+    uint64_t here = (uint64_t)world.rank * bytes, there = (uint64_t)peer * bytes;
     uint64_t middle = bytes / 2 / 16 * 16;
-    if (world.rank < peer) {
-        crew_swap(mine, theirs, middle, crew);
-    } else {
-        crew_swap(mine + middle, theirs + middle, bytes - middle, crew);
-    }
+    uint64_t from = world.rank < peer ? 0 : middle, to = world.rank < peer ? middle : bytes;
+    crew_trade(parties->src[world.rank] + there + from, parties->dst[world.rank] + there + from,
+               parties->src[peer] + here + from, parties->dst[peer] + here + from, to - from, crew);
+}
+
+static __device__ __forceinline__ bool is_in_place(const parties_t *parties, int rank)
+{
+    return parties->src[rank] == parties->dst[rank];
 }
 
 static __device__ __forceinline__ void move_part(const world_t &world, const call_t &call,
@@ -157,10 +162,11 @@ static __device__ __forceinline__ void move_part(const world_t &world, const cal
         int p = world.rank + k < world.size ? world.rank + k : world.rank + k - world.size;
         if (call.coll == WEFT_COLL_ALLGATHER) {
             crew_copy(dst + (uint64_t)p * bytes, parties->src[p], bytes, crew);
-        } else if (!call.in_place) {
+        } else if (p == world.rank ||
+                   (!is_in_place(parties, p) && !is_in_place(parties, world.rank))) {
             crew_copy(dst + (uint64_t)p * bytes, parties->src[p] + here, bytes, crew);
-        } else if (p != world.rank) {
-            swap_part(world, dst + (uint64_t)p * bytes, parties->dst[p] + here, p, bytes, crew);
+        } else {
+            trade_part(world, parties, p, bytes, crew);
         }
     }
 }

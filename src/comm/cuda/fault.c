@@ -151,6 +151,59 @@ weft_status_t weft__cuda_check(void *ctx)
     return weft__cuda_broken(cuda) ? weft__shm_broken(cuda->shm) : WEFT_OK;
 }
 
+/* A rank of this process that has launched fewer calls than this one; -1: there is none. */
+static int laggard(const weft_cuda_t *cuda, uint64_t launched)
+{
+    for (int p = 0; p < cuda->size; p++) {
+        if (p != cuda->rank && cuda->shm->peers[p].near &&
+            atomic_load_explicit(&cuda->cards[p]->launched, memory_order_acquire) < launched) {
+            return p;
+        }
+    }
+    return -1;
+}
+
+static void break_laggard(weft_cuda_t *cuda, int peer)
+{
+    const weft_cuda_card_t *mine = cuda->cards[cuda->rank], *theirs = cuda->cards[peer];
+    char ours[160], last[160];
+    uint64_t seen = atomic_load_explicit(&theirs->issued, memory_order_acquire);
+    weft__sig_describe(atomic_load_explicit(&mine->sig, memory_order_relaxed),
+                       atomic_load_explicit(&mine->count, memory_order_relaxed), ours,
+                       sizeof(ours));
+    weft__sig_describe(atomic_load_explicit(&theirs->sig, memory_order_relaxed),
+                       atomic_load_explicit(&theirs->count, memory_order_relaxed), last,
+                       sizeof(last));
+    weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, peer,
+                     "timed out after %.1f s in call %llu, %s: not arrived: rank %d (%s%s)",
+                     cuda->comm->timeout_ms / 1000.0, (unsigned long long)cuda->issued, ours, peer,
+                     seen ? "last seen in an earlier call, " : "made no call yet",
+                     seen ? last : "");
+}
+
+weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)
+{
+    uint64_t launched = atomic_load_explicit(&cuda->cards[cuda->rank]->launched,
+                                             memory_order_relaxed);
+    int late = laggard(cuda, launched);
+    uint64_t start = late < 0 ? 0 : weft__now_ns();
+    uint64_t limit = (uint64_t)cuda->comm->timeout_ms * 1000000u;
+    for (unsigned i = 0; late >= 0; late = laggard(cuda, launched)) {
+        weft__pause();
+        if (++i % 64 != 0) {
+            continue;
+        }
+        sched_yield();
+        if (weft__cuda_broken(cuda)) {
+            return weft__cuda_check(cuda);
+        }
+        if (limit != 0 && weft__now_ns() - start > limit) {
+            break_laggard(cuda, late);
+        }
+    }
+    return WEFT_OK;
+}
+
 #define SPIN_NS 200000u       /* then give the core away between looks */
 #define LOOK_NS 20000000u     /* between questions to the driver */
 

@@ -85,8 +85,8 @@ weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda)
         }
         int error = weft__cuda()->copy(cuda->gpu, cuda->slabs + row + known,
                                        cuda->mapped + row + known, (have - known) * sizeof(void *),
-                                       cuda->upload);
-        error = error ? error : weft__cuda()->stream_sync(cuda->gpu, cuda->upload);
+                                       WEFT_CUDA_THREAD_STREAM);
+        error = error ? error : weft__cuda()->stream_sync(cuda->gpu, WEFT_CUDA_THREAD_STREAM);
         if (error != 0) {
             return weft__cuda_status(error, "the table of mapped memory cannot be written");
         }
@@ -138,9 +138,6 @@ weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab)
 
 static void free_cuda(weft_cuda_t *cuda, bool broken)
 {
-    if (cuda->upload) {
-        weft__cuda()->stream_destroy(cuda->gpu, cuda->upload);
-    }
     if (cuda->order) {
         weft__cuda()->event_destroy(cuda->gpu, cuda->order);
     }
@@ -196,14 +193,9 @@ static weft_status_t make_memory(weft_cuda_t *cuda)
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks",
                           cuda->size);
     }
-    status = weft__stream_create_on(cuda->device, &cuda->own);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    int error = weft__cuda()->stream_create(cuda->gpu, &cuda->upload);
-    error = error ? error : weft__cuda()->fill(cuda->gpu, box, 0, sizeof(weft_cuda_box_t),
-                                               cuda->upload);
-    error = error ? error : weft__cuda()->stream_sync(cuda->gpu, cuda->upload);
+    void *own = WEFT_CUDA_THREAD_STREAM; /* the fewer streams there are, the fewer share a queue */
+    int error = weft__cuda()->fill(cuda->gpu, box, 0, sizeof(weft_cuda_box_t), own);
+    error = error ? error : weft__cuda()->stream_sync(cuda->gpu, own);
     return weft__cuda_status(error, "a communicator's memory on the GPU");
 }
 

@@ -74,22 +74,25 @@ static __device__ __forceinline__ void crew_copy(char *dst, const char *src, uin
 }
 
 template <typename V>
-static __device__ __forceinline__ void swap_as(char *a, char *b, uint64_t count, const crew_t &crew)
+static __device__ __forceinline__ void trade_as(const char *a_src, char *a_dst, const char *b_src,
+                                                char *b_dst, uint64_t count, const crew_t &crew)
 {
     for (uint64_t i = crew_first(crew); i < count; i += crew_step(crew)) {
-        V x = ((V *)a)[i], y = ((V *)b)[i];
-        ((V *)a)[i] = y;
-        ((V *)b)[i] = x;
+        V x = ((const V *)a_src)[i], y = ((const V *)b_src)[i];
+        ((V *)a_dst)[i] = y;
+        ((V *)b_dst)[i] = x;
     }
 }
 
-static __device__ __noinline__ void crew_swap(char *a, char *b, uint64_t bytes,
-                                                 const crew_t &crew)
+/* a_dst gets what b_src has and b_dst what a_src has; sources may be destinations. */
+static __device__ __noinline__ void crew_trade(const char *a_src, char *a_dst, const char *b_src,
+                                               char *b_dst, uint64_t bytes, const crew_t &crew)
 {
-    if ((((uintptr_t)a | (uintptr_t)b | bytes) & 15) == 0) {
-        swap_as<uint4>(a, b, bytes / 16, crew);
+    if ((((uintptr_t)a_src | (uintptr_t)a_dst | (uintptr_t)b_src | (uintptr_t)b_dst | bytes) &
+         15) == 0) {
+        trade_as<uint4>(a_src, a_dst, b_src, b_dst, bytes / 16, crew);
     } else {
-        swap_as<uint8_t>(a, b, bytes, crew);
+        trade_as<uint8_t>(a_src, a_dst, b_src, b_dst, bytes, crew);
     }
 }
 

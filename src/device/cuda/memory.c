@@ -185,7 +185,9 @@ static int add_slab(pool_t *pool, size_t bytes)
 /* First a slab with room for more, then one that just holds what is needed. */
 static int grow(pool_t *pool, size_t need)
 {
-    size_t least = round_up(need, SLAB_GRANULE), ample = pool->stats.reserved / 4;
+    size_t room = pool->stats.capacity - pool->stats.reserved, ample = pool->stats.reserved / 4;
+    size_t least = round_up(need, SLAB_GRANULE);
+    least = least > room && need <= room ? room : least; /* the last piece may be an odd one */
     ample = ample < SLAB_LEAST ? SLAB_LEAST : ample > SLAB_MOST ? SLAB_MOST : ample;
     ample = ample < least ? least : round_up(ample, SLAB_GRANULE);
     int error = add_slab(pool, ample);

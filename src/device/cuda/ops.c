@@ -99,9 +99,46 @@ static weft_status_t copy(int device, void *dst, const void *src, size_t bytes,
                   "weft_memcpy");
 }
 
+typedef struct host_fill {
+    void *dst;
+    int value;
+    size_t bytes;
+} host_fill_t;
+
+static void run_host_fill(void *arg)
+{
+    host_fill_t *work = arg;
+    memset(work->dst, work->value, work->bytes);
+    free(work);
+}
+
+/* Memory that GPUs do not reach is filled by the host, in stream order. */
+static weft_status_t fill_plain(void *dst, int value, size_t bytes, weft_stream_h stream)
+{
+    host_fill_t *work = malloc(sizeof(*work));
+    if (work == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "weft_memset: no memory to queue it");
+    }
+    *work = (host_fill_t){dst, value, bytes};
+    if (stream == NULL) {
+        run_host_fill(work);
+        return WEFT_OK;
+    }
+    int error = weft__cuda()->stream_call(stream->gpu, stream->native, run_host_fill, work);
+    if (error != 0) {
+        free(work);
+    }
+    return weft__cuda_status(error, "weft_memset");
+}
+
 static weft_status_t fill(int device, void *dst, int value, size_t bytes, weft_stream_h stream)
 {
-    int gpu = stream_gpu(device, stream);
+    int gpu = stream_gpu(device, stream), where = 0;
+    weft_cuda_slab_t slab;
+    if (!weft__cuda_find(dst, bytes, &slab) && weft__cuda()->where(dst, &where) == 0 &&
+        where == -2) {
+        return fill_plain(dst, value, bytes, stream);
+    }
     return settle(weft__cuda()->fill(gpu, dst, value, bytes, weft__cuda_stream(stream)), gpu, stream,
                   "weft_memset");
 }
@@ -373,6 +410,9 @@ static weft_status_t event_record(int device, weft_event_h event, weft_stream_h 
     if (error == 0) {
         error = weft__cuda()->event_record(gpu, event->native, weft__cuda_stream(stream));
         event->recorded = event->recorded || error == 0;
+        if (error == 0 && stream == NULL) { /* work on the default stream is done on return */
+            error = weft__cuda()->event_sync(gpu, event->native);
+        }
     }
     pthread_mutex_unlock(&event->lock);
     return weft__cuda_status(error, "weft_event_record");
