@@ -51,7 +51,7 @@ static weft_status_t chain(weft_cuda_t *cuda, weft_stream_h stream)
 {
     bool recorded = false;
     int error = cuda->order ? 0 : weft__cuda()->event_create(cuda->gpu, &cuda->order);
-    error = error ? error : weft__cuda_record(cuda->last, cuda->order, &recorded);
+    error = error ? error : weft__cuda_record(&cuda->last, cuda->order, &recorded);
     if (error == 0 && recorded) {
         error = weft__cuda()->stream_wait(cuda->gpu, weft__cuda_stream(stream), cuda->order);
     }
@@ -76,9 +76,14 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
         if (cuda->loans) { /* asking for events is not allowed while a graph is captured */
             weft__cuda_reclaim(cuda, false);
         }
-        status = cuda->last && cuda->last != stream ? chain(cuda, stream) : WEFT_OK;
+        weft_cuda_past_t now = weft__cuda_past(stream);
+        if (cuda->last.stream != now.stream || cuda->last.life != now.life) {
+            status = cuda->last.stream ? chain(cuda, stream) : WEFT_OK;
+            pthread_mutex_lock(&cuda->lock);
+            cuda->last = now;
+            pthread_mutex_unlock(&cuda->lock);
+        }
     }
-    cuda->last = *capturing_p ? cuda->last : stream;
     return status;
 }
 
@@ -289,6 +294,13 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     bool dst = weft__cuda_ref(cuda, c.dst, dst_bytes, &k.dst_ref, &status);
     if ((!src || !dst) && status == WEFT_OK) {
         status = weft__cuda_stage_in(cuda, &c, !src, !dst, stream, &stage);
+        if (status == WEFT_ERR_NO_MEMORY) { /* the others are in this call, or will be */
+            weft__cuda_break(cuda, status, cuda->rank,
+                             "rank %d has no memory to stage a call whose buffers are not from "
+                             "weft_malloc: %s",
+                             cuda->rank, weft_last_error());
+            status = weft__cuda_check(cuda);
+        }
         if (status == WEFT_OK) {
             weft__cuda_ref(cuda, c.src, src_bytes, &k.src_ref, &status);
             weft__cuda_ref(cuda, c.dst, dst_bytes, &k.dst_ref, &status);

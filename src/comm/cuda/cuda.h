@@ -22,6 +22,8 @@ typedef struct weft_cuda_card {
     uint64_t box_address;     /* in the owner's process */
     _Atomic uint64_t issued;  /* calls made so far: released with what is below, acquired by watches */
     _Atomic uint64_t sig, count; /* of the last one */
+    /* Messages asked for so far, to and from each rank: released by the rank, acquired by watches. */
+    _Atomic uint32_t sends[WEFT_CUDA_RANKS], recvs[WEFT_CUDA_RANKS];
     _Atomic uint64_t launched;   /* calls whose kernel is queued: released by the rank, acquired by
                                   * ranks of the same process (weft__cuda_keep_up) */
     /* Slabs of this rank. Entries below `slabs` are valid: released by the owner (publish), acquired
@@ -73,7 +75,7 @@ typedef struct weft_cuda {
     uint64_t issued;    /* calls queued */
     uint64_t marks;     /* launches that were waited for */
     bool captured;      /* some call is in a graph, which may run at any time */
-    weft_stream_h last; /* the stream of the call before */
+    weft_cuda_past_t last; /* the stream of the call before; read by the watch under `lock` */
     void *order;        /* event that ties streams together; made when needed */
     weft_cuda_loan_t *loans;
     weft_cuda_ready_t *ready; /* [WEFT_CUDA_READY]: calls made before, ready to be launched again */

@@ -56,12 +56,12 @@ static __device__ __forceinline__ bool meet(const world_t &world, const call_t &
  * for block b of all others; when all blocks have ended, nobody touches this rank's buffers. Grids of
  * one call are of the same size on all ranks. */
 static __device__ __forceinline__ void part(const world_t &world, const call_t &call,
-                                            uint64_t number)
+                                            uint64_t number, bool fine)
 {
     box_t *mine = world.box[world.rank];
     int p = threadIdx.x;
     count_call(world, number); /* a barrier as well: the whole block is done */
-    if (p >= 32) {
+    if (p >= 32 || !fine) { /* who gave up lets nobody believe that all is well */
         return;
     }
     if (p < world.size && p != world.rank) {
@@ -200,10 +200,11 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
     if (blockIdx.x == 0 && threadIdx.x < 32) {
         announce(world, call, number);
     }
-    if (meet(world, call, number, &parties)) {
+    bool met = meet(world, call, number, &parties);
+    if (met) {
         direct_work<TYPE, OP>::run(world, call, &parties, bytes);
     }
-    part(world, call, number);
+    part(world, call, number, met);
 }
 
 #endif

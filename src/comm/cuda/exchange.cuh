@@ -26,7 +26,7 @@ static __device__ __forceinline__ bool send_message(const world_t &world, const 
     if (lane == 0) {
         waiter_t waiter = {0, 0};
         while (!stop && (int32_t)((uint32_t)acquire64(world, &mine->ack[m.peer]) - number) < 0) {
-            stop = poll_failed(world, &waiter, (uint32_t)m.peer, 0, m.sig, m.count);
+            stop = poll_failed(world, &waiter, (uint32_t)m.peer, 0, m.call_sig, m.count);
         }
     }
     return !__any_sync(0xffffffffu, stop);
@@ -43,14 +43,14 @@ static __device__ __forceinline__ void await_message(const world_t &world, const
     bool stop = false;
     waiter_t waiter = {0, 0};
     while (!stop && !word_load(&mine->chan[m.peer][i], number, &data)) {
-        stop = poll_failed(world, &waiter, (uint32_t)m.peer, 0, m.sig, m.count);
+        stop = poll_failed(world, &waiter, (uint32_t)m.peer, 0, m.call_sig, m.count);
     }
     stop = __any_sync(0xffffffffu, stop);
     head_t head = gather_head(data);
     if (lane == 0) {
         if (!stop && (head.sig != m.sig || head.count != m.count)) {
-            send_report(world, WEFT_CUDA_MISMATCH, (uint32_t)m.peer, 0, m.sig, m.count, head.sig,
-                        head.count);
+            send_report(world, WEFT_CUDA_MISMATCH, (uint32_t)m.peer, 0, m.call_sig, m.count,
+                        head.sig, head.count);
             stop = true;
         }
         *from_p = stop ? NULL : m.bytes ? resolve(world, m.peer, head.src) : (char *)mine;
@@ -158,7 +158,7 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
                       crew);
         }
     }
-    part(world, call, number);
+    part(world, call, number, met);
 }
 
 #endif

@@ -121,18 +121,14 @@ static void read_report(weft_cuda_t *cuda)
     if (__atomic_load_n(&cuda->report->ready, __ATOMIC_ACQUIRE) == 0) {
         return;
     }
-    pthread_mutex_lock(&cuda->lock);
-    bool told = cuda->told;
-    cuda->told = true;
-    pthread_mutex_unlock(&cuda->lock);
-    if (told) {
-        return;
-    }
-    if (cuda->report->kind == WEFT_CUDA_MISMATCH) {
+    pthread_mutex_lock(&cuda->lock); /* whoever comes second finds the communicator broken */
+    if (!cuda->told && cuda->report->kind == WEFT_CUDA_MISMATCH) {
         break_mismatch(cuda, cuda->report);
-    } else {
+    } else if (!cuda->told) {
         break_late(cuda, cuda->report);
     }
+    cuda->told = true;
+    pthread_mutex_unlock(&cuda->lock);
 }
 
 bool weft__cuda_broken(weft_cuda_t *cuda)

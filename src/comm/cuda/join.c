@@ -370,9 +370,7 @@ static void cuda_close(void *ctx)
     weft_cuda_t *cuda = ctx;
     weft_shm_t *shm = cuda->shm;
     /* Kernels of ours end: the others have made their calls, or the watch ends the kernels. */
-    if (cuda->last) {
-        weft__cuda_drain(cuda->last);
-    }
+    weft__cuda_drain(&cuda->last);
     bool broken = weft__cuda_broken(cuda);
     weft__cuda_unwatch(cuda);
     weft__cuda_forget(cuda);

@@ -131,7 +131,8 @@ typedef struct weft_cuda_ragged {
 
 /* A send or receive. Messages of one lane (a peer and a direction) go one after the other. */
 typedef struct weft_cuda_message {
-    uint64_t sig, count, bytes;
+    uint64_t sig, count, bytes; /* sig: the same on both sides */
+    uint64_t call_sig;          /* of this side's call, for errors */
     char *at;            /* recv: where it goes to */
     weft_cuda_ref_t ref; /* send: where it is */
     int32_t peer, sends, lane;

@@ -24,6 +24,7 @@ static void add_message(batch_t *b, int i, const weft_call_t *call, weft_cuda_re
     bool sends = call->coll == WEFT_COLL_SEND;
     weft_cuda_message_t *m = &b->messages[i];
     *m = (weft_cuda_message_t){.sig = message_sig(call),
+                               .call_sig = weft__sig_pack(call, WEFT_ALGO_DIRECT),
                                .count = call->count,
                                .bytes = call->count * weft_dtype_size(call->type),
                                .at = call->dst,
@@ -59,6 +60,20 @@ static weft_status_t stage(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h s
         weft__cuda_ref(cuda, sends ? call->src : call->dst, bytes, ref_p, &status);
     }
     return status;
+}
+
+static void count_messages(weft_cuda_t *cuda, const weft_call_t *calls, int n)
+{
+    weft_cuda_card_t *card = cuda->cards[cuda->rank];
+    for (int i = 0; i < n; i++) {
+        _Atomic uint32_t *count = calls[i].coll == WEFT_COLL_SEND ? &card->sends[calls[i].root]
+                                                                  : &card->recvs[calls[i].root];
+        atomic_store_explicit(&card->sig, weft__sig_pack(&calls[i], WEFT_ALGO_DIRECT),
+                              memory_order_relaxed);
+        atomic_store_explicit(&card->count, calls[i].count, memory_order_relaxed);
+        /* Partner: the loads in misses_messages of the watches. */
+        atomic_fetch_add_explicit(count, 1, memory_order_release);
+    }
 }
 
 static weft_status_t launch(weft_cuda_t *cuda, batch_t *b, weft_stream_h stream)
@@ -116,6 +131,7 @@ static weft_status_t run(weft_cuda_t *cuda, const weft_call_t *calls, int n, bat
         }
     }
     b->exchange.mark = mark;
+    count_messages(cuda, calls, n);
     return status == WEFT_OK ? launch(cuda, b, stream) : status;
 }
 

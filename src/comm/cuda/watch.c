@@ -1,5 +1,6 @@
 /* The watch: one thread of the process that looks after its communicators on GPUs. Kernels cannot
  * see that a process died, cannot map memory and cannot write sentences; this thread does. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -28,21 +29,46 @@ static bool running;
 
 static void break_gone(weft_cuda_t *cuda, int p, bool left)
 {
-    char call[160];
+    char call[160], where[200];
     weft_cuda_card_t *mine = cuda->cards[cuda->rank];
-    weft__sig_describe(atomic_load_explicit(&mine->sig, memory_order_relaxed),
-                       atomic_load_explicit(&mine->count, memory_order_relaxed), call,
+    uint64_t sig = atomic_load_explicit(&mine->sig, memory_order_relaxed);
+    weft_coll_t coll = (weft_coll_t)(sig & 0xff);
+    weft__sig_describe(sig, atomic_load_explicit(&mine->count, memory_order_relaxed), call,
                        sizeof(call));
-    unsigned long long number = atomic_load_explicit(&mine->issued, memory_order_relaxed);
+    if (coll == WEFT_COLL_SEND || coll == WEFT_COLL_RECV) { /* messages have no numbers */
+        snprintf(where, sizeof(where), "%s", call);
+    } else {
+        snprintf(where, sizeof(where), "call %llu, %s",
+                 (unsigned long long)atomic_load_explicit(&mine->issued, memory_order_relaxed),
+                 call);
+    }
     if (left) {
         weft__cuda_break(cuda, WEFT_ERR_RANK_LEFT, p,
-                        "rank %d destroyed its handle while rank %d waits for it in call %llu, %s",
-                        p, cuda->rank, number, call);
+                         "rank %d destroyed its handle while rank %d waits for it in %s", p,
+                         cuda->rank, where);
     } else {
         weft__cuda_break(cuda, WEFT_ERR_RANK_DEAD, p,
-                        "rank %d (process %d) died; rank %d noticed in call %llu, %s", p,
-                        cuda->shm->peers[p].pid, cuda->rank, number, call);
+                         "rank %d (process %d) died; rank %d noticed in %s", p,
+                         cuda->shm->peers[p].pid, cuda->rank, where);
     }
+}
+
+static bool busy(weft_cuda_t *cuda)
+{
+    pthread_mutex_lock(&cuda->lock);
+    weft_cuda_past_t last = cuda->last;
+    pthread_mutex_unlock(&cuda->lock);
+    return !weft__cuda_idle(&last);
+}
+
+/* Has this rank asked for messages to or from rank `p` that it never asked for? */
+static bool misses_messages(const weft_cuda_t *cuda, int p)
+{
+    const weft_cuda_card_t *mine = cuda->cards[cuda->rank], *theirs = cuda->cards[p];
+    return atomic_load_explicit(&mine->sends[p], memory_order_acquire) >
+               atomic_load_explicit(&theirs->recvs[cuda->rank], memory_order_acquire) ||
+           atomic_load_explicit(&mine->recvs[p], memory_order_acquire) >
+               atomic_load_explicit(&theirs->sends[cuda->rank], memory_order_acquire);
 }
 
 /* Will rank `p`, which is gone, be missed? For sure if it has queued fewer calls than we have. If it
@@ -58,11 +84,11 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
     }
     uint64_t ours = atomic_load_explicit(&cuda->cards[cuda->rank]->issued, memory_order_acquire);
     uint64_t theirs = atomic_load_explicit(&cuda->cards[p]->issued, memory_order_acquire);
-    if (ours > theirs) {
+    if (ours > theirs || misses_messages(cuda, p)) {
         break_gone(cuda, p, left);
     } else if (ended && cuda->captured) {
         break_gone(cuda, p, false);
-    } else if (ended && cuda->last && !weft__cuda_idle(cuda->last)) {
+    } else if (ended && busy(cuda)) {
         cuda->gone_ns = cuda->gone_ns ? cuda->gone_ns : now;
         if (now - cuda->gone_ns > MISSED_NS) {
             break_gone(cuda, p, false);

@@ -27,11 +27,18 @@ weft_status_t weft__cuda_status(int error, const char *what);
 void *weft__cuda_stream(weft_stream_h stream);
 int weft__cuda_stream_gpu(weft_stream_h stream); /* not of NULL */
 
-/* Of a stream that may be destroyed by now (then it is idle, and there is nothing to wait for):
- * whether it is idle; wait for it; record `event` (native) on it. */
-bool weft__cuda_idle(weft_stream_h stream);
-void weft__cuda_drain(weft_stream_h stream);
-int weft__cuda_record(weft_stream_h stream, void *event, bool *recorded_p);
+/* A stream that may be destroyed by now, and its handle be another stream's. */
+typedef struct weft_cuda_past {
+    weft_stream_h stream; /* NULL: none */
+    uint64_t life;
+} weft_cuda_past_t;
+weft_cuda_past_t weft__cuda_past(weft_stream_h stream);
+
+/* Of such a stream: whether it is idle; wait for it; record `event` (native) on it. One that was
+ * destroyed is idle, and there is nothing to record. */
+bool weft__cuda_idle(const weft_cuda_past_t *past);
+void weft__cuda_drain(const weft_cuda_past_t *past);
+int weft__cuda_record(const weft_cuda_past_t *past, void *event, bool *recorded_p);
 
 /* ---- slabs ------------------------------------------------------------------------------ */
 

@@ -88,7 +88,8 @@ static bool is_one_of_many(void)
                                         "SLURM_NTASKS_PER_NODE"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *value = getenv(names[i]);
-        if (value != NULL && atoi(value) > 1) {
+        int ranks;
+        if (value != NULL && weft__parse_int(value, &ranks) && ranks > 1) {
             return true;
         }
     }

@@ -16,6 +16,7 @@
 
 struct weft_stream {
     atomic_bool alive; /* released by create, cleared by destroy; acquired by stream_alive */
+    uint64_t life;     /* how often the handle was given out; under streams_lock */
     int device, gpu;
     void *native;
     bool wrapped; /* the program's own */
@@ -165,6 +166,9 @@ static weft_status_t take_stream(int device, void *native, bool wrapped, weft_st
         stream->next = streams;
         streams = stream;
     }
+    if (stream != NULL) {
+        stream->life++;
+    }
     pthread_mutex_unlock(&streams_lock);
     if (stream == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a stream");
@@ -301,33 +305,43 @@ static weft_status_t stream_destroy(weft_stream_h stream)
     return status;
 }
 
+weft_cuda_past_t weft__cuda_past(weft_stream_h stream)
+{
+    return (weft_cuda_past_t){stream, stream->life}; /* the caller uses it: it does not end now */
+}
+
 /* Under the lock, as is the end of a stream. */
-bool weft__cuda_idle(weft_stream_h stream)
+static bool still_there(const weft_cuda_past_t *past)
+{
+    return past->stream != NULL && stream_alive(past->stream) && past->stream->life == past->life;
+}
+
+bool weft__cuda_idle(const weft_cuda_past_t *past)
 {
     bool idle = true;
     pthread_mutex_lock(&streams_lock);
-    if (stream_alive(stream) &&
-        weft__cuda()->stream_idle(stream->gpu, stream->native, &idle) != 0) {
+    if (still_there(past) &&
+        weft__cuda()->stream_idle(past->stream->gpu, past->stream->native, &idle) != 0) {
         idle = true; /* a complaint of the driver, which the caller will get */
     }
     pthread_mutex_unlock(&streams_lock);
     return idle;
 }
 
-void weft__cuda_drain(weft_stream_h stream)
+void weft__cuda_drain(const weft_cuda_past_t *past)
 {
-    while (!weft__cuda_idle(stream)) {
+    while (!weft__cuda_idle(past)) {
         usleep(20);
     }
 }
 
-int weft__cuda_record(weft_stream_h stream, void *event, bool *recorded_p)
+int weft__cuda_record(const weft_cuda_past_t *past, void *event, bool *recorded_p)
 {
     int error = 0;
     pthread_mutex_lock(&streams_lock);
-    *recorded_p = stream_alive(stream);
+    *recorded_p = still_there(past);
     if (*recorded_p) {
-        error = weft__cuda()->event_record(stream->gpu, event, stream->native);
+        error = weft__cuda()->event_record(past->stream->gpu, event, past->stream->native);
     }
     pthread_mutex_unlock(&streams_lock);
     return error;
