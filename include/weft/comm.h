@@ -14,8 +14,8 @@
  *  - `stream` NULL: the call runs in the calling thread and returns when the result is there.
  *    Otherwise it returns when queued; the caller keeps the buffers alive until the stream has
  *    passed it, and weft_stream_synchronize or weft_comm_error reports its failure. Calls on one
- *    communicator run in the order they were made, whatever their streams. On GPUs a rank is never
- *    more than a call ahead of ranks of the same process: a further call waits until they follow.
+ *    communicator run in the order they were made, whatever their streams. On GPUs a call on
+ *    another stream than the one before waits until ranks of the same process have made that one.
  *  - Reductions give the same bits on all ranks, and from run to run with the same ranks, count
  *    and algorithm. f16 and bf16 are summed in f32.
  *  - Every collective waits for all ranks, with one exception: when a small broadcast, scatter, reduce

@@ -32,8 +32,8 @@
       "largest message that travels inside its flag; 0: the tuner decides, at most 64K")           \
     X(SIZE, stream_min, "WEFT_STREAM_MIN", "0",                                                    \
       "bytes a rank touches in a call from which stores bypass the cache; 0: the tuner decides")   \
-    X(INT, prepare, "WEFT_PREPARE", "-1",                                                          \
-      "launch GPU calls made before as prepared graphs: 0 no, 1 yes, -1 where that is faster")     \
+    X(INT, overlap, "WEFT_OVERLAP", "-1",                                                          \
+      "let small GPU calls be scheduled while the call before runs: 0 no, else where possible")    \
     X(SIZE, chunk, "WEFT_CHUNK", "1M", "chunk for staged buffers and pipelined algorithms")        \
     X(INT, spin, "WEFT_SPIN", "-1",                                                                \
       "polls before a waiting rank yields its core; -1: few when ranks share cores, else many")    \

@@ -78,10 +78,10 @@ static void eight_processes_to_256_mib(void **state)
 }
 
 /* As many ranks as a communicator on GPUs may have. */
-static void thirty_two_threads_to_4_mib(void **state)
+static void twelve_threads_to_4_mib(void **state)
 {
     (void)state;
-    run(32, 1, (size_t)4 << 20);
+    run(12, 1, (size_t)4 << 20);
 }
 
 int main(int argc, char **argv)
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_threads_to_256_mib),
         cmocka_unit_test(eight_processes_to_256_mib),
-        cmocka_unit_test(thirty_two_threads_to_4_mib),
+        cmocka_unit_test(twelve_threads_to_4_mib),
     };
     gpu_start(argc, argv, false);
     return cmocka_run_group_tests(tests, NULL, NULL);

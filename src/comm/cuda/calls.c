@@ -50,6 +50,10 @@ bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_
 static weft_status_t chain(weft_cuda_t *cuda, weft_stream_h stream)
 {
     bool recorded = false;
+    weft_status_t status = weft__cuda_keep_up(cuda);
+    if (status != WEFT_OK) {
+        return status;
+    }
     int error = cuda->order ? 0 : weft__cuda()->event_create(cuda->gpu, &cuda->order);
     error = error ? error : weft__cuda_record(&cuda->last, cuda->order, &recorded);
     if (error == 0 && recorded) {
@@ -125,6 +129,8 @@ weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes)
     return choice;
 }
 
+#define OVERLAP_MOST ((uint64_t)1 << 20)
+
 /* Threads that have work: units of 8 bytes in the lines, else 16 bytes at a time, a few of them each. */
 static int blocks_for(const weft_cuda_t *cuda, const weft_call_t *call, bool direct, uint64_t bytes)
 {
@@ -137,7 +143,10 @@ static int blocks_for(const weft_cuda_t *cuda, const weft_call_t *call, bool dir
     } else if (call->coll == WEFT_COLL_ALLGATHER || call->coll == WEFT_COLL_ALLTOALL) {
         moved = bytes * (uint64_t)cuda->size;
     }
-    return weft__cuda_blocks(cuda, moved / 16 + 1);
+    int blocks = weft__cuda_blocks(cuda, moved / 16 + 1);
+    /* Up to here it gains more from overlapping than from all of the GPU. */
+    bool half = cuda->overlaps && moved <= OVERLAP_MOST && 2 * blocks > cuda->most_blocks;
+    return half && cuda->most_blocks > 1 ? cuda->most_blocks / 2 : blocks;
 }
 
 /* ---- launching -------------------------------------------------------------------------- */
@@ -185,37 +194,6 @@ static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call, weft_c
     }
 }
 
-static uint64_t hash_call(const weft_cuda_call_t *k)
-{
-    uint64_t hash = k->sig * 0x9e3779b97f4a7c15u ^ k->count;
-    hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9u ^ (uintptr_t)k->src;
-    hash = (hash ^ hash >> 32) * 0x94d049bb133111ebu ^ (uintptr_t)k->dst;
-    return hash ^ hash >> 31;
-}
-
-/* Launch, prepared if this very call was made before; another call in its place makes room at the
- * second time that it is made. One that somebody waits for has a mark of its own every time. */
-static int launch(weft_cuda_t *cuda, const weft_cuda_call_t *k, void *native, bool capturing)
-{
-    const weft_cuda_comm_ops_t *ops = weft__cuda_tables(NULL)->comm;
-    weft_cuda_ready_t *ready = &cuda->ready[hash_call(k) % WEFT_CUDA_READY];
-    if (k->mark || capturing || !cuda->prepares) {
-        return ops->collective(cuda->gpu, &cuda->world, k, native);
-    }
-    if (memcmp(&ready->call, k, sizeof(*k)) != 0) {
-        if (ready->graph) {
-            weft__cuda()->graph_destroy(cuda->gpu, ready->graph);
-        }
-        *ready = (weft_cuda_ready_t){.call = *k};
-    }
-    if (!ready->graph && ++ready->seen >= 2 &&
-        ops->prepare(cuda->gpu, &cuda->world, k, &ready->graph) != 0) {
-        ready->graph = NULL;
-    }
-    return ready->graph ? weft__cuda()->graph_launch(cuda->gpu, ready->graph, native)
-                        : ops->collective(cuda->gpu, &cuda->world, k, native);
-}
-
 /* Queue the kernel of a call whose buffers kernels can reach. */
 static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_call_t *k,
                            weft_stream_h stream, bool capturing)
@@ -242,12 +220,14 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
         error = ops->ragged(cuda->gpu, &cuda->world, k, &vectors, native);
     } else {
         k->blocks = blocks_for(cuda, call, k->direct, bytes);
+        /* With the call that waits behind this one, of two communicators at once: it all fits. */
+        k->overlap = cuda->overlaps && !capturing && 2 * k->blocks <= cuda->most_blocks;
         if (!k->direct) {
             k->route = find_route(cuda, call, bytes);
             k->even = cuda->size <= WEFT_CUDA_POLL_FAN &&
                       (((uintptr_t)k->src | (uintptr_t)k->dst | bytes) & 7) == 0;
         }
-        error = launch(cuda, k, native, capturing);
+        error = ops->collective(cuda->gpu, &cuda->world, k, native);
     }
     if (error != 0) { /* the others are in this call already */
         weft__cuda_status(error, "a kernel cannot be launched");
@@ -277,15 +257,12 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
                              uint64_t mark)
 {
     weft_call_t c = *call;
-    weft_cuda_call_t k;
+    weft_cuda_call_t k = {.mark = mark};
     weft_cuda_stage_t stage = {0};
     bool capturing = false;
     size_t src_bytes = weft__call_extent(call, cuda->rank, cuda->size, false);
     size_t dst_bytes = weft__call_extent(call, cuda->rank, cuda->size, true);
-    memset(&k, 0, sizeof(k)); /* with its gaps: it is compared as a whole */
-    k.mark = mark;
     weft_status_t status = check_alignment(call);
-    status = status == WEFT_OK ? weft__cuda_keep_up(cuda) : status;
     status = status == WEFT_OK ? weft__cuda_in_order(cuda, stream, &capturing) : status;
     if (status != WEFT_OK) {
         return status;

@@ -48,17 +48,6 @@ typedef struct weft_cuda_loan {
     struct weft_cuda_loan *next;
 } weft_cuda_loan_t;
 
-/* Training makes the same calls again and again. A launch that was prepared costs 1.4 us of the host,
- * one that was not 3.5 (H200, driver 580). Not where several ranks are threads of one process: there
- * prepared launches of different streams may stand behind each other, also those that wait for each
- * other (4 threads: it hangs). */
-#define WEFT_CUDA_READY 256
-typedef struct weft_cuda_ready {
-    weft_cuda_call_t call; /* as it was launched */
-    int seen;
-    void *graph; /* NULL: not prepared; from the second time on */
-} weft_cuda_ready_t;
-
 typedef struct weft_cuda {
     weft_shm_t *shm;
     weft_comm_h comm;
@@ -68,7 +57,7 @@ typedef struct weft_cuda {
     weft_cuda_box_t *box; /* this rank's own */
     bool far;             /* some ranks are other processes */
     int most_blocks;      /* of a kernel; see weft__cuda_blocks */
-    bool prepares;        /* launches of calls made before are prepared */
+    bool overlaps;        /* a small call is made resident before the one before it has ended */
     uint64_t line_bytes;  /* largest block that travels in the lines */
 
     weft_stream_h own;  /* for calls on NULL streams; made when needed */
@@ -78,7 +67,6 @@ typedef struct weft_cuda {
     weft_cuda_past_t last; /* the stream of the call before; read by the watch under `lock` */
     void *order;        /* event that ties streams together; made when needed */
     weft_cuda_loan_t *loans;
-    weft_cuda_ready_t *ready; /* [WEFT_CUDA_READY]: calls made before, ready to be launched again */
 
     /* Mapped slabs of other processes: [size][WEFT_CUDA_SLABS]; under `lock`, as is closing. */
     void **mapped;
@@ -157,7 +145,8 @@ bool weft__cuda_broken(weft_cuda_t *cuda);
 /* WEFT_OK, or what broke it, as the error of this thread: for those who tell the caller. */
 weft_status_t weft__cuda_check(void *ctx);
 
-/* Before the next launch: wait until all ranks of this process have launched the call before.
+/* Before something waits on the GPU for the call before: wait until all ranks of this process have
+ * launched that call.
  *
  * Streams of a process may share a hardware queue, in which a wait for an event holds up what stands
  * behind it. If one rank could run ahead, its waits could stand before the kernels of ranks that it

@@ -195,6 +195,7 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
     if (world.size == 0) {
         return; /* only to be loaded */
     }
+    await_turn();
     __shared__ parties_t parties;
     uint64_t number = call_number(world);
     if (blockIdx.x == 0 && threadIdx.x < 32) {

@@ -153,12 +153,6 @@ static void free_cuda(weft_cuda_t *cuda, bool broken)
     if (cuda->report) {
         weft_host_free(cuda->report);
     }
-    for (int i = 0; cuda->ready && i < WEFT_CUDA_READY; i++) {
-        if (cuda->ready[i].graph) {
-            weft__cuda()->graph_destroy(cuda->gpu, cuda->ready[i].graph);
-        }
-    }
-    free(cuda->ready);
     free(cuda->mapped);
     pthread_mutex_destroy(&cuda->lock);
     weft__cuda_unhold();
@@ -188,8 +182,7 @@ static weft_status_t make_memory(weft_cuda_t *cuda)
     memset(report, 0, sizeof(weft_cuda_report_t) + 64);
     cuda->stop = (uint32_t *)((char *)report + sizeof(weft_cuda_report_t));
     cuda->mapped = calloc((size_t)cuda->size * WEFT_CUDA_SLABS, sizeof(void *));
-    cuda->ready = calloc(WEFT_CUDA_READY, sizeof(*cuda->ready));
-    if (!cuda->mapped || !cuda->ready) {
+    if (!cuda->mapped) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks",
                           cuda->size);
     }
@@ -278,6 +271,25 @@ static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
                       cuda->rank, p, cuda->gpu, weft__cuda_props(cuda->gpu)->name);
 }
 
+/* Kernels that wait for each other need hardware queues of their own, of which a process has 32; a
+ * rank uses two, and the program has streams as well. */
+#define THREADS_MOST 12
+
+static weft_status_t check_threads(const weft_cuda_t *cuda)
+{
+    int threads = 0;
+    for (int p = 0; p < cuda->size; p++) {
+        threads += cuda->shm->peers[p].near && same_gpu(cuda, p, cuda->rank);
+    }
+    if (threads > THREADS_MOST) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "%d ranks are threads of one process on GPU %d; at most %d are possible. "
+                          "Start some of them as processes, under MPS",
+                          threads, cuda->gpu, THREADS_MOST);
+    }
+    return WEFT_OK;
+}
+
 static weft_status_t check_reach(const weft_cuda_t *cuda, int p)
 {
     bool reached = true;
@@ -318,7 +330,6 @@ static void fill_world(weft_cuda_t *cuda)
 /* The share of a rank in the GPU it is on, for the rank with the least: all grids are alike. */
 static void share_gpus(weft_cuda_t *cuda)
 {
-    int threads = 0;
     cuda->most_blocks = WEFT_CUDA_BLOCKS;
     for (int p = 0; p < cuda->size; p++) {
         int here = 0;
@@ -327,17 +338,15 @@ static void share_gpus(weft_cuda_t *cuda)
         }
         int share = cuda->cards[p]->sms / here;
         cuda->most_blocks = share < cuda->most_blocks ? share : cuda->most_blocks;
-        threads += cuda->shm->peers[p].near;
     }
     cuda->most_blocks = cuda->most_blocks > 0 ? cuda->most_blocks : 1;
-    int asked = weft__settings()->prepare;
-    cuda->prepares = asked < 0 ? threads == 1 : asked > 0;
+    cuda->overlaps = weft__cuda_props(cuda->gpu)->major >= 9 && weft__settings()->overlap != 0;
 }
 
 weft_status_t weft__cuda_meet(weft_comm_h comm)
 {
     weft_cuda_t *cuda = comm->ctx;
-    weft_status_t status = WEFT_OK;
+    weft_status_t status = check_threads(cuda);
     for (int p = 0; p < cuda->size && status == WEFT_OK; p++) {
         cuda->far |= !cuda->shm->peers[p].near;
         status = check_sharing(cuda, p);

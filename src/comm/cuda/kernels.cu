@@ -19,13 +19,20 @@ static bool reduces(int coll)
            coll == WEFT_COLL_REDUCE_SCATTER;
 }
 
-static int launch(int gpu, const void *kernel, int blocks, int threads, void **args, void *stream)
+static int launch(int gpu, const void *kernel, int blocks, int threads, void **args, void *stream,
+                  bool overlap = false)
 {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3((unsigned)threads);
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &attribute;
+    config.numAttrs = overlap ? 1 : 0;
     cudaError_t error = cudaSetDevice(gpu);
-    if (error == cudaSuccess) {
-        error = cudaLaunchKernel(kernel, dim3((unsigned)blocks), dim3((unsigned)threads), args, 0,
-                                 (cudaStream_t)stream);
-    }
+    error = error ? error : cudaLaunchKernelExC(&config, kernel, args);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
     }
@@ -43,32 +50,6 @@ static kernel_fn kernel_of(const weft_cuda_call_t *call, unsigned *threads_p)
                         : line_family[type][op];
 }
 
-static int prepare(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
-                   void **graph_p)
-{
-    uint64_t bytes = call->count * element_bytes[call->type];
-    void *args[] = {(void *)world, (void *)call, &bytes};
-    unsigned threads;
-    cudaGraph_t graph;
-    cudaGraphNode_t node;
-    cudaKernelNodeParams params = {};
-    params.func = (void *)kernel_of(call, &threads);
-    params.gridDim = dim3((unsigned)call->blocks);
-    params.blockDim = dim3(threads);
-    params.kernelParams = args;
-    cudaError_t error = cudaSetDevice(gpu);
-    error = error ? error : cudaGraphCreate(&graph, 0);
-    if (error == cudaSuccess) {
-        error = cudaGraphAddKernelNode(&node, graph, NULL, 0, &params);
-        error = error ? error : cudaGraphInstantiate((cudaGraphExec_t *)graph_p, graph, 0);
-        cudaGraphDestroy(graph);
-    }
-    if (error != cudaSuccess) {
-        (void)cudaGetLastError();
-    }
-    return (int)error;
-}
-
 static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                       void *stream)
 {
@@ -76,7 +57,8 @@ static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_c
     unsigned threads;
     kernel_fn kernel = kernel_of(call, &threads);
     void *args[] = {(void *)world, (void *)call, &bytes};
-    return launch(gpu, (const void *)kernel, call->blocks, (int)threads, args, stream);
+    return launch(gpu, (const void *)kernel, call->blocks, (int)threads, args, stream,
+                  call->overlap != 0);
 }
 
 static int ragged(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
@@ -142,4 +124,4 @@ static int load(int gpu)
 }
 
 extern "C" const weft_cuda_comm_ops_t weft_cuda_comm = {
-    WEFT_CUDA_ABI, load, prepare, collective, ragged, ping, exchange};
+    WEFT_CUDA_ABI, load, collective, ragged, ping, exchange};

@@ -113,6 +113,7 @@ typedef struct weft_cuda_route {
 typedef struct weft_cuda_call {
     int coll, type, op, root; /* weft_coll_t, weft_dtype_t, weft_op_t */
     int direct;    /* 0: data travels in the lines; 1: everybody's buffers are read and written */
+    int overlap;   /* may be made resident before the call before has ended */
     int even;      /* in the lines: only whole, aligned units, and at most WEFT_CUDA_POLL_FAN ranks */
     int blocks;    /* of the grid */
     uint64_t mark;   /* what report->finished becomes at the end; 0: nobody waits for that */
@@ -152,10 +153,6 @@ typedef struct weft_cuda_comm_ops {
     /* Load every kernel on `gpu`: done before the first call, since a first launch may wait for the
      * GPU to be idle, which it is not while a peer's kernel waits for this one. */
     int (*load)(int gpu);
-    /* The launch of a call, made ready: a graph for the table of devices to launch and destroy. On
-     * the host that costs less than half of a launch of its own. */
-    int (*prepare)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
-                   void **graph_p);
     int (*collective)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                       void *stream);
     int (*ragged)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,

@@ -227,6 +227,7 @@ static __global__ void __launch_bounds__(LINE_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
     if (world.size == 0) {
         return; /* only to be loaded */
     }
+    await_turn();
     uint64_t number = call_number(world);
     if (threadIdx.x < 32) {
         if (blockIdx.x == 0) {

@@ -170,6 +170,16 @@ static __device__ __forceinline__ bool poll_failed(const world_t &world, waiter_
 
 /* ---- announcements ---------------------------------------------------------------------- */
 
+/* Of kernels that were launched to overlap: wait for the call before, then let the next one come. Only
+ * then, so that never more than one of them waits on the GPU. */
+static __device__ __forceinline__ void await_turn()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 /* The number of this call. */
 static __device__ __forceinline__ uint64_t call_number(const world_t &world)
 {
