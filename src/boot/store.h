@@ -7,6 +7,7 @@
 #ifndef WEFT_BOOT_STORE_H
 #define WEFT_BOOT_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,19 @@ weft_status_t weft__store_set(weft_store_conn_t *store, const char *key, const v
  * for ever), WEFT_ERR_INVALID if there is not enough room. */
 weft_status_t weft__store_get(weft_store_conn_t *store, const char *key, void *value,
                               size_t *bytes_p, int timeout_ms);
+
+/* As get without waiting, where the absence of `key` is no failure: *found_p tells. */
+weft_status_t weft__store_look(weft_store_conn_t *store, const char *key, void *value,
+                               size_t *bytes_p, bool *found_p);
+
+/* Set `key` unless it has a value. *taken_p: was it set? If not, what it has is copied as by get. */
+weft_status_t weft__store_offer(weft_store_conn_t *store, const char *key, const void *value,
+                                size_t bytes, bool *taken_p, void *found, size_t *found_bytes_p);
+
+/* Have the store offer `value` (at most 4 KiB) when this connection ends, however it ends: so do
+ * others learn that this process is gone. One per connection; 0 bytes take it back. */
+weft_status_t weft__store_will(weft_store_conn_t *store, const char *key, const void *value,
+                               size_t bytes);
 
 /* Add `delta` to the number at `key` (0 if absent); *value_p is the sum. */
 weft_status_t weft__store_add(weft_store_conn_t *store, const char *key, int64_t delta,

@@ -295,16 +295,20 @@ static weft_status_t no_room(const weft_store_conn_t *store, const char *key)
     return weft__fail(WEFT_ERR_NO_MEMORY, "store: %s has no room for key '%s'", store->where, key);
 }
 
+static weft_status_t too_large(const char *key, size_t bytes, size_t most)
+{
+    return weft__fail(WEFT_ERR_INVALID,
+                      "store: the value of key '%s' has %zu bytes; there it has at most %zu", key,
+                      bytes, most);
+}
+
 weft_status_t weft__store_set(weft_store_conn_t *store, const char *key, const void *value,
                               size_t bytes)
 {
     weft_store_request_t request = {.op = WEFT_STORE_SET, .value = value, .value_bytes = bytes};
     weft_store_reply_t reply;
     if (bytes > WEFT_STORE_VALUE_MAX) {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "store: the value of key '%s' has %zu bytes; a value "
-                          "has at most %zu",
-                          key, bytes, WEFT_STORE_VALUE_MAX);
+        return too_large(key, bytes, WEFT_STORE_VALUE_MAX);
     }
     weft_status_t status = ask_short(store, &request, key, &reply);
     if (status == WEFT_OK && reply.status != WEFT_OK) {
@@ -326,13 +330,32 @@ static weft_status_t skip(weft_store_conn_t *store, size_t bytes, uint64_t deadl
     return status;
 }
 
+/* Read the value that comes with `reply` into a room of *bytes_p bytes. */
+static weft_status_t take_value(weft_store_conn_t *store, const char *key,
+                                const weft_store_reply_t *reply, void *value, size_t *bytes_p,
+                                uint64_t deadline)
+{
+    size_t room = *bytes_p;
+    *bytes_p = reply->value_bytes;
+    if (reply->value_bytes <= room) {
+        return receive(store, value, reply->value_bytes, deadline);
+    }
+    weft_status_t status = skip(store, reply->value_bytes, deadline);
+    if (status == WEFT_OK) {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "store: the value of key '%s' has %zu bytes; there "
+                            "is room for %zu",
+                            key, reply->value_bytes, room);
+    }
+    return status;
+}
+
 weft_status_t weft__store_get(weft_store_conn_t *store, const char *key, void *value,
                               size_t *bytes_p, int timeout_ms)
 {
     weft_store_request_t request = {.op = WEFT_STORE_GET, .timeout_ms = timeout_ms};
     weft_store_reply_t reply;
     uint64_t deadline;
-    size_t room = *bytes_p;
     weft_status_t status = ask(store, &request, key, &reply, &deadline);
     if (status != WEFT_OK) {
         return status;
@@ -348,16 +371,58 @@ weft_status_t weft__store_get(weft_store_conn_t *store, const char *key, void *v
     default:
         return no_room(store, key);
     }
-    *bytes_p = reply.value_bytes;
-    if (reply.value_bytes <= room) {
-        return receive(store, value, reply.value_bytes, deadline);
+    return take_value(store, key, &reply, value, bytes_p, deadline);
+}
+
+weft_status_t weft__store_look(weft_store_conn_t *store, const char *key, void *value,
+                               size_t *bytes_p, bool *found_p)
+{
+    weft_store_request_t request = {.op = WEFT_STORE_GET};
+    weft_store_reply_t reply;
+    uint64_t deadline;
+    weft_status_t status = ask(store, &request, key, &reply, &deadline);
+    if (status != WEFT_OK) {
+        return status;
     }
-    status = skip(store, reply.value_bytes, deadline);
-    if (status == WEFT_OK) {
-        status = weft__fail(WEFT_ERR_INVALID,
-                            "store: the value of key '%s' has %zu bytes; there "
-                            "is room for %zu",
-                            key, reply.value_bytes, room);
+    *found_p = reply.status == WEFT_OK;
+    return *found_p ? take_value(store, key, &reply, value, bytes_p, deadline) : WEFT_OK;
+}
+
+weft_status_t weft__store_offer(weft_store_conn_t *store, const char *key, const void *value,
+                                size_t bytes, bool *taken_p, void *found, size_t *found_bytes_p)
+{
+    weft_store_request_t request = {.op = WEFT_STORE_OFFER, .value = value, .value_bytes = bytes};
+    weft_store_reply_t reply;
+    uint64_t deadline;
+    if (bytes > WEFT_STORE_VALUE_MAX) {
+        return too_large(key, bytes, WEFT_STORE_VALUE_MAX);
+    }
+    weft_status_t status = ask(store, &request, key, &reply, &deadline);
+    if (status == WEFT_OK && reply.status != WEFT_OK) {
+        status = no_room(store, key);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    *taken_p = reply.number == 1;
+    if (*taken_p) {
+        return reply.value_bytes == 0 ? WEFT_OK
+                                      : lost(store, "it sent a value that was not asked for");
+    }
+    return take_value(store, key, &reply, found, found_bytes_p, deadline);
+}
+
+weft_status_t weft__store_will(weft_store_conn_t *store, const char *key, const void *value,
+                               size_t bytes)
+{
+    weft_store_request_t request = {.op = WEFT_STORE_WILL, .value = value, .value_bytes = bytes};
+    weft_store_reply_t reply;
+    if (bytes > WEFT_STORE_WILL_MAX) {
+        return too_large(key, bytes, WEFT_STORE_WILL_MAX);
+    }
+    weft_status_t status = ask_short(store, &request, key, &reply);
+    if (status == WEFT_OK && reply.status != WEFT_OK) {
+        status = no_room(store, key);
     }
     return status;
 }

@@ -21,6 +21,19 @@ static void store(uint64_t word, uint8_t *bytes, int count)
     }
 }
 
+static size_t value_most(weft_store_op_t op)
+{
+    switch (op) {
+    case WEFT_STORE_SET:
+    case WEFT_STORE_OFFER:
+        return WEFT_STORE_VALUE_MAX;
+    case WEFT_STORE_WILL:
+        return WEFT_STORE_WILL_MAX;
+    default:
+        return 0;
+    }
+}
+
 /* Do the fields that `op` does not use hold nothing, and those it uses something it can use? */
 static int fields_fit(const weft_store_request_t *request)
 {
@@ -28,7 +41,7 @@ static int fields_fit(const weft_store_request_t *request)
     if (request->timeout_ms < -1 || (!has_timeout && request->timeout_ms != 0)) {
         return 0;
     }
-    if (request->value_bytes > (request->op == WEFT_STORE_SET ? WEFT_STORE_VALUE_MAX : 0)) {
+    if (request->value_bytes > value_most(request->op)) {
         return 0;
     }
     switch (request->op) {

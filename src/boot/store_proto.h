@@ -26,6 +26,7 @@
 
 #define WEFT_STORE_KEY_MAX 256
 #define WEFT_STORE_VALUE_MAX ((size_t)1 << 20)
+#define WEFT_STORE_WILL_MAX ((size_t)4 << 10) /* it is kept for as long as the client is there */
 
 #define WEFT_STORE_NONCE_BYTES 16
 #define WEFT_STORE_MAGIC_BYTES 8
@@ -41,6 +42,8 @@ typedef enum weft_store_op {
     WEFT_STORE_ADD,     /* number: delta; reply: number: sum */
     WEFT_STORE_DELETE,
     WEFT_STORE_BARRIER, /* number: size, timeout; reply: number: how many arrived */
+    WEFT_STORE_OFFER,   /* value; reply: number 1: it was taken, 0: value: what was there */
+    WEFT_STORE_WILL,    /* value: to be offered when this connection ends; of 0 bytes: none */
     WEFT_STORE_OP_END
 } weft_store_op_t;
 

@@ -1,4 +1,5 @@
 /* What the store does for a request: values, sums, waiting gets and barriers. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "boot/store_net.h"
@@ -67,7 +68,7 @@ void weft__store_give_up(weft_store_server_t *server, weft_store_client_t *clien
     reply_status(server, client, WEFT_ERR_TIMEOUT, arrived);
 }
 
-/* Answer all who wait at `entry`, and `client`, who made it possible. Those in this very process
+/* Answer all who wait at `entry`, and `client` (may be NULL), who made it possible. Those in this very process
  * come last: it may end, and the store with it, as soon as they have their answer. */
 static void release(weft_store_server_t *server, weft_store_entry_t *entry,
                     weft_store_client_t *client, const weft_store_reply_t *reply)
@@ -87,7 +88,7 @@ static void release(weft_store_server_t *server, weft_store_entry_t *entry,
                 weft__store_reply(server, waiter, reply, NULL);
             }
         }
-        if (client->own == (own != 0)) {
+        if (client != NULL && client->own == (own != 0)) {
             weft__store_reply(server, client, reply, NULL);
         }
     }
@@ -107,6 +108,66 @@ static void handle_set(weft_store_server_t *server, weft_store_client_t *client,
         return;
     }
     release(server, entry, client, &(weft_store_reply_t){.status = WEFT_OK});
+}
+
+/* Set a value that is not there yet. false if there is no room. */
+static bool set_new(weft_store_server_t *server, weft_store_entry_t *entry, const uint8_t *value,
+                    size_t bytes)
+{
+    if (!weft__store_table_set(&server->table, entry, value, bytes)) {
+        weft__store_table_tidy(&server->table, entry);
+        return false;
+    }
+    return true;
+}
+
+static void handle_offer(weft_store_server_t *server, weft_store_client_t *client,
+                         const weft_store_request_t *request)
+{
+    weft_store_entry_t *entry = weft__store_table_add(&server->table, WEFT_STORE_VALUE,
+                                                      request->key, request->key_bytes);
+    if (entry != NULL && entry->exists) {
+        reply_value(server, client, entry);
+    } else if (entry == NULL || !set_new(server, entry, request->value, request->value_bytes)) {
+        reply_status(server, client, WEFT_ERR_NO_MEMORY, 0);
+    } else {
+        release(server, entry, client, &(weft_store_reply_t){.status = WEFT_OK, .number = 1});
+    }
+}
+
+static void handle_will(weft_store_server_t *server, weft_store_client_t *client,
+                        const weft_store_request_t *request)
+{
+    uint8_t *will = NULL;
+    if (request->value_bytes > 0) {
+        will = malloc(request->key_bytes + request->value_bytes);
+        if (will == NULL) {
+            reply_status(server, client, WEFT_ERR_NO_MEMORY, 0);
+            return;
+        }
+        memcpy(will, request->key, request->key_bytes);
+        memcpy(will + request->key_bytes, request->value, request->value_bytes);
+    }
+    free(client->will);
+    client->will = will;
+    client->will_key_bytes = request->key_bytes;
+    client->will_value_bytes = request->value_bytes;
+    reply_status(server, client, WEFT_OK, 0);
+}
+
+void weft__store_execute_will(weft_store_server_t *server, weft_store_client_t *client)
+{
+    if (client->will == NULL) {
+        return;
+    }
+    weft_store_entry_t *entry = weft__store_table_add(&server->table, WEFT_STORE_VALUE,
+                                                      client->will, client->will_key_bytes);
+    /* A reply may find that another client is gone, and execute its will in turn: that one leaves
+     * this entry alone, because it has its value by then. */
+    if (entry != NULL && !entry->exists &&
+        set_new(server, entry, client->will + client->will_key_bytes, client->will_value_bytes)) {
+        release(server, entry, NULL, NULL);
+    }
 }
 
 static void handle_get(weft_store_server_t *server, weft_store_client_t *client,
@@ -217,6 +278,12 @@ void weft__store_handle(weft_store_server_t *server, weft_store_client_t *client
         break;
     case WEFT_STORE_BARRIER:
         handle_barrier(server, client, request);
+        break;
+    case WEFT_STORE_OFFER:
+        handle_offer(server, client, request);
+        break;
+    case WEFT_STORE_WILL:
+        handle_will(server, client, request);
         break;
     case WEFT_STORE_OP_END:
         break; /* the parser lets none through */

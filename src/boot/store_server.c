@@ -85,6 +85,9 @@ static void drop(weft_store_server_t *server, weft_store_client_t *client)
         client->next->prev = client->prev;
     }
     server->client_count--;
+    if (server->running) { /* else all are dropped, and none of them died */
+        weft__store_execute_will(server, client);
+    }
     /* events of this step may still point here */
     client->next = server->gone;
     server->gone = client;
@@ -97,6 +100,7 @@ static void bury(weft_store_server_t *server)
         server->gone = client->next;
         buffer_free(&client->in);
         buffer_free(&client->out);
+        free(client->will);
         free(client);
     }
 }
@@ -429,6 +433,7 @@ static void *serve(void *arg)
     weft_store_server_t *server = arg;
     while (weft__store_server_step(server, -1)) {
     }
+    server->running = false;
     /* clients notice at once, whatever made us end */
     while (server->clients != NULL) {
         drop(server, server->clients);
@@ -493,6 +498,7 @@ err_close_listen:
 
 void weft__store_server_destroy(weft_store_server_t *server)
 {
+    server->running = false;
     while (server->clients != NULL) {
         drop(server, server->clients);
     }

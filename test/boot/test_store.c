@@ -182,6 +182,87 @@ static void add_counts_and_refuses_what_is_no_number(void **state)
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
+static void look_finds_or_does_not_without_failing(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = connect_store();
+    char value[8];
+    size_t bytes = sizeof(value);
+    bool found = true;
+    assert_int_equal(weft__store_look(store, "look", value, &bytes, &found), WEFT_OK);
+    assert_false(found);
+    assert_int_equal(weft__store_set(store, "look", "x", 1), WEFT_OK);
+    assert_int_equal(weft__store_look(store, "look", value, &bytes, &found), WEFT_OK);
+    assert_true(found);
+    assert_int_equal(bytes, 1);
+    assert_int_equal(value[0], 'x');
+    weft__store_close(store);
+}
+
+static void first_offer_is_taken_and_shown_to_the_others(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = connect_store();
+    char found[8];
+    size_t bytes = sizeof(found);
+    bool taken = false;
+    assert_int_equal(weft__store_offer(store, "offer", "one", 3, &taken, found, &bytes), WEFT_OK);
+    assert_true(taken);
+    assert_int_equal(weft__store_offer(store, "offer", "two", 3, &taken, found, &bytes), WEFT_OK);
+    assert_false(taken);
+    assert_int_equal(bytes, 3);
+    assert_memory_equal(found, "one", 3);
+    assert_int_equal(weft__store_delete(store, "offer"), WEFT_OK);
+    assert_int_equal(weft__store_offer(store, "offer", NULL, 0, &taken, found, &bytes), WEFT_OK);
+    assert_true(taken); /* a value of 0 bytes is one */
+    bytes = sizeof(found);
+    assert_int_equal(weft__store_offer(store, "offer", "3", 1, &taken, found, &bytes), WEFT_OK);
+    assert_false(taken);
+    assert_int_equal(bytes, 0);
+    weft__store_close(store);
+}
+
+static void will_is_executed_when_the_connection_ends(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = connect_store(), *other = connect_store();
+    char value[8];
+    size_t bytes = sizeof(value);
+    char large[WEFT_STORE_WILL_MAX + 1] = {0};
+    assert_int_equal(weft__store_will(other, "will", large, sizeof(large)), WEFT_ERR_INVALID);
+    assert_int_equal(weft__store_will(other, "will", "first", 5), WEFT_OK);
+    assert_int_equal(weft__store_will(other, "will", "last", 4), WEFT_OK);
+    assert_int_equal(weft__store_get(store, "will", value, &bytes, 0), WEFT_ERR_NOT_FOUND);
+    weft__store_close(other);
+    bytes = sizeof(value);
+    assert_int_equal(weft__store_get(store, "will", value, &bytes, LIMIT_MS), WEFT_OK);
+    assert_int_equal(bytes, 4);
+    assert_memory_equal(value, "last", 4);
+    weft__store_close(store);
+}
+
+static void will_taken_back_or_too_late_changes_nothing(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = connect_store(), *other = connect_store();
+    char value[8];
+    size_t bytes = sizeof(value);
+    assert_int_equal(weft__store_will(other, "back", "x", 1), WEFT_OK);
+    assert_int_equal(weft__store_will(other, "back", NULL, 0), WEFT_OK);
+    weft__store_close(other);
+    assert_int_equal(weft__store_get(store, "back", value, &bytes, 100), WEFT_ERR_TIMEOUT);
+    other = connect_store();
+    assert_int_equal(weft__store_will(other, "late", "x", 1), WEFT_OK);
+    assert_int_equal(weft__store_set(store, "late", "y", 1), WEFT_OK);
+    weft__store_close(other);
+    other = connect_store(); /* served after the end of the one before */
+    bytes = sizeof(value);
+    assert_int_equal(weft__store_get(other, "late", value, &bytes, 0), WEFT_OK);
+    assert_int_equal(value[0], 'y');
+    weft__store_close(other);
+    weft__store_close(store);
+}
+
 static void get_times_out_and_the_connection_lives_on(void **state)
 {
     (void)state;
@@ -434,6 +515,10 @@ int main(void)
         cmocka_unit_test(thousands_of_keys_keep_their_values),
         cmocka_unit_test(store_that_is_full_says_so_and_goes_on),
         cmocka_unit_test(add_counts_and_refuses_what_is_no_number),
+        cmocka_unit_test(look_finds_or_does_not_without_failing),
+        cmocka_unit_test(first_offer_is_taken_and_shown_to_the_others),
+        cmocka_unit_test(will_is_executed_when_the_connection_ends),
+        cmocka_unit_test(will_taken_back_or_too_late_changes_nothing),
         cmocka_unit_test(get_times_out_and_the_connection_lives_on),
         cmocka_unit_test(set_and_add_wake_all_who_wait),
         cmocka_unit_test(one_barrier_key_serves_many_rounds_of_8),

@@ -176,6 +176,29 @@ static void client_killed_while_waiting_is_forgotten(void **state)
     weft__store_close(store);
 }
 
+static void will_of_a_killed_client_reaches_those_who_wait(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = connect_store();
+    pid_t pid = fork();
+    if (pid == 0) {
+        weft_store_conn_t *mine = connect_store();
+        weft__store_will(mine, "gone", "killed", 6);
+        weft__store_set(mine, "ready", NULL, 0);
+        pause();
+    }
+    char value[8];
+    size_t bytes = 0;
+    assert_int_equal(weft__store_get(store, "ready", NULL, &bytes, LIMIT_MS), WEFT_OK);
+    kill(pid, SIGKILL);
+    bytes = sizeof(value);
+    assert_int_equal(weft__store_get(store, "gone", value, &bytes, LIMIT_MS), WEFT_OK);
+    assert_int_equal(bytes, 6);
+    assert_memory_equal(value, "killed", 6);
+    waitpid(pid, NULL, 0);
+    weft__store_close(store);
+}
+
 static void *wait_for_ever(void *arg)
 {
     worker_t *worker = arg;
@@ -233,11 +256,13 @@ static void malformed_requests_drop_the_client(void **state)
         int offset;
         uint8_t byte;
     } bad[] = {
-        {0, 0},  {0, 6},  {0, 255}, {1, 1}, {3, 2}, /* 513 bytes of key */
-        {7, 1},                                     /* 16 MiB of value */
-        {4, 1},                                     /* a value where none belongs */
-        {8, 1},                                     /* a number where none belongs */
-        {16, 1}, {23, 1},
+        {0, 0},   {0, WEFT_STORE_OP_END},
+        {0, 255}, {1, 1},
+        {3, 2}, /* 513 bytes of key */
+        {7, 1}, /* 16 MiB of value */
+        {4, 1}, /* a value where none belongs */
+        {8, 1}, /* a number where none belongs */
+        {16, 1},  {23, 1},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         int fd = raw_client();
@@ -417,6 +442,7 @@ int main(void)
         cmocka_unit_test(nobody_listens_then_somebody_does),
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(client_killed_while_waiting_is_forgotten),
+        cmocka_unit_test(will_of_a_killed_client_reaches_those_who_wait),
         cmocka_unit_test(stopping_the_server_ends_those_who_wait),
         cmocka_unit_test(malformed_requests_drop_the_client),
         cmocka_unit_test(slow_reader_holds_up_nobody),

@@ -130,10 +130,13 @@ static void put_request(bench_t *bench, int who, const uint8_t *seed)
     static const int timeouts[] = {0, 1, -1, 1000000};
     uint8_t frame[WEFT_STORE_REQUEST_BYTES + 4 + 256];
     weft_store_request_t request = {
-        .op = (weft_store_op_t)(WEFT_STORE_SET + seed[0] % 5),
+        .op = (weft_store_op_t)(WEFT_STORE_SET + seed[0] % (WEFT_STORE_OP_END - WEFT_STORE_SET)),
         .key_bytes = 1 + seed[1] % 2,
-        .value_bytes = seed[0] % 5 == 0 ? seed[2] : 0,
     };
+    if (request.op == WEFT_STORE_SET || request.op == WEFT_STORE_OFFER ||
+        request.op == WEFT_STORE_WILL) {
+        request.value_bytes = seed[2];
+    }
     if (request.op == WEFT_STORE_GET || request.op == WEFT_STORE_BARRIER) {
         request.timeout_ms = timeouts[seed[3] % 4];
     }
