@@ -22,6 +22,9 @@
       "where ranks live: cpu (virtual GPUs), cuda, auto (cuda where there is a GPU)")              \
     X(STR, cuda_module, "WEFT_CUDA_MODULE", "",                                                    \
       "the CUDA module to load; empty: libweft-cuda.so beside Weft's own files")                   \
+    X(STR, engine, "WEFT_ENGINE", "auto",                                                          \
+      "who carries out collectives on GPUs: auto, weft (own kernels), nccl")                       \
+    X(STR, nccl, "WEFT_NCCL", "libnccl.so.2", "the NCCL library to load; a name or a path")        \
     X(SIZE, device_memory, "WEFT_DEVICE_MEMORY", "0",                                              \
       "memory of each device; 0: as much as the machine or the GPU has")                           \
     X(INT, devices, "WEFT_DEVICES", "8", "number of devices a process sees at least")              \
