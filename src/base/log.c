@@ -107,6 +107,11 @@ weft_status_t weft__fail(weft_status_t status, const char *format, ...)
     return status;
 }
 
+void weft__error_restore(const char *sentence)
+{
+    snprintf(last_error, sizeof(last_error), "%s", sentence);
+}
+
 const char *weft_last_error(void)
 {
     return last_error;

@@ -53,4 +53,7 @@ void weft__log_set_rank(int rank);
 weft_status_t weft__fail(weft_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Make `sentence` what weft_last_error() returns, as before a clean-up that had failures of its own. */
+void weft__error_restore(const char *sentence);
+
 #endif

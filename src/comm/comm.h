@@ -60,6 +60,11 @@ typedef struct weft_backend_ops {
      * in any order. Called in order, by one thread at a time. */
     weft_status_t (*launch)(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream);
 
+    /* Optional. The calling thread launches for several communicators in between: what it launches may
+     * start at the end only. Outermost groups alone; a failure of start runs nothing. */
+    weft_status_t (*group_start)(void);
+    weft_status_t (*group_end)(void);
+
     /* Required. Make the communicator of those that gave `color` (>= 0); *ctx_p stays NULL for a
      * negative one. Collective. Fills rank, size and ctx of `child`. */
     weft_status_t (*split)(void *ctx, int color, int key, weft_comm_h child);

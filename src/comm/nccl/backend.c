@@ -1,0 +1,306 @@
+/* The nccl backend: a rank's calls, from Weft's words to the engine and back. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/nccl/seat.h"
+#include "device/cuda/cuda.h"
+
+/* How long to poll, and to give way in between, before sleeping between looks. */
+#define POLL_NS 100000u
+#define YIELD_NS 5000000u
+#define NAP_NS 50000
+
+/* What an abort should have ended may hold the GPU for this long. */
+#define DRAIN_NS 10000000000u
+
+/* ---- waiting ---------------------------------------------------------------------------- */
+
+static void relax(uint64_t start)
+{
+    uint64_t waited = weft__now_ns() - start;
+    if (waited > YIELD_NS) {
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    } else if (waited > POLL_NS) {
+        sched_yield();
+    }
+}
+
+/* Until the stream is idle. The watcher ends what would never be. */
+static weft_status_t wait_stream(weft_nccl_seat_t *seat, void *stream)
+{
+    const weft_cuda_device_ops_t *ops = seat->place.ops;
+    uint64_t start = weft__now_ns(), broken_at = 0;
+    for (bool idle = false; !idle;) {
+        int error = ops->stream_idle(seat->place.gpu, stream, &idle);
+        if (error != 0) {
+            return weft__cuda_status(error, "waiting for NCCL");
+        }
+        if (!idle && atomic_load_explicit(&seat->broken, memory_order_acquire)) {
+            broken_at = broken_at ? broken_at : weft__now_ns();
+            if (weft__now_ns() - broken_at > DRAIN_NS) {
+                weft__warn("rank %d: NCCL was aborted, but still holds the GPU", seat->rank);
+                return WEFT_OK;
+            }
+        }
+        if (!idle) {
+            relax(start);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* A call of a thread of this rank begins; NULL: it is over, or the events tell how it goes. */
+static void set_current(weft_nccl_seat_t *seat, const weft_call_t *call)
+{
+    pthread_mutex_lock(&seat->lock);
+    seat->since = call ? weft__now_ns() : 0;
+    if (call) {
+        seat->current = *call;
+        seat->current.vectors = NULL; /* not ours */
+    }
+    pthread_mutex_unlock(&seat->lock);
+}
+
+/* ---- one thread, several ranks ---------------------------------------------------------- */
+
+/* What a thread launches on several communicators in one group of NCCL's really starts at its end. */
+static _Thread_local struct {
+    bool open;
+    weft_nccl_seat_t *seats;   /* linked by next_pending */
+    weft_nccl_stage_t *stages; /* of calls on host memory */
+} group;
+
+static weft_status_t nccl_group_start(void)
+{
+    weft_status_t status = weft__nccl_group_start();
+    group.open = status == WEFT_OK;
+    return status;
+}
+
+/* Mark where each launch of the group ends. */
+static weft_status_t arrive_all(weft_nccl_seat_t *seat)
+{
+    int error = 0;
+    for (int i = 1; i <= WEFT_NCCL_FLIGHTS; i++) {
+        weft_nccl_flight_t *flight = &seat->flights[(seat->newest + i) % WEFT_NCCL_FLIGHTS];
+        int e = flight->open ? weft__nccl_arrive(seat, flight) : 0;
+        error = error ? error : e;
+    }
+    return error ? weft__cuda_status(error, "recording an event after a group of calls") : WEFT_OK;
+}
+
+/* Bring back the results of a call on host memory, and wait for them. */
+static weft_status_t finish_stage(weft_nccl_stage_t *stage, weft_status_t status)
+{
+    if (status == WEFT_OK) {
+        status = weft__nccl_stage_out(stage);
+    }
+    weft_status_t waited = wait_stream(stage->seat, stage->stream);
+    weft__nccl_stage_free(stage);
+    return status != WEFT_OK ? status : waited;
+}
+
+static weft_status_t nccl_group_end(void)
+{
+    weft_nccl_seat_t *seats = group.seats;
+    weft_nccl_stage_t *stages = group.stages;
+    for (weft_nccl_seat_t *seat = seats; seat; seat = seat->next_pending) {
+        set_current(seat, &seat->last);
+    }
+    weft_status_t ended = weft__nccl_group_end(), status = ended;
+    memset(&group, 0, sizeof(group));
+    for (weft_nccl_seat_t *seat = seats, *next; seat; seat = next) {
+        next = seat->next_pending;
+        seat->pending = false;
+        set_current(seat, NULL);
+        weft_status_t mine = ended == WEFT_OK ? arrive_all(seat) : ended;
+        if (mine != WEFT_OK) {
+            status = weft__nccl_claim(seat, mine);
+        }
+    }
+    for (weft_nccl_stage_t *stage = stages, *next; stage; stage = next) {
+        next = stage->next;
+        weft_nccl_seat_t *seat = stage->seat;
+        weft_status_t mine = finish_stage(stage, status);
+        if (mine != WEFT_OK && status == WEFT_OK) {
+            status = weft__nccl_claim(seat, mine);
+        }
+    }
+    return status;
+}
+
+/* ---- calls ------------------------------------------------------------------------------ */
+
+static void defer(weft_nccl_seat_t *seat)
+{
+    if (!seat->pending) {
+        seat->pending = true;
+        seat->next_pending = group.seats;
+        group.seats = seat;
+    }
+}
+
+/* Queue the calls on `cuda`, with marks before and after. */
+static weft_status_t start_calls(weft_nccl_seat_t *seat, const weft_call_t *calls, int n,
+                                 void *cuda, bool *watched_p)
+{
+    weft_nccl_flight_t *flight;
+    int error = weft__nccl_depart(seat, calls, cuda, &flight);
+    if (error != 0) {
+        return weft__cuda_status(error, "recording an event before a call");
+    }
+    *watched_p = flight != NULL;
+    weft_status_t status = weft__nccl_launch(seat->engine, calls, n, cuda);
+    if (group.open) {
+        defer(seat);
+        return status;
+    }
+    error = weft__nccl_arrive(seat, flight);
+    if (status == WEFT_OK && error != 0) {
+        status = weft__cuda_status(error, "recording an event after a call");
+    }
+    return status;
+}
+
+/* What weft_stream_synchronize asks. */
+static weft_status_t check_seat(void *ctx)
+{
+    weft_nccl_seat_t *seat = ctx;
+    if (!atomic_load_explicit(&seat->broken, memory_order_acquire)) {
+        return WEFT_OK;
+    }
+    atomic_store_explicit(&seat->told, true, memory_order_relaxed);
+    return weft__fail((weft_status_t)seat->verdict.status, "%s", seat->verdict.text);
+}
+
+/* Carry the calls out, or with `stream` only queue them. */
+static weft_status_t run_calls(weft_nccl_seat_t *seat, const weft_call_t *calls, int n, void *cuda,
+                               bool wait)
+{
+    bool watched = false;
+    set_current(seat, calls);
+    weft_status_t status = start_calls(seat, calls, n, cuda, &watched);
+    if (status == WEFT_OK && wait) {
+        if (watched) {
+            set_current(seat, NULL); /* the events say when it begins */
+        }
+        status = wait_stream(seat, cuda);
+    }
+    set_current(seat, NULL);
+    return status;
+}
+
+/* Calls on host memory: the stream is waited for, whichever it is; in a group, at its end. */
+static weft_status_t run_staged(weft_nccl_seat_t *seat, weft_nccl_stage_t *stage, int n)
+{
+    weft_status_t status = run_calls(seat, stage->calls, n, stage->stream, !group.open);
+    if (!group.open) {
+        return finish_stage(stage, status);
+    }
+    stage->next = group.stages;
+    group.stages = stage;
+    return status;
+}
+
+static weft_status_t nccl_launch(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream)
+{
+    weft_nccl_seat_t *seat = ctx;
+    void *cuda = stream ? weft__cuda_stream(stream) : seat->stream;
+    weft_nccl_stage_t *stage;
+    if (atomic_load_explicit(&seat->broken, memory_order_acquire)) {
+        return weft__nccl_refuse(seat);
+    }
+    weft_status_t status = weft__nccl_stage_in(seat, calls, n, cuda, &stage);
+    if (status != WEFT_OK) {
+        return weft__nccl_claim(seat, status); /* the others are in this call already */
+    }
+    status = stage ? run_staged(seat, stage, n) : run_calls(seat, calls, n, cuda, !stream);
+    if (!stream) {
+        weft__nccl_landed(seat);
+    }
+    if (status != WEFT_OK ||
+        (!stream && atomic_load_explicit(&seat->broken, memory_order_acquire))) {
+        return weft__nccl_claim(seat, status);
+    }
+    if (stream) {
+        weft__cuda_remember(stream, check_seat, seat);
+    }
+    return WEFT_OK;
+}
+
+/* ---- the rest of the table -------------------------------------------------------------- */
+
+static weft_status_t nccl_error(void *ctx, const char **text_p)
+{
+    weft_nccl_seat_t *seat = ctx;
+    const char *text;
+    if (!atomic_load_explicit(&seat->broken, memory_order_acquire)) {
+        weft_status_t status = weft__nccl_error(seat->engine, &text);
+        if (status == WEFT_OK) {
+            *text_p = "";
+            return WEFT_OK;
+        }
+        weft__nccl_claim(seat, weft__fail(status, "%s", text));
+    }
+    *text_p = seat->verdict.text;
+    return (weft_status_t)seat->verdict.status;
+}
+
+static void nccl_abort(void *ctx)
+{
+    weft_nccl_seat_t *seat = ctx;
+    weft__nccl_claim(seat,
+                     weft__fail(WEFT_ERR_ABORTED, "rank %d aborted the communicator", seat->rank));
+    /* Whoever is just entering a call has not been told yet. */
+    atomic_store_explicit(&seat->told, false, memory_order_relaxed);
+}
+
+/* Let what was queued run; if it never ends, the watcher ends it. */
+static void drain(weft_nccl_seat_t *seat)
+{
+    uint64_t start = weft__now_ns();
+    while (seat->watching && !weft__nccl_idle(seat) &&
+           !atomic_load_explicit(&seat->broken, memory_order_acquire)) {
+        relax(start);
+    }
+}
+
+static void nccl_close(void *ctx)
+{
+    weft_nccl_seat_t *seat = ctx;
+    char said[WEFT_ERROR_TEXT]; /* maybe why it is closed; what fails below is not */
+    snprintf(said, sizeof(said), "%s", weft_last_error());
+    drain(seat);
+    weft__nccl_watch_stop(seat);
+    weft__cuda_forget(seat);
+    weft__nccl_close(seat->engine);
+    weft__nccl_say_left(seat);
+    weft__store_close(seat->store);
+    weft__nccl_free_flights(seat);
+    weft__cuda_unhold();
+    if (seat->stream) {
+        seat->place.ops->stream_destroy(seat->place.gpu, seat->stream);
+    }
+    pthread_mutex_destroy(&seat->lock);
+    pthread_cond_destroy(&seat->wake);
+    pthread_cond_destroy(&seat->settled);
+    free(seat);
+    weft__error_restore(said);
+}
+
+const weft_backend_ops_t weft__backend_nccl = {
+    .abi = WEFT_BACKEND_ABI,
+    .name = "nccl",
+    .launch = nccl_launch,
+    .group_start = nccl_group_start,
+    .group_end = nccl_group_end,
+    .split = weft__nccl_comm_split,
+    .error = nccl_error,
+    .abort = nccl_abort,
+    .close = nccl_close,
+};

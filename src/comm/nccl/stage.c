@@ -1,0 +1,161 @@
+/* Buffers in host memory that GPUs do not reach: NCCL gets device memory of ours instead. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "comm/nccl/seat.h"
+#include "device/cuda/cuda.h"
+
+/* [from, from + bytes) in the caller's memory. */
+typedef struct range {
+    char *from;
+    size_t bytes;
+} range_t;
+
+static bool overlap(range_t a, range_t b)
+{
+    return a.bytes > 0 && b.bytes > 0 && a.from < b.from + b.bytes && b.from < a.from + a.bytes;
+}
+
+static range_t unite(range_t a, range_t b)
+{
+    char *from = a.from < b.from ? a.from : b.from;
+    char *a_end = a.from + a.bytes, *b_end = b.from + b.bytes;
+    return (range_t){from, (size_t)((a_end > b_end ? a_end : b_end) - from)};
+}
+
+static weft_status_t reaches(const weft_nccl_seat_t *seat, range_t range, bool *reached_p)
+{
+    weft_cuda_slab_t slab;
+    int where = 0;
+    *reached_p = range.bytes == 0 || weft__cuda_find(range.from, range.bytes, &slab);
+    if (*reached_p) {
+        return WEFT_OK;
+    }
+    int error = seat->place.ops->where(range.from, &where);
+    *reached_p = where != -2;
+    return weft__cuda_status(error, "asking where a buffer is");
+}
+
+/* Device memory in place of `range`, with its contents if asked. */
+static weft_status_t replace(weft_nccl_seat_t *seat, range_t range, bool filled, void *stream,
+                             weft_nccl_stage_t *stage, char **memory_p)
+{
+    void *memory;
+    weft_status_t status = weft__device_malloc(seat->comm->device, &memory, range.bytes);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    stage->memory[stage->used++] = memory;
+    *memory_p = memory;
+    int error = filled ? seat->place.ops->copy(seat->place.gpu, memory, range.from, range.bytes,
+                                               stream)
+                       : 0;
+    return weft__cuda_status(error, "copying a buffer to the GPU");
+}
+
+static weft_status_t stage_call(weft_nccl_seat_t *seat, weft_call_t *call, void *stream,
+                                weft_nccl_stage_t *stage)
+{
+    range_t src = {(char *)call->src, weft__call_extent(call, seat->rank, seat->size, false)};
+    range_t dst = {call->dst, weft__call_extent(call, seat->rank, seat->size, true)};
+    bool src_reached = true, dst_reached = true;
+    char *memory;
+    weft_status_t status = reaches(seat, src, &src_reached);
+    status = status == WEFT_OK ? reaches(seat, dst, &dst_reached) : status;
+    if (status != WEFT_OK || (src_reached && dst_reached)) {
+        return status;
+    }
+    bool in_place = overlap(src, dst);
+    if (!src_reached && !in_place) {
+        status = replace(seat, src, true, stream, stage, &memory);
+        call->src = memory;
+    }
+    if (status == WEFT_OK && !dst_reached) {
+        range_t all = in_place ? unite(src, dst) : dst;
+        /* What an all-to-all of ragged blocks leaves out must come back as it was. */
+        bool filled = in_place || call->coll == WEFT_COLL_ALLTOALLV;
+        status = replace(seat, all, filled, stream, stage, &memory);
+        call->src = in_place ? memory + (src.from - all.from) : call->src;
+        call->dst = memory + (dst.from - all.from);
+        stage->back[stage->backs++] = (weft_nccl_copy_t){dst.from, call->dst, dst.bytes};
+    }
+    return status;
+}
+
+/* Does any of them need it? */
+static weft_status_t look_over(weft_nccl_seat_t *seat, const weft_call_t *calls, int n,
+                               bool *needed_p)
+{
+    weft_status_t status = WEFT_OK;
+    *needed_p = false;
+    for (int i = 0; i < n && status == WEFT_OK && !*needed_p; i++) {
+        for (int dst = 0; dst < 2 && status == WEFT_OK && !*needed_p; dst++) {
+            range_t range = {dst ? calls[i].dst : (char *)calls[i].src,
+                             weft__call_extent(&calls[i], seat->rank, seat->size, dst)};
+            bool reached = true;
+            status = reaches(seat, range, &reached);
+            *needed_p = !reached;
+        }
+    }
+    return status;
+}
+
+weft_status_t weft__nccl_stage_in(weft_nccl_seat_t *seat, const weft_call_t *calls, int n,
+                                  void *stream, weft_nccl_stage_t **stage_p)
+{
+    bool needed;
+    *stage_p = NULL;
+    weft_status_t status = look_over(seat, calls, n, &needed);
+    if (status != WEFT_OK || !needed) {
+        return status;
+    }
+    size_t room = (size_t)n;
+    weft_nccl_stage_t *stage = calloc(1, sizeof(*stage));
+    if (stage) {
+        stage->calls = calloc(room, sizeof(*stage->calls));
+        stage->memory = calloc(2 * room, sizeof(*stage->memory));
+        stage->back = calloc(room, sizeof(*stage->back));
+    }
+    if (!stage || !stage->calls || !stage->memory || !stage->back) {
+        weft__nccl_stage_free(stage);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to stage %d calls", n);
+    }
+    for (int i = 0; i < n && status == WEFT_OK; i++) {
+        stage->calls[i] = calls[i];
+        status = stage_call(seat, &stage->calls[i], stream, stage);
+    }
+    if (status != WEFT_OK) {
+        seat->place.ops->stream_sync(seat->place.gpu, stream); /* what was copied so far */
+        weft__nccl_stage_free(stage);
+        return status;
+    }
+    stage->seat = seat;
+    stage->stream = stream;
+    *stage_p = stage;
+    return WEFT_OK;
+}
+
+weft_status_t weft__nccl_stage_out(const weft_nccl_stage_t *stage)
+{
+    const weft_nccl_place_t *place = &stage->seat->place;
+    int error = 0;
+    for (int i = 0; i < stage->backs && error == 0; i++) {
+        const weft_nccl_copy_t *copy = &stage->back[i];
+        error = place->ops->copy(place->gpu, copy->to, copy->from, copy->bytes, stage->stream);
+    }
+    return weft__cuda_status(error, "copying a result from the GPU");
+}
+
+void weft__nccl_stage_free(weft_nccl_stage_t *stage)
+{
+    if (!stage) {
+        return;
+    }
+    for (int i = 0; i < stage->used; i++) {
+        weft_free(stage->memory[i]);
+    }
+    free(stage->calls);
+    free(stage->memory);
+    free(stage->back);
+    free(stage);
+}

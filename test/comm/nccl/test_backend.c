@@ -1,0 +1,646 @@
+/* ctest: timeout=120 tsan */
+/* The nccl backend with a fake NCCL and a fake GPU, and a real store: what ranks learn of each other.
+ * All ranks are in this process; one that dies is one whose connection to the store ends. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "boot/store_fixture.h"
+#include "comm/nccl/fake_nccl.h"
+#include "comm/nccl/host_gpu.h"
+#include "comm/nccl/seat.h"
+
+#define MOST 4
+#define SRC ((char *)0x1000)
+#define DST ((char *)0x200000)
+
+static fake_nccl_t *fake;
+static const weft_nccl_place_t place = {.device = 0, .gpu = 0, .ops = &host_gpu};
+static struct weft_comm comms[MOST], children[MOST];
+static weft_nccl_road_t road;
+
+static weft_nccl_seat_t *seat_of(int rank)
+{
+    return comms[rank].ctx;
+}
+
+static void nap(int ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
+}
+
+static void assert_text(const char *text, const char *part)
+{
+    if (!strstr(text, part)) {
+        fail_msg("\"%s\" has no \"%s\"", text, part);
+    }
+}
+
+static void assert_said(const char *part)
+{
+    assert_text(weft_last_error(), part);
+}
+
+/* ---- a GPU that ends what is aborted ---------------------------------------------------- */
+
+static pthread_t gpu;
+static _Atomic int gpu_stop;
+static _Atomic int living; /* ranks: what their calls wait for ends when all have aborted */
+
+static void *run_gpu(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&gpu_stop)) {
+        int most = atomic_load(&living);
+        if (most > 0 && atomic_load(&fake->aborted) >= most) {
+            atomic_store(&host_gpu_passed, HOST_GPU_ALL);
+        }
+        nap(1);
+    }
+    return NULL;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    static int number;
+    fake->fails = NULL;
+    fake->text = "";
+    atomic_store(&fake->stalls, NULL);
+    atomic_store(&fake->stalled, 0);
+    atomic_store(&fake->async, WEFT_NCCL_SUCCESS);
+    atomic_store(&fake->aborted, 0);
+    atomic_store(&fake->destroyed, 0);
+    fake->log[0] = host_gpu_log[0] = '\0';
+    fake->logged = 0;
+    host_gpu_fails = NULL;
+    atomic_store(&host_gpu_passed, HOST_GPU_ALL);
+    memset(comms, 0, sizeof(comms));
+    memset(children, 0, sizeof(children));
+    road = (weft_nccl_road_t){.host = HOST, .port = port};
+    memcpy(road.secret, secret, sizeof(secret));
+    snprintf(road.key, sizeof(road.key), "comm/%d", ++number);
+    atomic_store(&gpu_stop, 0);
+    atomic_store(&living, 0);
+    return pthread_create(&gpu, NULL, run_gpu, NULL);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    atomic_store(&fake->stalls, NULL);
+    for (int r = 0; r < MOST; r++) {
+        if (children[r].ctx) {
+            weft__backend_nccl.close(children[r].ctx);
+        }
+        if (comms[r].ctx) {
+            weft__backend_nccl.close(comms[r].ctx);
+        }
+    }
+    atomic_store(&gpu_stop, 1);
+    pthread_join(gpu, NULL);
+    for (int i = 0;
+         i < 1000 && (atomic_load(&fake->communicators) > 0 || atomic_load(&host_gpu_things) > 0);
+         i++) {
+        nap(5);
+    }
+    assert_int_equal(atomic_load(&fake->communicators), 0);
+    assert_int_equal(atomic_load(&host_gpu_things), 0);
+    return 0;
+}
+
+static weft_status_t enter(int rank, int size, int timeout_ms)
+{
+    comms[rank].timeout_ms = timeout_ms;
+    weft_nccl_seat_t *seat = weft__nccl_seat_create(&comms[rank], &road, &place, rank, size);
+    assert_non_null(seat);
+    return weft__nccl_seat_enter(seat);
+}
+
+static void join(int size, int timeout_ms)
+{
+    for (int r = 0; r < size; r++) {
+        assert_int_equal(enter(r, size, timeout_ms), WEFT_OK);
+    }
+    for (int r = 0; r < size; r++) {
+        assert_int_equal(weft__nccl_comm_meet(&comms[r]), WEFT_OK);
+    }
+    atomic_store(&living, size);
+}
+
+/* From here on the GPU finishes nothing. */
+static void block_gpu(void)
+{
+    atomic_store(&host_gpu_passed, atomic_load(&host_gpu_recorded));
+}
+
+/* ---- calls in threads of their own ------------------------------------------------------ */
+
+typedef struct caller {
+    pthread_t thread;
+    int rank;
+    weft_coll_t coll;
+    weft_status_t status;
+    char text[WEFT_ERROR_TEXT];
+    double ms;
+} caller_t;
+
+static weft_call_t call_of(weft_coll_t coll)
+{
+    return (weft_call_t){.coll = coll, .src = SRC, .dst = DST, .count = 8, .type = WEFT_F32};
+}
+
+static weft_status_t make_call(int rank, weft_coll_t coll)
+{
+    weft_call_t call = call_of(coll);
+    call.root = coll == WEFT_COLL_SEND ? 1 - rank : 0;
+    return weft__backend_nccl.launch(comms[rank].ctx, &call, 1, NULL);
+}
+
+static void *run_caller(void *arg)
+{
+    caller_t *caller = arg;
+    uint64_t start = weft__now_ns();
+    caller->status = make_call(caller->rank, caller->coll);
+    snprintf(caller->text, sizeof(caller->text), "%s", weft_last_error());
+    caller->ms = ms_since(start);
+    return NULL;
+}
+
+static void start_call(caller_t *caller, int rank, weft_coll_t coll)
+{
+    *caller = (caller_t){.rank = rank, .coll = coll};
+    pthread_create(&caller->thread, NULL, run_caller, caller);
+}
+
+static void expect(caller_t *caller, weft_status_t status, const char *part)
+{
+    pthread_join(caller->thread, NULL);
+    if (caller->status != status) {
+        fail_msg("rank %d got %s, not %s: %s", caller->rank, weft_status_name(caller->status),
+                 weft_status_name(status), caller->text);
+    }
+    assert_text(caller->text, part);
+}
+
+static void leave(int rank)
+{
+    weft__backend_nccl.close(comms[rank].ctx);
+    comms[rank].ctx = NULL;
+    atomic_fetch_sub(&living, 1);
+}
+
+/* As if its process had ended. */
+static void die(int rank)
+{
+    atomic_fetch_sub(&living, 1);
+    weft_nccl_seat_t *seat = seat_of(rank);
+    weft__nccl_watch_stop(seat);
+    weft__store_close(seat->store);
+    seat->store = NULL;
+}
+
+/* ---- joining ---------------------------------------------------------------------------- */
+
+static void ranks_join_call_and_leave(void **state)
+{
+    (void)state;
+    join(3, 10000);
+    for (int r = 0; r < 3; r++) {
+        const char *text;
+        assert_int_equal(comms[r].rank, r);
+        assert_int_equal(comms[r].size, 3);
+        assert_int_equal(make_call(r, WEFT_COLL_ALLREDUCE), WEFT_OK);
+        assert_int_equal(weft__backend_nccl.error(comms[r].ctx, &text), WEFT_OK);
+    }
+    char expected[128];
+    snprintf(expected, sizeof(expected), "AllReduce %p %p 8 float32 sum on %p\n", SRC, DST,
+             seat_of(1)->stream);
+    assert_text(fake->log, expected);
+    assert_text(fake->log, "CommInitRank 2 of 3, id iii\n");
+}
+
+static void late_joiner_is_named(void **state)
+{
+    (void)state;
+    atomic_store(&fake->stalls, "CommInitRank");
+    assert_int_equal(enter(0, 4, 300), WEFT_OK);
+    assert_int_equal(enter(2, 4, 300), WEFT_OK);
+    assert_int_equal(weft__nccl_comm_meet(&comms[0]), WEFT_ERR_TIMEOUT);
+    assert_said("rank 1, rank 3 did not join the communicator within 0.3 s");
+    assert_int_equal(weft__nccl_comm_meet(&comms[2]), WEFT_ERR_TIMEOUT);
+    assert_said("rank 1, rank 3 did not join the communicator within 0.3 s");
+}
+
+static void missing_rank_0_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(enter(1, 2, 200), WEFT_ERR_TIMEOUT);
+    assert_said("rank 0 did not open the communicator within 0.2 s");
+}
+
+static void network_that_does_not_connect_gets_advice(void **state)
+{
+    (void)state;
+    atomic_store(&fake->stalls, "CommInitRank");
+    assert_int_equal(enter(0, 2, 300), WEFT_OK);
+    assert_int_equal(enter(1, 2, 300), WEFT_OK);
+    assert_int_equal(weft__nccl_comm_meet(&comms[0]), WEFT_ERR_TIMEOUT);
+    assert_said("NCCL did not connect rank 0 with the other 1 within 0.3 s");
+    assert_said("NCCL_SOCKET_IFNAME");
+}
+
+static void reason_why_rank_0_has_no_id_reaches_all(void **state)
+{
+    (void)state;
+    fake->fails = "GetUniqueId";
+    fake->result = WEFT_NCCL_SYSTEM_ERROR;
+    fake->text = "no network";
+    assert_int_equal(enter(0, 2, 10000), WEFT_ERR_SYSTEM);
+    assert_int_equal(enter(1, 2, 10000), WEFT_ERR_SYSTEM);
+    assert_said("ncclGetUniqueId failed: unhandled system error; NCCL says: no network");
+}
+
+static void rank_that_dies_while_others_join_is_named(void **state)
+{
+    (void)state;
+    atomic_store(&fake->stalls, "CommInitRank");
+    assert_int_equal(enter(0, 2, 10000), WEFT_OK);
+    assert_int_equal(enter(1, 2, 10000), WEFT_OK);
+    weft__store_close(seat_of(1)->store);
+    seat_of(1)->store = NULL;
+    uint64_t start = weft__now_ns();
+    assert_int_equal(weft__nccl_comm_meet(&comms[0]), WEFT_ERR_RANK_DEAD);
+    assert_said("rank 1 (process ");
+    assert_true(ms_since(start) < 2000);
+}
+
+static void refusal_of_one_rank_ends_the_others_wait(void **state)
+{
+    (void)state;
+    atomic_store(&fake->stalls, "CommInitRank");
+    assert_int_equal(enter(0, 2, 10000), WEFT_OK);
+    nap(50); /* it is inside */
+    fake->fails = "CommInitRank";
+    fake->result = WEFT_NCCL_INVALID_USAGE;
+    atomic_store(&fake->stalls, NULL);
+    assert_int_equal(enter(1, 2, 10000), WEFT_OK);
+    assert_int_equal(weft__nccl_comm_meet(&comms[1]), WEFT_ERR_UNSUPPORTED);
+    assert_int_equal(weft__nccl_comm_meet(&comms[0]), WEFT_ERR_UNSUPPORTED);
+    assert_said("WEFT_ENGINE=weft");
+}
+
+/* ---- what goes wrong in calls ----------------------------------------------------------- */
+
+static void dead_rank_is_named_to_all(void **state)
+{
+    (void)state;
+    caller_t callers[2];
+    join(3, 10000);
+    block_gpu();
+    start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
+    start_call(&callers[1], 1, WEFT_COLL_ALLREDUCE);
+    nap(50);
+    die(2);
+    for (int i = 0; i < 2; i++) {
+        expect(&callers[i], WEFT_ERR_RANK_DEAD, "rank 2 (process ");
+        assert_true(callers[i].ms < 2000);
+        assert_int_equal(make_call(i, WEFT_COLL_BARRIER), WEFT_ERR_BROKEN);
+        assert_said("broken by an earlier error: rank 2 (process ");
+    }
+}
+
+static void death_between_calls_is_told_by_the_next(void **state)
+{
+    (void)state;
+    const char *text = "";
+    join(2, 10000);
+    die(1);
+    for (int i = 0; i < 400 && weft__backend_nccl.error(comms[0].ctx, &text) == WEFT_OK; i++) {
+        nap(10);
+    }
+    assert_text(text, "rank 1 (process ");
+    assert_int_equal(make_call(0, WEFT_COLL_BARRIER), WEFT_ERR_RANK_DEAD);
+    assert_int_equal(make_call(0, WEFT_COLL_BARRIER), WEFT_ERR_BROKEN);
+}
+
+static void late_rank_is_named(void **state)
+{
+    (void)state;
+    caller_t callers[2];
+    join(3, 600);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(make_call(r, WEFT_COLL_BARRIER), WEFT_OK);
+    }
+    nap(400); /* they say where they are */
+    block_gpu();
+    start_call(&callers[0], 0, WEFT_COLL_ALLGATHER);
+    start_call(&callers[1], 2, WEFT_COLL_ALLGATHER);
+    for (int i = 0; i < 2; i++) {
+        expect(
+            &callers[i], WEFT_ERR_TIMEOUT,
+            "timed out after 0.6 s in call 2, allgather of 8 f32: not arrived: rank 1 (last seen "
+            "in call 1, barrier); arrived: 0 2");
+        assert_true(callers[i].ms >= 500 && callers[i].ms < 3000);
+    }
+}
+
+static void message_without_partner_times_out(void **state)
+{
+    (void)state;
+    caller_t caller;
+    join(2, 400);
+    block_gpu();
+    start_call(&caller, 0, WEFT_COLL_SEND);
+    expect(
+        &caller, WEFT_ERR_TIMEOUT,
+        "timed out after 0.4 s on rank 0 in send of 8 f32 to 1: rank 1 has not made the matching");
+}
+
+static void different_calls_are_quoted(void **state)
+{
+    (void)state;
+    caller_t callers[2];
+    join(2, 600);
+    block_gpu();
+    start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
+    start_call(&callers[1], 1, WEFT_COLL_BROADCAST);
+    for (int i = 0; i < 2; i++) {
+        expect(&callers[i], WEFT_ERR_MISMATCH, "allreduce of 8 f32, sum on rank 0");
+        assert_text(callers[i].text, "broadcast of 8 f32, root 0 on rank 1");
+    }
+}
+
+static void rank_that_left_is_named(void **state)
+{
+    (void)state;
+    caller_t caller;
+    join(2, 10000);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(make_call(r, WEFT_COLL_BARRIER), WEFT_OK);
+    }
+    leave(1);
+    block_gpu();
+    start_call(&caller, 0, WEFT_COLL_ALLREDUCE);
+    expect(
+        &caller, WEFT_ERR_RANK_LEFT,
+        "rank 1 destroyed its handle while rank 0 waits for it in call 2, allreduce of 8 f32, sum");
+    assert_true(caller.ms < 2500);
+}
+
+/* It has done its part of the last call: the others may still be in it. */
+static void rank_that_leaves_after_the_last_call_harms_nobody(void **state)
+{
+    (void)state;
+    caller_t caller;
+    join(2, 10000);
+    assert_int_equal(make_call(1, WEFT_COLL_BARRIER), WEFT_OK);
+    leave(1);
+    block_gpu();
+    start_call(&caller, 0, WEFT_COLL_BARRIER);
+    nap(1500);
+    atomic_store(&host_gpu_passed, HOST_GPU_ALL);
+    expect(&caller, WEFT_OK, "");
+}
+
+static void abort_reaches_all_ranks(void **state)
+{
+    (void)state;
+    caller_t callers[2];
+    join(2, 10000);
+    block_gpu();
+    start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
+    start_call(&callers[1], 1, WEFT_COLL_ALLREDUCE);
+    nap(50);
+    weft__backend_nccl.abort(comms[1].ctx);
+    expect(&callers[0], WEFT_ERR_ABORTED, "rank 1 aborted the communicator");
+    expect(&callers[1], WEFT_ERR_ABORTED, "rank 1 aborted the communicator");
+}
+
+static void error_of_nccl_ends_a_call_that_waits(void **state)
+{
+    (void)state;
+    caller_t callers[2];
+    join(2, 10000);
+    block_gpu();
+    start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
+    start_call(&callers[1], 1, WEFT_COLL_ALLREDUCE);
+    nap(50);
+    fake->text = "link down";
+    atomic_store(&fake->async, WEFT_NCCL_SYSTEM_ERROR);
+    expect(&callers[0], WEFT_ERR_SYSTEM, "NCCL says: link down");
+    expect(&callers[1], WEFT_ERR_SYSTEM, "NCCL says: link down");
+    assert_string_equal(callers[0].text, callers[1].text); /* one sentence for all */
+}
+
+static void launch_that_fails_breaks_it_for_all(void **state)
+{
+    (void)state;
+    caller_t caller;
+    join(2, 10000);
+    block_gpu();
+    start_call(&caller, 0, WEFT_COLL_ALLREDUCE);
+    nap(50);
+    fake->fails = "Broadcast";
+    fake->result = WEFT_NCCL_INTERNAL_ERROR;
+    assert_int_equal(make_call(1, WEFT_COLL_BROADCAST), WEFT_ERR_SYSTEM);
+    assert_said("ncclBroadcast failed on rank 1 of 2");
+    expect(&caller, WEFT_ERR_SYSTEM, "ncclBroadcast failed on rank 1 of 2");
+}
+
+static void launch_stuck_inside_nccl_times_out(void **state)
+{
+    (void)state;
+    caller_t caller;
+    join(2, 500);
+    atomic_store(&fake->stalls, "AllReduce");
+    start_call(&caller, 0, WEFT_COLL_ALLREDUCE);
+    expect(&caller, WEFT_ERR_TIMEOUT,
+           "not arrived: rank 1 (it has not said where it is); arrived: 0");
+}
+
+static void lost_store_leaves_timeouts(void **state)
+{
+    (void)state;
+    caller_t caller;
+    join(2, 500);
+    weft__nccl_watch_stop(seat_of(0));
+    weft__store_close(seat_of(0)->store);
+    seat_of(0)->store = NULL;
+    seat_of(0)->stop = false;
+    assert_int_equal(weft__nccl_watch_start(seat_of(0)), WEFT_OK);
+    block_gpu();
+    start_call(&caller, 0, WEFT_COLL_ALLREDUCE);
+    expect(
+        &caller, WEFT_ERR_TIMEOUT,
+        "timed out after 0.5 s on rank 0 in call 1, allreduce of 8 f32, sum, which NCCL does not");
+}
+
+/* ---- streams ---------------------------------------------------------------------------- */
+
+static void calls_on_different_streams_keep_their_order(void **state)
+{
+    (void)state;
+    weft_call_t call = call_of(WEFT_COLL_ALLREDUCE);
+    weft_nccl_flight_t *a, *b, *c;
+    void *const one = (void *)0x1, *const two = (void *)0x2;
+    char expected[64];
+    join(1, 10000);
+    host_gpu_log[0] = '\0';
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, one, &a), 0);
+    assert_int_equal(weft__nccl_arrive(seat_of(0), a), 0);
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, one, &b), 0);
+    assert_int_equal(weft__nccl_arrive(seat_of(0), b), 0);
+    assert_null(strstr(host_gpu_log, "wait")); /* a stream keeps its own order */
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, two, &c), 0);
+    snprintf(expected, sizeof(expected), "wait %p %p\n", two, b->end);
+    assert_text(host_gpu_log, expected);
+    assert_int_equal(weft__nccl_arrive(seat_of(0), c), 0);
+    /* and so does the default stream, which needs no marks of its own once all is done */
+    assert_int_equal(make_call(0, WEFT_COLL_ALLREDUCE), WEFT_OK);
+    snprintf(expected, sizeof(expected), "wait %p %p\n", seat_of(0)->stream, c->end);
+    assert_text(host_gpu_log, expected);
+    host_gpu_log[0] = '\0';
+    assert_int_equal(make_call(0, WEFT_COLL_ALLREDUCE), WEFT_OK);
+    assert_string_equal(host_gpu_log, "");
+}
+
+/* More launches than there are marks: the last mark covers what follows it. */
+static void many_launches_are_all_seen(void **state)
+{
+    (void)state;
+    weft_call_t call = call_of(WEFT_COLL_ALLREDUCE);
+    weft_nccl_sight_t sight;
+    join(1, 0);
+    block_gpu();
+    for (int i = 0; i < 100; i++) {
+        weft_nccl_flight_t *flight;
+        assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, &flight), 0);
+        assert_int_equal(weft__nccl_arrive(seat_of(0), flight), 0);
+    }
+    assert_false(weft__nccl_idle(seat_of(0)));
+    assert_false(weft__nccl_oldest(seat_of(0), &sight)); /* none has begun */
+    atomic_fetch_add(&host_gpu_passed, 1);
+    assert_true(weft__nccl_oldest(seat_of(0), &sight));
+    assert_int_equal(sight.first, 1);
+    assert_int_equal(sight.last, 1);
+    atomic_fetch_add(&host_gpu_passed, 2 * 31); /* the 31 first ones are done, the next began */
+    assert_true(weft__nccl_oldest(seat_of(0), &sight));
+    assert_int_equal(sight.first, 32);
+    assert_int_equal(sight.last, 100);
+    atomic_store(&host_gpu_passed, HOST_GPU_ALL);
+    assert_true(weft__nccl_idle(seat_of(0)));
+}
+
+static void call_queued_on_a_stream_times_out_once_it_has_begun(void **state)
+{
+    (void)state;
+    weft_call_t call = call_of(WEFT_COLL_ALLREDUCE);
+    weft_nccl_flight_t *flight;
+    const char *text = "";
+    join(2, 400);
+    block_gpu();
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, &flight), 0);
+    assert_int_equal(weft__nccl_arrive(seat_of(0), flight), 0);
+    nap(900); /* it waits for its turn on the GPU, which is nobody's fault */
+    assert_int_equal(weft__backend_nccl.error(comms[0].ctx, &text), WEFT_OK);
+    atomic_fetch_add(&host_gpu_passed, 1);
+    for (int i = 0; i < 300 && weft__backend_nccl.error(comms[0].ctx, &text) == WEFT_OK; i++) {
+        nap(10);
+    }
+    assert_text(text,
+                "timed out after 0.4 s in call 1, allreduce of 8 f32, sum: not arrived: rank 1");
+}
+
+/* ---- splitting -------------------------------------------------------------------------- */
+
+static void child_has_errors_of_its_own(void **state)
+{
+    (void)state;
+    const char *text = "";
+    join(4, 10000);
+    for (int r = 0; r < 4; r++) {
+        children[r].timeout_ms = 10000;
+        assert_int_equal(weft__backend_nccl.split(comms[r].ctx, r % 2, r, &children[r]), WEFT_OK);
+        assert_int_equal(children[r].rank, r / 2);
+        assert_int_equal(children[r].size, 2);
+    }
+    weft__backend_nccl.abort(children[2].ctx); /* rank 1 of the even ones */
+    for (int i = 0; i < 300 && weft__backend_nccl.error(children[0].ctx, &text) == WEFT_OK; i++) {
+        nap(10);
+    }
+    assert_string_equal(text, "rank 1 aborted the communicator");
+    assert_int_equal(weft__backend_nccl.error(children[1].ctx, &text), WEFT_OK);
+    assert_int_equal(weft__backend_nccl.error(children[3].ctx, &text), WEFT_OK);
+    assert_int_equal(weft__backend_nccl.error(comms[0].ctx, &text), WEFT_OK);
+    assert_int_equal(weft__backend_nccl.split(comms[0].ctx, -1, 0, &children[0]), WEFT_OK);
+}
+
+static void split_that_hangs_breaks_the_parent(void **state)
+{
+    (void)state;
+    const char *text = "";
+    join(2, 300);
+    children[0].timeout_ms = 300;
+    atomic_store(&fake->stalls, "CommSplit");
+    assert_int_equal(weft__backend_nccl.split(comms[0].ctx, 0, 0, &children[0]), WEFT_ERR_TIMEOUT);
+    assert_said("timed out after 0.3 s in ncclCommSplit on rank 0 of 2");
+    for (int i = 0; i < 300 && weft__backend_nccl.error(comms[1].ctx, &text) == WEFT_OK; i++) {
+        nap(10);
+    }
+    assert_text(text, "in ncclCommSplit on rank 0 of 2");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/test/comm/nccl/fake_nccl.so", getenv("WEFT_BUILD"));
+    setenv("WEFT_NCCL", path, 1);
+    void *library = dlopen(path, RTLD_NOW);
+    if (!library) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    fake_nccl_fn controls;
+    *(void **)&controls = dlsym(library, "fake_nccl");
+    fake = controls();
+    const struct CMUnitTest tests[] = {
+        TEST(ranks_join_call_and_leave),
+        TEST(late_joiner_is_named),
+        TEST(missing_rank_0_is_named),
+        TEST(network_that_does_not_connect_gets_advice),
+        TEST(reason_why_rank_0_has_no_id_reaches_all),
+        TEST(rank_that_dies_while_others_join_is_named),
+        TEST(refusal_of_one_rank_ends_the_others_wait),
+        TEST(dead_rank_is_named_to_all),
+        TEST(death_between_calls_is_told_by_the_next),
+        TEST(late_rank_is_named),
+        TEST(message_without_partner_times_out),
+        TEST(different_calls_are_quoted),
+        TEST(rank_that_left_is_named),
+        TEST(rank_that_leaves_after_the_last_call_harms_nobody),
+        TEST(abort_reaches_all_ranks),
+        TEST(error_of_nccl_ends_a_call_that_waits),
+        TEST(launch_that_fails_breaks_it_for_all),
+        TEST(launch_stuck_inside_nccl_times_out),
+        TEST(lost_store_leaves_timeouts),
+        TEST(calls_on_different_streams_keep_their_order),
+        TEST(many_launches_are_all_seen),
+        TEST(call_queued_on_a_stream_times_out_once_it_has_begun),
+        TEST(child_has_errors_of_its_own),
+        TEST(split_that_hangs_breaks_the_parent),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
