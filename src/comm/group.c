@@ -117,6 +117,60 @@ static weft_status_t chain(weft_stream_h earlier, weft_stream_h later)
     return status;
 }
 
+/* ---- one thread, several ranks ---------------------------------------------------------- */
+
+typedef struct tie {
+    weft_stream_h earlier, later;
+} tie_t;
+
+/* One thread launches for several communicators, and a backend wants to know: then what it launches
+ * starts at the end, and streams that are to wait for it are tied to it after that. Of the backends in
+ * a group at most one has such an interest. */
+static _Thread_local struct {
+    const weft_backend_ops_t *backend; /* NULL: none */
+    tie_t *ties;
+    int n, room;
+} together;
+
+static weft_status_t start_together(const weft_call_t *calls, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const weft_backend_ops_t *backend = calls[i].comm->backend;
+        if (backend->group_start) {
+            weft_status_t status = backend->group_start();
+            together.backend = status == WEFT_OK ? backend : NULL;
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t end_together(void)
+{
+    weft_status_t status = together.backend ? together.backend->group_end() : WEFT_OK;
+    for (int i = 0; i < together.n && status == WEFT_OK; i++) {
+        status = chain(together.ties[i].earlier, together.ties[i].later);
+    }
+    free(together.ties);
+    memset(&together, 0, sizeof(together));
+    return status;
+}
+
+/* As chain, after a launch. */
+static weft_status_t chain_after(weft_stream_h earlier, weft_stream_h later)
+{
+    if (!together.backend) {
+        return chain(earlier, later);
+    }
+    void *ties = together.ties;
+    weft_status_t status = grow(&ties, together.n, &together.room, sizeof(tie_t));
+    together.ties = ties;
+    if (status == WEFT_OK) {
+        together.ties[together.n++] = (tie_t){earlier, later};
+    }
+    return status;
+}
+
 /* A batch runs on one stream; the other streams of its calls are tied in before and after. */
 static weft_status_t dispatch(weft_call_t *calls, int n, weft_stream_h stream)
 {
@@ -137,7 +191,7 @@ static weft_status_t dispatch(weft_call_t *calls, int n, weft_stream_h stream)
         status = weft__call_dispatch(calls, n, stream);
     }
     for (int i = 0; i < k && status == WEFT_OK; i++) {
-        status = chain(stream, others[i]);
+        status = chain_after(stream, others[i]);
     }
     free(others);
     return status;
@@ -196,7 +250,7 @@ static weft_status_t run_messages(weft_call_t *calls, int n, bool several)
     weft_status_t status = dispatch(calls, n, stream);
     if (status == WEFT_OK && some_without) {
         status = helper_of(comm, &helper);
-        status = status == WEFT_OK ? chain(stream, helper) : status;
+        status = status == WEFT_OK ? chain_after(stream, helper) : status;
     }
     return status;
 }
@@ -302,7 +356,9 @@ static weft_status_t run_all(weft_call_t *calls, int n)
     for (int i = 0; i < n;) {
         i += bring_together(calls + i, n - i, scratch);
     }
-    status = run_rounds(calls, n, several, scratch);
+    status = several ? start_together(calls, n) : WEFT_OK;
+    status = status == WEFT_OK ? run_rounds(calls, n, several, scratch) : status;
+    status = first_of(status, end_together());
     for (int i = 0; i < n; i++) {
         if (calls[i].comm->helper && (i == 0 || calls[i].comm != calls[i - 1].comm)) {
             status = first_of(status, finish_helper(calls[i].comm));

@@ -11,6 +11,7 @@
 #include "boot/job.h"
 #include "boot/store.h"
 #include "comm/group.h"
+#include "comm/nccl/backend.h"
 #include "comm/shm/shm.h"
 
 /* ---- unique ids ------------------------------------------------------------------------- */
@@ -135,28 +136,63 @@ static void key_of_id(const weft_joiner_t *joiner, char key[64])
     snprintf(key, 64, "comm/%016llx", (unsigned long long)body.key);
 }
 
-static weft_status_t enter_by_id(weft_joiner_t *joiner)
+/* Connect to the store and, where that decides, say where we are. */
+static weft_status_t announce(weft_joiner_t *joiner)
 {
     id_body_t body;
+    char key[64];
     memcpy(&body, &joiner->id, sizeof(body));
-    weft_status_t status = weft__store_connect(body.host, body.port, body.secret,
-                                               store_timeout(joiner->comm), &joiner->store);
+    key_of_id(joiner, key);
+    weft_status_t status = weft__route(&joiner->route);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft__store_connect(body.host, body.port, body.secret, store_timeout(joiner->comm),
+                                 &joiner->store);
     if (status != WEFT_OK) {
         joiner->store = NULL;
         return status;
     }
+    return joiner->route != WEFT_ROUTE_VOTE
+               ? WEFT_OK
+               : weft__route_vote(joiner->store, key, joiner->rank, joiner->nranks,
+                                  store_timeout(joiner->comm));
+}
+
+static weft_status_t enter_by_nccl(const weft_joiner_t *joiner, const char *key)
+{
+    id_body_t body;
+    weft_nccl_road_t road = {0};
+    memcpy(&body, &joiner->id, sizeof(body));
+    road.port = body.port;
+    memcpy(road.secret, body.secret, sizeof(road.secret));
+    snprintf(road.host, sizeof(road.host), "%s", body.host);
+    snprintf(road.key, sizeof(road.key), "%s", key);
+    return weft__nccl_comm_enter(joiner->comm, &road, joiner->rank, joiner->nranks);
+}
+
+static weft_status_t enter_by_id(weft_joiner_t *joiner)
+{
     char key[64];
     key_of_id(joiner, key);
+    weft_status_t status = WEFT_OK;
+    if (joiner->route == WEFT_ROUTE_VOTE) {
+        status = weft__route_count(joiner->store, key, joiner->nranks, store_timeout(joiner->comm),
+                                   &joiner->route);
+    }
+    if (status == WEFT_OK && joiner->route == WEFT_ROUTE_NCCL) {
+        return enter_by_nccl(joiner, key);
+    }
     weft_segment_t *segment;
-    status = find_segment(joiner->store, key, joiner->comm, joiner->nranks, joiner->rank, &segment);
+    if (status == WEFT_OK) {
+        status = find_segment(joiner->store, key, joiner->comm, joiner->nranks, joiner->rank,
+                              &segment);
+    }
     if (joiner->rank != 0) {
         weft__store_close(joiner->store);
         joiner->store = NULL;
     }
-    if (status == WEFT_OK) {
-        status = weft__shm_enter(segment, joiner->rank, joiner->comm);
-    }
-    return status;
+    return status == WEFT_OK ? weft__shm_enter(segment, joiner->rank, joiner->comm) : status;
 }
 
 /* All have joined: whoever comes now is told so, instead of looking for a segment without a name. */
@@ -168,24 +204,37 @@ static void close_door(const weft_joiner_t *joiner)
     weft__store_set(joiner->store, key, &nothing, sizeof(nothing));
 }
 
-weft_status_t weft__comm_join_all(weft_joiner_t *joiners, int n)
+/* A step of all joiners, those that are rank 0 first: the others wait for them. */
+static weft_status_t in_order(weft_joiner_t *joiners, int n, weft_status_t (*step)(weft_joiner_t *))
 {
     weft_status_t status = WEFT_OK;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < n && status == WEFT_OK; i++) {
             if ((joiners[i].rank != 0) == pass) {
-                status = enter_by_id(&joiners[i]);
+                status = step(&joiners[i]);
             }
         }
     }
-    for (int i = 0; i < n && status == WEFT_OK; i++) {
-        status = weft__shm_meet(joiners[i].comm);
+    return status;
+}
+
+weft_status_t weft__comm_join_all(weft_joiner_t *joiners, int n)
+{
+    weft_status_t status = in_order(joiners, n, announce);
+    if (status == WEFT_OK) {
+        status = in_order(joiners, n, enter_by_id);
     }
     for (int i = 0; i < n && status == WEFT_OK; i++) {
-        status = weft__shm_settle(joiners[i].comm);
+        status = joiners[i].route == WEFT_ROUTE_NCCL ? weft__nccl_comm_meet(joiners[i].comm)
+                                                     : weft__shm_meet(joiners[i].comm);
+    }
+    for (int i = 0; i < n && status == WEFT_OK; i++) {
+        if (joiners[i].route != WEFT_ROUTE_NCCL) {
+            status = weft__shm_settle(joiners[i].comm);
+        }
     }
     for (int i = 0; i < n; i++) {
-        if (status == WEFT_OK && joiners[i].rank == 0) {
+        if (status == WEFT_OK && joiners[i].rank == 0 && joiners[i].route != WEFT_ROUTE_NCCL) {
             close_door(&joiners[i]);
         }
         if (joiners[i].store) {
@@ -256,6 +305,31 @@ static weft_status_t enter_all(weft_comm_h *comms, int ndev, const int *devlist,
     return status;
 }
 
+/* The same ranks, brought together by NCCL. */
+static weft_status_t join_all_by_nccl(weft_comm_h *comms, int ndev, const int *devlist)
+{
+    weft_unique_id_t id;
+    weft_joiner_t *joiners = calloc((size_t)ndev, sizeof(*joiners));
+    if (!joiners) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d communicators", ndev);
+    }
+    int n = 0;
+    weft_status_t status = weft_unique_id_create(&id);
+    for (; n < ndev && status == WEFT_OK; n++) {
+        joiners[n] = (weft_joiner_t){.comm_p = &comms[n], .id = id, .nranks = ndev, .rank = n};
+        status = weft__comm_create(NULL, devlist ? devlist[n] : n, &joiners[n].comm);
+    }
+    if (status == WEFT_OK) {
+        status = weft__comm_join_all(joiners, ndev);
+    } else {
+        for (int i = 0; i < n - 1; i++) {
+            weft__comm_release(joiners[i].comm);
+        }
+    }
+    free(joiners);
+    return status;
+}
+
 weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlist)
 {
     if (!comms || ndev < 1 || ndev > WEFT_MAX_DEVICES) {
@@ -269,12 +343,17 @@ weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlis
                               devlist[i]);
         }
     }
+    weft_route_t route;
+    weft_status_t status = weft__route(&route);
+    if (status != WEFT_OK || route == WEFT_ROUTE_NCCL) {
+        return status != WEFT_OK ? status : join_all_by_nccl(comms, ndev, devlist);
+    }
     weft_comm_h *made = calloc((size_t)ndev, sizeof(*made));
     if (!made) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d communicators", ndev);
     }
     int n = 0;
-    weft_status_t status = enter_all(made, ndev, devlist, &n);
+    status = enter_all(made, ndev, devlist, &n);
     for (int i = 0; i < n; i++) {
         if (status == WEFT_OK) {
             comms[i] = made[i];
@@ -305,25 +384,52 @@ weft_status_t weft_job_info(int *rank_p, int *size_p, int *local_rank_p, int *lo
     return WEFT_OK;
 }
 
-static weft_status_t job_segment(const weft_job_t *job, weft_comm_h comm,
-                                 weft_segment_t **segment_p)
+/* All ranks of the job come to the communicator's key in the store: which way does it go? */
+static weft_status_t job_route(const weft_job_t *job, weft_comm_h comm, weft_store_conn_t *store,
+                               const char *key, weft_route_t *route_p)
+{
+    weft_status_t status = weft__route(route_p);
+    if (status == WEFT_OK && *route_p == WEFT_ROUTE_VOTE) {
+        status = weft__route_vote(store, key, job->rank, job->size, store_timeout(comm));
+        status = status != WEFT_OK
+                     ? status
+                     : weft__route_count(store, key, job->size, store_timeout(comm), route_p);
+    }
+    return status;
+}
+
+static weft_status_t join_job(const weft_job_t *job, weft_comm_h comm)
 {
     /* Every rank makes its n-th communicator of the job in the same n-th call. */
     static _Atomic unsigned counter;
-    if (job->size == 1) {
-        return weft__segment_create(1, segment_p);
+    weft_nccl_road_t road = {.of_job = true};
+    weft_route_t route;
+    weft_segment_t *segment;
+    snprintf(road.key, sizeof(road.key), "job/%d/%u", weft__settings()->restart,
+             atomic_fetch_add(&counter, 1));
+    weft_status_t status = weft__route(&route);
+    if (status == WEFT_OK && job->size == 1 && route != WEFT_ROUTE_NCCL) {
+        status = weft__segment_create(1, &segment);
+        return status == WEFT_OK ? weft__shm_join(segment, 0, comm) : status;
     }
     weft_store_conn_t *store;
-    weft_status_t status = weft__job_store(&store);
+    status = status == WEFT_OK ? weft__job_store(&store) : status;
     if (status != WEFT_OK) {
         return status;
     }
-    char key[64];
-    snprintf(key, sizeof(key), "job/%d/%u", weft__settings()->restart,
-             atomic_fetch_add(&counter, 1));
-    status = find_segment(store, key, comm, job->size, job->rank, segment_p);
+    status = job_route(job, comm, store, road.key, &route);
+    if (status == WEFT_OK && route == WEFT_ROUTE_HOST) {
+        status = find_segment(store, road.key, comm, job->size, job->rank, &segment);
+    }
     weft__store_close(store);
-    return status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (route == WEFT_ROUTE_HOST) {
+        return weft__shm_join(segment, job->rank, comm);
+    }
+    status = weft__nccl_comm_enter(comm, &road, job->rank, job->size);
+    return status == WEFT_OK ? weft__nccl_comm_meet(comm) : status;
 }
 
 weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *config)
@@ -344,11 +450,7 @@ weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *
     if (status != WEFT_OK) {
         return status;
     }
-    weft_segment_t *segment;
-    status = job_segment(job, comm, &segment);
-    if (status == WEFT_OK) {
-        status = weft__shm_join(segment, job->rank, comm);
-    }
+    status = join_job(job, comm);
     if (status != WEFT_OK) {
         weft__comm_release(comm);
         return status;

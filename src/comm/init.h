@@ -3,6 +3,7 @@
 #define WEFT_COMM_INIT_H
 
 #include "comm/comm.h"
+#include "comm/route.h"
 
 /* A rank that is about to join: weft_comm_init_rank, maybe deferred by a group. */
 typedef struct weft_joiner {
@@ -10,7 +11,8 @@ typedef struct weft_joiner {
     weft_comm_h comm;
     weft_unique_id_t id;
     int nranks, rank;
-    struct weft_store_conn *store; /* rank 0 keeps it until all are there; else NULL */
+    struct weft_store_conn *store; /* rank 0 keeps it until all are there */
+    weft_route_t route;
 } weft_joiner_t;
 
 /* Let all of them join, those that are rank 0 first; all or none get handles. */

@@ -1,0 +1,27 @@
+/* Which way a communicator goes: whether shared memory brings its ranks together (and then, on GPUs, our
+ * own kernels carry the data), or NCCL does. */
+#ifndef WEFT_COMM_ROUTE_H
+#define WEFT_COMM_ROUTE_H
+
+#include <stdbool.h>
+
+#include "boot/store.h"
+
+typedef enum weft_route {
+    WEFT_ROUTE_HOST, /* one host: shared memory */
+    WEFT_ROUTE_NCCL, /* GPUs of several hosts, or the setting asks for it */
+    WEFT_ROUTE_VOTE  /* GPUs: it depends on whether all ranks are on one host */
+} weft_route_t;
+
+/* What this process's settings say; the same on all ranks, or they will not meet. WEFT_ERR_INVALID if
+ * WEFT_ENGINE is nothing that is known. */
+weft_status_t weft__route(weft_route_t *route_p);
+
+/* Where that is a vote: every rank casts its own (rank 0 first, if one thread casts several), then
+ * learns what all of them came to. `key` is the communicator's. */
+weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int rank, int size,
+                               int timeout_ms);
+weft_status_t weft__route_count(weft_store_conn_t *store, const char *key, int size, int timeout_ms,
+                                weft_route_t *route_p);
+
+#endif

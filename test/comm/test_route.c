@@ -1,0 +1,78 @@
+/* Which way a communicator goes: the votes of its ranks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "boot/store_fixture.h"
+#include "comm/route.h"
+
+static void virtual_gpus_need_no_vote(void **state)
+{
+    (void)state;
+    weft_route_t route = WEFT_ROUTE_VOTE;
+    assert_int_equal(weft__route(&route), WEFT_OK);
+    assert_int_equal(route, WEFT_ROUTE_HOST);
+}
+
+static void ranks_of_one_host_stay_there(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = connect_store();
+    weft_route_t route = WEFT_ROUTE_VOTE;
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(weft__route_vote(store, "near", r, 3, LIMIT_MS), WEFT_OK);
+    }
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(weft__route_count(store, "near", 3, LIMIT_MS, &route), WEFT_OK);
+        assert_int_equal(route, WEFT_ROUTE_HOST);
+    }
+    weft__store_close(store);
+}
+
+/* As if rank 0 were on another host. */
+static void one_rank_on_another_host_is_enough_for_nccl(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = connect_store();
+    const uint64_t elsewhere = 4711;
+    weft_route_t route = WEFT_ROUTE_VOTE;
+    int64_t votes;
+    assert_int_equal(weft__store_set(store, "far/host", &elsewhere, sizeof(elsewhere)), WEFT_OK);
+    assert_int_equal(weft__store_add(store, "far/votes", 1, &votes), WEFT_OK);
+    for (int r = 1; r < 3; r++) {
+        assert_int_equal(weft__route_vote(store, "far", r, 3, LIMIT_MS), WEFT_OK);
+    }
+    assert_int_equal(weft__route_count(store, "far", 3, LIMIT_MS, &route), WEFT_OK);
+    assert_int_equal(route, WEFT_ROUTE_NCCL);
+    weft__store_close(store);
+}
+
+static void those_who_do_not_come_are_counted(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = connect_store();
+    weft_route_t route;
+    assert_int_equal(weft__route_vote(store, "late", 1, 3, 100), WEFT_ERR_TIMEOUT);
+    assert_non_null(strstr(weft_last_error(), "rank 0 did not open the communicator within 0.1 s"));
+    assert_int_equal(weft__route_vote(store, "late", 0, 3, 100), WEFT_OK);
+    assert_int_equal(weft__route_vote(store, "late", 1, 3, 100), WEFT_OK);
+    assert_int_equal(weft__route_count(store, "late", 3, 100, &route), WEFT_ERR_TIMEOUT);
+    assert_non_null(strstr(weft_last_error(), "only 2 of 3 ranks came to the communicator"));
+    weft__store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(virtual_gpus_need_no_vote),
+        cmocka_unit_test(ranks_of_one_host_stay_there),
+        cmocka_unit_test(one_rank_on_another_host_is_enough_for_nccl),
+        cmocka_unit_test(those_who_do_not_come_are_counted),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
