@@ -78,5 +78,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(ranks_have_their_devices),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    cmocka_set_skip_filter(argc > 2 ? argv[2] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

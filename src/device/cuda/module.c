@@ -98,9 +98,10 @@ static bool is_one_of_many(void)
 
 static void load(void)
 {
-    /* Without a driver there is nothing to look for, and no need to open a large library. */
+    /* Without a driver there is nothing to look for, and no need to open a large library, unless one is
+     * asked for: it says itself what it needs. */
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (driver == NULL) {
+    if (driver == NULL && weft__settings()->cuda_module[0] == '\0') {
         snprintf(module.why, sizeof(module.why), "there is no NVIDIA driver (%s)", dlerror());
         return;
     }

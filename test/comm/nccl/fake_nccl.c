@@ -10,7 +10,8 @@
 
 struct weft_nccl_comm {
     int rank, size;
-    _Atomic int ended; /* aborted or revoked: what stalls returns */
+    _Atomic int ended;  /* aborted or revoked: what stalls returns */
+    _Atomic int inside; /* calls that stall */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,28 +35,31 @@ static void write_down(const char *format, ...)
 
 static bool fails(const char *name)
 {
-    return fake.fails && strcmp(fake.fails, name) == 0;
+    const char *which = fake.fails;
+    return which && strcmp(which, name) == 0;
 }
 
 /* Wait, if it is to stall. False: its communicator (NULL: it has none yet) was ended meanwhile. */
-static bool stall(const char *name, const struct weft_nccl_comm *comm)
+static bool stall(const char *name, struct weft_nccl_comm *comm)
 {
+    static struct weft_nccl_comm none;
     const char *stalls = atomic_load(&fake.stalls);
     if (!stalls || strcmp(stalls, name) != 0) {
         return true;
     }
+    comm = comm ? comm : &none;
+    atomic_fetch_add(&comm->inside, 1);
     atomic_fetch_add(&fake.stalled, 1);
-    while (atomic_load(&fake.stalls)) {
-        if (comm && atomic_load(&comm->ended)) {
-            return false;
-        }
+    while (atomic_load(&fake.stalls) && !atomic_load(&comm->ended)) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    return true;
+    bool ended = atomic_load(&comm->ended);
+    atomic_fetch_sub(&comm->inside, 1);
+    return !ended;
 }
 
 /* What `name` returns. */
-static weft_nccl_result_t answer(const char *name, const struct weft_nccl_comm *comm)
+static weft_nccl_result_t answer(const char *name, struct weft_nccl_comm *comm)
 {
     if (!stall(name, comm)) {
         return WEFT_NCCL_INTERNAL_ERROR;
@@ -118,7 +122,7 @@ const char *ncclGetLastError(weft_nccl_comm_h comm)
 }
 
 /* A communicator, if the call that makes it succeeds; counted from its start on. */
-static weft_nccl_result_t make(const char *name, const struct weft_nccl_comm *parent, bool wanted,
+static weft_nccl_result_t make(const char *name, struct weft_nccl_comm *parent, bool wanted,
                                int rank, int size, weft_nccl_comm_h *comm_p)
 {
     atomic_fetch_add(&fake.communicators, 1);
@@ -175,8 +179,9 @@ weft_nccl_result_t ncclCommAbort(weft_nccl_comm_h comm)
     atomic_fetch_add(&fake.aborted, 1);
     atomic_fetch_sub(&fake.communicators, 1);
     atomic_store(&comm->ended, 1);
-    /* As NCCL, it takes its time before it frees: who is inside sees `ended`. */
-    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    while (atomic_load(&comm->inside) > 0) { /* NCCL takes its time before it frees, too */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
     free(comm);
     return WEFT_NCCL_SUCCESS;
 }

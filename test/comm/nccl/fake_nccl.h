@@ -13,9 +13,9 @@
 typedef struct fake_nccl {
     int version;
     /* This function, named without "nccl", returns this result; ncclGetLastError gives the text. */
-    const char *fails;
-    weft_nccl_result_t result;
-    const char *text;
+    const char *_Atomic fails;
+    _Atomic weft_nccl_result_t result;
+    const char *_Atomic text;
     /* This one does not return until `stalls` is NULL, or its communicator is aborted or revoked. */
     const char *_Atomic stalls;
     _Atomic int stalled; /* how often it did */

@@ -19,8 +19,11 @@ static int answer(const char *name)
 
 static void write_down(const char *what, const void *a, const void *b)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
     size_t used = strlen(host_gpu_log);
     snprintf(host_gpu_log + used, sizeof(host_gpu_log) - used, "%s %p %p\n", what, a, b);
+    pthread_mutex_unlock(&lock);
 }
 
 static int make(const char *name, void **thing_p, size_t bytes)
