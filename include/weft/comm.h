@@ -17,7 +17,7 @@
  *    communicator run in the order they were made, whatever their streams. On GPUs a call on
  *    another stream than the one before waits until ranks of the same process have made that one.
  *  - Reductions give the same bits on all ranks, and from run to run with the same ranks, count
- *    and algorithm. f16 and bf16 are summed in f32.
+ *    and algorithm. f16 and bf16 are summed in f32, except by NCCL.
  *  - Every collective waits for all ranks, with one exception: when a small broadcast, scatter, reduce
  *    or gather is made for the fourth time in a row and more, a rank that needs nothing from the
  *    others does not wait for them. What is wrong with them is then reported by a later call, at
