@@ -82,6 +82,7 @@ static void *run(void *arg)
 {
     weft_nccl_join_t *join = arg;
     weft_nccl_t *parent = join->request.parent;
+    join->request.place.ops->relax();
     call_nccl(&join->request, &join->joined);
     if (parent) {
         weft__nccl_end(parent);

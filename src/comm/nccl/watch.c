@@ -331,6 +331,7 @@ static void *watch(void *arg)
     weft_nccl_seat_t *seat = arg;
     weft_nccl_verdict_t found, verdict;
     bool busy = false, offer;
+    seat->place.ops->relax();
     while (nap(seat, period(seat, busy ? BUSY_MS : IDLE_MS), &found)) {
         if (found.status != WEFT_OK) {
             weft__nccl_offer(seat, &found, &verdict);

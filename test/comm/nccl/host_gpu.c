@@ -200,6 +200,11 @@ static int fake_stream_call(int gpu, void *stream, void (*fn)(void *arg), void *
     return answer("stream_call");
 }
 
+static int fake_relax(void)
+{
+    return answer("relax");
+}
+
 static int fake_stream_capturing(int gpu, void *stream, bool *capturing_p)
 {
     (void)gpu;
@@ -270,6 +275,7 @@ const weft_cuda_device_ops_t host_gpu = {
     .stream_idle = fake_stream_idle,
     .stream_wait = fake_stream_wait,
     .stream_call = fake_stream_call,
+    .relax = fake_relax,
     .stream_capturing = fake_stream_capturing,
     .event_create = fake_event_create,
     .event_destroy = fake_event_destroy,
