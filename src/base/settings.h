@@ -37,6 +37,8 @@
       "bytes a rank touches in a call from which stores bypass the cache; 0: the tuner decides")   \
     X(INT, overlap, "WEFT_OVERLAP", "-1",                                                          \
       "let small GPU calls be scheduled while the call before runs: 0 no, else where possible")    \
+    X(STR, tune_file, "WEFT_TUNE_FILE", "",                                                        \
+      "what weft bench --tune measured; empty: weft/tune under XDG_CONFIG_HOME or ~/.config")      \
     X(SIZE, chunk, "WEFT_CHUNK", "1M", "chunk for staged buffers and pipelined algorithms")        \
     X(INT, spin, "WEFT_SPIN", "-1",                                                                \
       "polls before a waiting rank yields its core; -1: few when ranks share cores, else many")    \

@@ -11,6 +11,7 @@
 #include "bench/pattern.h"
 #include "bench/put.h"
 #include "bench/table.h"
+#include "bench/tune.h"
 #include "comm/comm.h"
 #include "device/device.h"
 
@@ -365,10 +366,37 @@ static weft_status_t measure_size(run_t *run, size_t bytes, weft_table_t *table,
     return status;
 }
 
+static weft_status_t time_for_tuning(void *ctx, size_t bytes, double *us_p)
+{
+    run_t *run = ctx;
+    weft_sample_t sample;
+    run->count = bytes / run->element;
+    run->in_place = false;
+    weft_status_t status = measure(run, &sample);
+    *us_p = sample.us[0];
+    for (int i = 1; i < sample.repeats; i++) {
+        *us_p = sample.us[i] < *us_p ? sample.us[i] : *us_p;
+    }
+    if (status == WEFT_OK && sample.wrong > 0) {
+        return weft__fail(WEFT_ERR_SYSTEM, "%zu wrong elements while tuning", sample.wrong);
+    }
+    return status;
+}
+
+static bool can_be_tuned(weft_coll_t coll)
+{
+    return coll != WEFT_COLL_BARRIER && coll != SENDRECV && coll != COPY;
+}
+
 static weft_status_t measure_coll(run_t *run, weft_table_t *table, size_t *wrong_p)
 {
     const weft_bench_t *b = run->bench;
     weft_status_t status = WEFT_OK;
+    if (b->tune) {
+        return can_be_tuned(run->coll)
+                   ? weft__bench_tune(run->comm, run->coll, time_for_tuning, run)
+                   : WEFT_OK;
+    }
     if (run->coll == WEFT_COLL_BARRIER) {
         return measure_size(run, 0, table, wrong_p);
     }
@@ -396,11 +424,12 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
                  .pattern = {bench->type, bench->op, comm->size, 1}};
     weft_table_t *table = NULL;
     size_t least = (size_t)comm->size * run.element;
-    size_t room = (bench->max > least ? bench->max : least) + 64;
+    size_t most = bench->tune ? ((size_t)64 << 20) * (size_t)comm->size : bench->max;
+    size_t room = (most > least ? most : least) + 64;
     *wrong_p = 0;
     weft_status_t status = weft_malloc(&a, room);
     status = status == WEFT_OK ? weft_malloc(&b, room) : status;
-    if (status == WEFT_OK && run.rank == 0) {
+    if (status == WEFT_OK && run.rank == 0 && !bench->tune) {
         status = weft__table_open(bench, run.size, &table);
     }
     run.a = a;

@@ -20,6 +20,7 @@ typedef struct weft_bench {
     bool check;   /* verify values */
     bool explain; /* say which algorithm and why */
     bool graph;   /* GPUs: calls are replayed from a graph */
+    bool tune;    /* GPUs: find and save the sizes at which to change from one way to another */
     bool threads;
     const char *json; /* file, or NULL */
 } weft_bench_t;

@@ -249,6 +249,8 @@ int weft__cmd_bench(int argc, char **argv)
         {"threads", 0, WEFT_ARG_FLAG, NULL, &o.bench.threads, "ranks are threads of one process"},
         {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
         {"graph", 0, WEFT_ARG_FLAG, NULL, &o.bench.graph, "GPUs: replay calls from a graph"},
+        {"tune", 0, WEFT_ARG_FLAG, NULL, &o.bench.tune,
+         "GPUs: measure and save what --explain says"},
         {"iters", 'i', WEFT_ARG_INT, "K", &o.bench.iters, "calls per loop (default: fill 30 ms)"},
         {"repeat", 0, WEFT_ARG_INT, "K", &o.bench.repeat, "timed loops; median shown (default 3)"},
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},

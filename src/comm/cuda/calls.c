@@ -95,9 +95,10 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
 
 /* Up to which size data travels in the lines: they cost a copy of everything for every peer, but save
  * a trip (docs/performance.md). */
-static uint64_t lines_most(const weft_cuda_t *cuda)
+static uint64_t lines_most(const weft_cuda_t *cuda, weft_coll_t coll)
 {
     uint64_t most = weft__settings()->eager_max;
+    most = most ? most : cuda->tune.lines_most[coll];
     if (most == 0) {
         most = ((uint64_t)512 << 10) / (uint64_t)cuda->size;
     }
@@ -113,13 +114,17 @@ static bool goes_direct(const weft_cuda_t *cuda, const weft_call_t *call, uint64
     if (forced == WEFT_ALGO_ONESHOT) {
         return bytes > cuda->line_bytes;
     }
-    return forced != WEFT_ALGO_AUTO || bytes > lines_most(cuda);
+    return forced != WEFT_ALGO_AUTO || bytes > lines_most(cuda, call->coll);
 }
 
 weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes)
 {
-    const weft_cuda_t *cuda = ctx;
+    weft_cuda_t *cuda = ctx;
     weft_call_t call = {.coll = coll};
+    if (weft__cuda_engine_takes(cuda, coll, bytes)) {
+        return (weft_choice_t){.algo = WEFT_ALGO_DIRECT,
+                               .why = "large, on GPUs of their own: NCCL"};
+    }
     bool direct = goes_direct(cuda, &call, bytes);
     weft_choice_t choice = {
         .algo = direct ? WEFT_ALGO_DIRECT : WEFT_ALGO_ONESHOT,
@@ -284,7 +289,18 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
         }
         k.mark = 0; /* the result is only there after the copy back */
     }
-    status = status == WEFT_OK ? queue(cuda, &c, &k, stream, capturing) : status;
+    uint64_t block = c.count * weft_dtype_size(c.type);
+    if (status == WEFT_OK && weft__cuda_engine_takes(cuda, c.coll, block)) {
+        note_issued(cuda, weft__sig_pack(&c, WEFT_ALGO_DIRECT), c.count);
+        status = weft__cuda_engine_launch(cuda, &c, stream);
+        atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued,
+                              memory_order_release);
+        if (mark && status == WEFT_OK) {
+            status = weft__cuda_await_idle(cuda);
+        }
+    } else if (status == WEFT_OK) {
+        status = queue(cuda, &c, &k, stream, capturing);
+    }
     if (stage.loan) {
         weft_status_t back = weft__cuda_stage_out(cuda, &c, &stage, stream);
         weft_status_t lent = weft__cuda_lend(cuda, stage.loan, stream, capturing);

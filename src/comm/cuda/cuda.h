@@ -10,6 +10,8 @@
 #include <pthread.h>
 
 #include "comm/cuda/launch.h"
+#include "comm/cuda/tune.h"
+#include "comm/nccl/nccl.h"
 #include "comm/shm/shm.h"
 #include "device/cuda/cuda.h"
 
@@ -18,6 +20,9 @@
 typedef struct weft_cuda_card {
     uint8_t uuid[16];
     int32_t gpu, sms, mps;
+    /* For NCCL: the id is rank 0's, made by whoever comes first; whether each rank came in. */
+    _Atomic uint32_t id_state, came_in;
+    weft_nccl_id_t id;
     weft_cuda_ref_t box;      /* slab and offset */
     uint64_t box_address;     /* in the owner's process */
     _Atomic uint64_t issued;  /* calls made so far: released with what is below, acquired by watches */
@@ -57,6 +62,9 @@ typedef struct weft_cuda {
     weft_cuda_box_t *box; /* this rank's own */
     bool far;             /* some ranks are other processes */
     int most_blocks;      /* of a kernel; see weft__cuda_blocks */
+    weft_cuda_tune_t tune;
+    weft_nccl_t *nccl;    /* NULL: our own kernels carry calls of all sizes */
+    int engine_known;     /* did all ranks come in? 1 yes, -1 no, 0 not asked yet */
     bool overlaps;        /* a small call is made resident before the one before it has ended */
     uint64_t line_bytes;  /* largest block that travels in the lines */
 
@@ -88,6 +96,11 @@ extern const weft_backend_ops_t weft__backend_cuda;
 weft_status_t weft__cuda_introduce(weft_comm_h comm);
 /* All cards are there: check that the GPUs can reach each other, and map what is needed. */
 weft_status_t weft__cuda_meet(weft_comm_h comm);
+/* All ranks have met: finish what took longer. */
+void weft__cuda_settle(weft_comm_h comm);
+
+/* Are two ranks on one GPU? */
+bool weft__cuda_shares_gpu(const weft_cuda_t *cuda);
 
 /* Announce slabs that were made since, and wait until all ranks have mapped number `slab`. */
 weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab);
@@ -112,6 +125,17 @@ bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_
 
 /* Before a launch on `stream`: make it run after the call before, whatever stream that was on. */
 weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool *capturing_p);
+
+/* ---- NCCL for large calls (engine.c) --------------------------------------------------------- */
+
+/* In the steps of joining; failures only mean that NCCL is not used. */
+void weft__cuda_engine_enter(weft_cuda_t *cuda);
+void weft__cuda_engine_settle(weft_cuda_t *cuda);
+
+/* Is a call with blocks of `bytes` NCCL's? The same on all ranks. */
+bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes);
+weft_status_t weft__cuda_engine_launch(weft_cuda_t *cuda, const weft_call_t *call,
+                                       weft_stream_h stream);
 
 /* ---- buffers that kernels cannot reach (stage.c) ------------------------------------------ */
 
@@ -155,6 +179,8 @@ weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda);
 
 /* Wait until the launch with that mark is done. */
 weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark);
+/* The same for what cannot tell the host itself. */
+weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda);
 
 weft_status_t weft__cuda_watch(weft_cuda_t *cuda);
 void weft__cuda_unwatch(weft_cuda_t *cuda);

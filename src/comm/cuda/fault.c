@@ -138,6 +138,9 @@ bool weft__cuda_broken(weft_cuda_t *cuda)
         return false;
     }
     *(volatile uint32_t *)cuda->stop = 1; /* our kernels wait in vain */
+    if (cuda->nccl) {
+        weft__nccl_abort(cuda->nccl); /* so do NCCL's */
+    }
     return true;
 }
 
@@ -202,6 +205,19 @@ weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)
 
 #define SPIN_NS 200000u       /* then give the core away between looks */
 #define LOOK_NS 20000000u     /* between questions to the driver */
+
+weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda)
+{
+    weft_cuda_past_t own = weft__cuda_past(cuda->own);
+    while (!weft__cuda_idle(&own)) {
+        if (weft__cuda_broken(cuda)) {
+            return weft__cuda_check(cuda);
+        }
+        sched_yield();
+    }
+    cuda->report->finished = cuda->marks; /* no kernel runs that might write it */
+    return WEFT_OK;
+}
 
 weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark)
 {

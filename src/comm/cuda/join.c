@@ -343,6 +343,23 @@ static void share_gpus(weft_cuda_t *cuda)
     cuda->overlaps = weft__cuda_props(cuda->gpu)->major >= 9 && weft__settings()->overlap != 0;
 }
 
+void weft__cuda_settle(weft_comm_h comm)
+{
+    weft__cuda_engine_settle(comm->ctx);
+}
+
+bool weft__cuda_shares_gpu(const weft_cuda_t *cuda)
+{
+    for (int p = 0; p < cuda->size; p++) {
+        for (int q = 0; q < p; q++) {
+            if (same_gpu(cuda, p, q)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 weft_status_t weft__cuda_meet(weft_comm_h comm)
 {
     weft_cuda_t *cuda = comm->ctx;
@@ -356,6 +373,9 @@ weft_status_t weft__cuda_meet(weft_comm_h comm)
     if (status == WEFT_OK) {
         fill_world(cuda);
         share_gpus(cuda);
+        weft__tune_read(weft__cuda_props(cuda->gpu)->name, cuda->size, weft__cuda_shares_gpu(cuda),
+                        &cuda->tune);
+        weft__cuda_engine_enter(cuda);
         status = weft__cuda_watch(cuda);
     }
     return status;
@@ -384,6 +404,7 @@ static void cuda_close(void *ctx)
     weft__cuda_unwatch(cuda);
     weft__cuda_forget(cuda);
     weft__cuda_reclaim(cuda, true);
+    weft__nccl_close(cuda->nccl);
     unmap_slabs(cuda);
     free_cuda(cuda, broken);
     weft__shm_close(shm);
@@ -405,7 +426,7 @@ static void cuda_abort(void *ctx)
 {
     weft_cuda_t *cuda = ctx;
     weft__shm_abort(cuda->shm);
-    *(volatile uint32_t *)cuda->stop = 1;
+    weft__cuda_broken(cuda); /* ends our kernels */
 }
 
 const weft_backend_ops_t weft__backend_cuda = {

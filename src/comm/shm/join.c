@@ -213,7 +213,11 @@ weft_status_t weft__shm_meet(weft_comm_h comm)
 
 weft_status_t weft__shm_settle(weft_comm_h comm)
 {
-    return wait_state(comm->shm, WEFT_RANK_READY);
+    weft_status_t status = wait_state(comm->shm, WEFT_RANK_READY);
+    if (status == WEFT_OK && weft__device_is_cuda()) {
+        weft__cuda_settle(comm);
+    }
+    return status;
 }
 
 weft_status_t weft__shm_join(weft_segment_t *segment, int rank, weft_comm_h comm)

@@ -1,0 +1,113 @@
+/* NCCL for large calls, where every rank has a GPU of its own. It comes beside our own kernels: the
+ * first rank to get here makes NCCL's id, all of them enter, and only if all of them came in is it
+ * used. If NCCL is missing or refuses, our kernels carry all sizes, and a warning says so once. */
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "comm/cuda/cuda.h"
+
+enum { NO_ID, ID_CLAIMED, ID_READY, ID_NONE };
+enum { UNKNOWN, CAME_IN, STAYED_OUT };
+
+/* The id that one of the ranks makes; false if there is none to be had. */
+static bool agree_on_id(weft_cuda_t *cuda, weft_nccl_id_t *id_p)
+{
+    weft_cuda_card_t *first = cuda->cards[0];
+    uint32_t state = NO_ID;
+    /* Of all ranks one wins; released as READY or NONE by it, acquired by the others below. */
+    if (atomic_compare_exchange_strong(&first->id_state, &state, ID_CLAIMED)) {
+        bool made = weft__nccl_id_create(&first->id) == WEFT_OK;
+        atomic_store_explicit(&first->id_state, made ? ID_READY : ID_NONE, memory_order_release);
+    }
+    uint64_t end = weft__now_ns() + 10000000000u;
+    while ((state = atomic_load_explicit(&first->id_state, memory_order_acquire)) == ID_CLAIMED &&
+           weft__now_ns() < end) {
+        sched_yield();
+    }
+    *id_p = first->id;
+    return state == ID_READY;
+}
+
+static void stay_out(weft_cuda_t *cuda, const char *why)
+{
+    if (cuda->rank == 0) {
+        weft__warn("NCCL is not used: %s; Weft's own kernels carry calls of all sizes", why);
+    }
+    atomic_store_explicit(&cuda->cards[cuda->rank]->came_in, STAYED_OUT, memory_order_release);
+}
+
+void weft__cuda_engine_enter(weft_cuda_t *cuda)
+{
+    weft_nccl_id_t id;
+    const char *why = NULL;
+    weft_nccl_place_t place = {cuda->device, cuda->gpu, weft__cuda()};
+    bool wanted = strcmp(weft__settings()->engine, "weft") != 0 && cuda->size > 1;
+    if (!wanted || weft__cuda_shares_gpu(cuda)) {
+        atomic_store_explicit(&cuda->cards[cuda->rank]->came_in, STAYED_OUT, memory_order_release);
+    } else if (!weft__nccl(&why)) {
+        stay_out(cuda, why);
+    } else if (!agree_on_id(cuda, &id) ||
+               weft__nccl_enter(&id, cuda->rank, cuda->size, &place, &cuda->nccl) != WEFT_OK) {
+        stay_out(cuda, weft_last_error());
+    }
+}
+
+void weft__cuda_engine_settle(weft_cuda_t *cuda)
+{
+    if (!cuda->nccl) {
+        return;
+    }
+    int limit = cuda->comm->timeout_ms > 0 ? cuda->comm->timeout_ms : 300000;
+    weft_status_t status = weft__nccl_meet(cuda->nccl, limit);
+    if (status != WEFT_OK) {
+        stay_out(cuda,
+                 status == WEFT_PENDING ? "its ranks did not meet in time" : weft_last_error());
+        return;
+    }
+    /* Partner: the loads in all_came_in. */
+    atomic_store_explicit(&cuda->cards[cuda->rank]->came_in, CAME_IN, memory_order_release);
+}
+
+/* Known once all ranks have settled; the last of them may still be at it when the first call comes. */
+static bool all_came_in(weft_cuda_t *cuda)
+{
+    for (int p = 0; p < cuda->size; p++) {
+        uint32_t state;
+        while ((state = atomic_load_explicit(&cuda->cards[p]->came_in, memory_order_acquire)) ==
+               UNKNOWN) {
+            if (weft__cuda_broken(cuda)) {
+                return false;
+            }
+            sched_yield();
+        }
+        if (state != CAME_IN) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes)
+{
+    if (!cuda->nccl || coll == WEFT_COLL_BARRIER || bytes < cuda->tune.nccl_min[coll]) {
+        return false;
+    }
+    if (cuda->engine_known == 0) {
+        cuda->engine_known = all_came_in(cuda) ? 1 : -1;
+    }
+    return cuda->engine_known > 0;
+}
+
+weft_status_t weft__cuda_engine_launch(weft_cuda_t *cuda, const weft_call_t *call,
+                                       weft_stream_h stream)
+{
+    weft_status_t status = weft__nccl_launch(cuda->nccl, call, 1, weft__cuda_stream(stream));
+    if (status != WEFT_OK) {
+        weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, weft_last_error());
+        status = weft__cuda_check(cuda);
+    }
+    return status;
+}
