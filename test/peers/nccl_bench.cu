@@ -22,7 +22,7 @@ static double now_us()
 
 int main(int argc, char **argv)
 {
-    int gpus = argc > 1 ? atoi(argv[1]) : 1;
+    int gpus = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1;
     void *nccl = dlopen("libnccl.so.2", RTLD_NOW);
     if (!nccl || gpus < 1 || gpus > 16) {
         fprintf(stderr, "%s\n", nccl ? "1 to 16 GPUs" : dlerror());
