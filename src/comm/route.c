@@ -42,6 +42,11 @@ weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int ra
         return weft__fail(status, "rank 0 did not open the communicator within %.1f s",
                           timeout_ms / 1000.0);
     }
+    if (status == WEFT_OK) { /* to be named if others are missed */
+        const uint8_t here = 1;
+        snprintf(name, sizeof(name), "%s/voter/%d", key, rank);
+        status = weft__store_set(store, name, &here, sizeof(here));
+    }
     if (status == WEFT_OK) {
         snprintf(name, sizeof(name), "%s/votes", key);
         status = weft__store_add(store, name, 1 + (first != mine ? FAR : 0), &votes);
@@ -54,20 +59,38 @@ weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int ra
     return status;
 }
 
+/* "rank 2, rank 5": those who have not voted. */
+static void list_missing(weft_store_conn_t *store, const char *key, int size, char *text,
+                         size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int r = 0; r < size && used < room; r++) {
+        char name[128];
+        uint8_t here;
+        size_t bytes = sizeof(here);
+        bool found = false;
+        snprintf(name, sizeof(name), "%s/voter/%d", key, r);
+        if (weft__store_look(store, name, &here, &bytes, &found) == WEFT_OK && !found) {
+            int n = snprintf(text + used, room - used, "%srank %d", used ? ", " : "", r);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    }
+}
+
 weft_status_t weft__route_count(weft_store_conn_t *store, const char *key, int size, int timeout_ms,
                                 weft_route_t *route_p)
 {
     char name[128];
     int32_t route = WEFT_ROUTE_HOST;
     size_t bytes = sizeof(route);
-    int64_t votes = 0;
     snprintf(name, sizeof(name), "%s/route", key);
     weft_status_t status = weft__store_get(store, name, &route, &bytes, timeout_ms);
     if (status == WEFT_ERR_TIMEOUT) {
-        snprintf(name, sizeof(name), "%s/votes", key);
-        weft__store_add(store, name, 0, &votes);
-        return weft__fail(status, "only %d of %d ranks came to the communicator within %.1f s",
-                          (int)(votes % FAR), size, timeout_ms / 1000.0);
+        char missing[400];
+        list_missing(store, key, size, missing, sizeof(missing));
+        return weft__fail(status, "did not join the communicator of %d ranks within %.1f s: %s",
+                          size, timeout_ms / 1000.0, missing);
     }
     *route_p = (weft_route_t)route;
     return status;

@@ -52,7 +52,7 @@ static void one_rank_on_another_host_is_enough_for_nccl(void **state)
     weft__store_close(store);
 }
 
-static void those_who_do_not_come_are_counted(void **state)
+static void those_who_do_not_come_are_named(void **state)
 {
     (void)state;
     weft_store_conn_t *store = connect_store();
@@ -62,7 +62,7 @@ static void those_who_do_not_come_are_counted(void **state)
     assert_int_equal(weft__route_vote(store, "late", 0, 3, 100), WEFT_OK);
     assert_int_equal(weft__route_vote(store, "late", 1, 3, 100), WEFT_OK);
     assert_int_equal(weft__route_count(store, "late", 3, 100, &route), WEFT_ERR_TIMEOUT);
-    assert_non_null(strstr(weft_last_error(), "only 2 of 3 ranks came to the communicator"));
+    assert_non_null(strstr(weft_last_error(), "rank 2"));
     weft__store_close(store);
 }
 
@@ -72,7 +72,7 @@ int main(void)
         cmocka_unit_test(virtual_gpus_need_no_vote),
         cmocka_unit_test(ranks_of_one_host_stay_there),
         cmocka_unit_test(one_rank_on_another_host_is_enough_for_nccl),
-        cmocka_unit_test(those_who_do_not_come_are_counted),
+        cmocka_unit_test(those_who_do_not_come_are_named),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 
 #include "comm/comm_cases.h"
+#include "device/cuda/cuda.h"
 #include "gpu/gpu.h"
 
 #include <cmocka.h>
@@ -47,20 +48,26 @@ PROCESS_TEST(splits_of_both, gpu_in_a_row, .ranks = 4, .procs = 2, .limit_s = 60
 PROCESS_TEST(two_hundred_comms_of_processes, comm_growth, .ranks = 4, .limit_s = 60)
 PROCESS_TEST(handle_of_the_parent_is_refused, comm_after_fork, .ranks = 2)
 
-/* 32 is the most; one more is refused, and 32 still work. */
+/* 32 ranks are the most of a communicator, 12 of them threads of one process on one GPU; one more is
+ * refused, and 12 still work. */
 static void most_ranks(team_t *team)
 {
-    enum { MOST = 32 };
-    weft_comm_h comms[MOST + 1] = {NULL};
-    int devices[MOST + 1];
+    enum { MOST = 12, TOO_MANY = 33 };
+    weft_comm_h comms[TOO_MANY] = {NULL};
+    int devices[TOO_MANY];
     (void)team;
-    for (int i = 0; i <= MOST; i++) {
+    for (int i = 0; i < TOO_MANY; i++) {
         devices[i] = i % 8;
     }
     if (!gpu_virtual()) {
-        CHECK_STATUS(weft_comm_init_all(comms, MOST + 1, devices), WEFT_ERR_UNSUPPORTED);
+        CHECK_STATUS(weft_comm_init_all(comms, TOO_MANY, devices), WEFT_ERR_UNSUPPORTED);
         CHECK_TEXT(weft_last_error(), "33 ranks");
         CHECK_TEXT(weft_last_error(), "32");
+    }
+    if (!gpu_virtual() && weft__cuda_gpus() == 1) {
+        CHECK_STATUS(weft_comm_init_all(comms, MOST + 1, devices), WEFT_ERR_UNSUPPORTED);
+        CHECK_TEXT(weft_last_error(), "13 ranks");
+        CHECK_TEXT(weft_last_error(), "12");
     }
     CHECK_OK(weft_comm_init_all(comms, MOST, devices));
     CHECK_OK(weft_group_start());

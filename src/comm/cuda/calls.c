@@ -100,7 +100,9 @@ static uint64_t lines_most(const weft_cuda_t *cuda, weft_coll_t coll)
     uint64_t most = weft__settings()->eager_max;
     most = most ? most : cuda->tune.lines_most[coll];
     if (most == 0) {
-        most = ((uint64_t)512 << 10) / (uint64_t)cuda->size;
+        /* A grid that leaves room for the call behind it; beyond that the other way is faster. */
+        uint64_t blocks = cuda->most_blocks > 1 ? (uint64_t)cuda->most_blocks / 2 : 1;
+        most = blocks * WEFT_CUDA_THREADS * 8;
     }
     return most < cuda->line_bytes ? most : cuda->line_bytes;
 }
