@@ -153,6 +153,25 @@ static void warn_log(const char *text)
     weft__warn("%s", text);
 }
 
+/* Strings that were copied; others may still point to those of settings that were changed since. */
+static struct kept {
+    struct kept *next;
+    char text[];
+} * kept;
+
+static const char *keep(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    struct kept *copy = malloc(sizeof(*copy) + bytes);
+    if (copy == NULL) {
+        return text;
+    }
+    memcpy(copy->text, text, bytes);
+    copy->next = kept;
+    kept = copy;
+    return copy->text;
+}
+
 /* Copy the strings: a later setenv or putenv of the program may free what environ holds now. If
  * there is no memory for that, the original stays. */
 static void keep_strings(weft_settings_t *out)
@@ -160,8 +179,7 @@ static void keep_strings(weft_settings_t *out)
     for (int i = 0; i < ROWS; i++) {
         if (table[i].kind == KIND_STR) {
             const char **field = (const char **)((char *)out + table[i].offset);
-            char *copy = *field != table[i].value ? strdup(*field) : NULL;
-            *field = copy != NULL ? copy : *field;
+            *field = *field != table[i].value ? keep(*field) : *field;
         }
     }
 }

@@ -82,6 +82,11 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
 {
     static pthread_once_t watched = PTHREAD_ONCE_INIT;
     pthread_once(&watched, watch_forks);
+    const char *kind;
+    weft_status_t there = weft_device_kind(&kind); /* or what was asked for is not there */
+    if (there != WEFT_OK) {
+        return there;
+    }
     weft_comm_h comm = take_from_stock();
     bool used = comm != NULL;
     if (!comm && !(comm = calloc(1, sizeof(*comm)))) {
