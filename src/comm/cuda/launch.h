@@ -69,7 +69,7 @@ typedef struct weft_cuda_box {
 } weft_cuda_box_t;
 
 /* Why a kernel gave up. */
-enum { WEFT_CUDA_FINE, WEFT_CUDA_MISMATCH, WEFT_CUDA_LATE, WEFT_CUDA_STOPPED };
+enum { WEFT_CUDA_FINE, WEFT_CUDA_MISMATCH, WEFT_CUDA_LATE };
 
 /* What a kernel tells the host, in host memory: written only when something is wrong, or at the end
  * of a call that somebody waits for. `kind` is written last. */
