@@ -14,16 +14,18 @@ int main(void)
 {
     int rank, size;
     weft_comm_h comm;
-    float *x;
+    float host[1024], *x;
     TRY(weft_comm_init_job(&comm, NULL)); /* who am I? weft run, torchrun, mpirun or srun says */
     TRY(weft_comm_rank(comm, &rank));
     TRY(weft_comm_size(comm, &size));
-    TRY(weft_malloc((void **)&x, 1024 * sizeof(float))); /* memory that all ranks can reach */
+    TRY(weft_malloc((void **)&x, sizeof(host))); /* device memory, which all ranks can reach */
     for (int i = 0; i < 1024; i++) {
-        x[i] = (float)rank;
+        host[i] = (float)rank;
     }
+    TRY(weft_memcpy(x, host, sizeof(host), NULL));
     TRY(weft_allreduce(x, x, 1024, WEFT_F32, WEFT_SUM, comm, NULL));
-    printf("rank %d of %d: the sum of all ranks is %g\n", rank, size, x[1023]);
+    TRY(weft_memcpy(host, x, sizeof(host), NULL));
+    printf("rank %d of %d: the sum of all ranks is %g\n", rank, size, host[1023]);
     weft_free(x);
     weft_comm_destroy(comm);
     return 0;

@@ -1,4 +1,4 @@
-/* Four virtual GPUs in one process, driven by one thread, as with ncclCommInitAll.
+/* Four devices in one process, driven by one thread, as with ncclCommInitAll.
  *
  *     ./02-threads                                                                            */
 #include <stdio.h>
@@ -19,7 +19,8 @@ int main(void)
     for (int d = 0; d < N; d++) {
         TRY(weft_device_set(d));
         TRY(weft_malloc((void **)&x[d], sizeof(float)));
-        *x[d] = (float)(d + 1);
+        float mine = (float)(d + 1);
+        TRY(weft_memcpy(x[d], &mine, sizeof(mine), NULL));
     }
     TRY(weft_group_start()); /* without a group the first call would wait for the others */
     for (int d = 0; d < N; d++) {
@@ -27,7 +28,9 @@ int main(void)
     }
     TRY(weft_group_end());
     for (int d = 0; d < N; d++) {
-        printf("device %d: %g\n", d, *x[d]);
+        float sum;
+        TRY(weft_memcpy(&sum, x[d], sizeof(sum), NULL));
+        printf("device %d: %g\n", d, sum);
         weft_free(x[d]);
         weft_comm_destroy(comms[d]);
     }

@@ -23,9 +23,9 @@
  *    others does not wait for them. What is wrong with them is then reported by a later call, at
  *    most 16 calls on.
  *  - Errors. Arguments are checked first: WEFT_ERR_INVALID changes nothing. A rank that dies is
- *    WEFT_ERR_RANK_DEAD on all others within 2 s; one that does not arrive, WEFT_ERR_TIMEOUT after
- *    the timeout; one that destroyed its handle, WEFT_ERR_RANK_LEFT. weft_last_error() names the
- *    rank, the call and its sizes. After any of these the communicator is broken: further calls
+ *    WEFT_ERR_RANK_DEAD within 2 s on all that are in a call with it; one that does not arrive,
+ *    WEFT_ERR_TIMEOUT after the timeout; one that destroyed its handle, WEFT_ERR_RANK_LEFT.
+ *    weft_last_error() names the rank, the call and its sizes. After any of these the communicator is broken: further calls
  *    return WEFT_ERR_BROKEN at once, and only weft_comm_destroy or weft_comm_abort remain. */
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H

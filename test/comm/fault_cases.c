@@ -170,6 +170,25 @@ void fault_gone_and_late(team_t *team)
     check_death(team, status, 2);
 }
 
+/* It dies inside the call, which all but one have reached. */
+void fault_gone_inside_and_late(team_t *team)
+{
+    float x = 0;
+    CHECK_OK(weft_barrier(team->comm, NULL));
+    team_meet(team);
+    if (team->rank == 1) {
+        team_sleep(3);
+        CHECK_STATUS(weft_allreduce(&x, &x, 1, WEFT_F32, WEFT_SUM, team->comm, NULL),
+                     WEFT_ERR_RANK_DEAD);
+        return;
+    }
+    if (team->rank == 2) {
+        start_to_die(team);
+    }
+    weft_status_t status = weft_allreduce(&x, &x, 1, WEFT_F32, WEFT_SUM, team->comm, NULL);
+    check_death(team, status, 2);
+}
+
 /* The same for messages: the first of a group waits for the busy rank, the second for the dead. */
 void fault_gone_and_late_messages(team_t *team)
 {

@@ -16,7 +16,8 @@ typedef struct fault {
 /* Functions for a team with a communicator. */
 void fault_killed(team_t *team);        /* (fault_t) the victim is killed inside its calls */
 void fault_between(team_t *team);       /* rank 1 between two calls */
-void fault_gone_and_late(team_t *team); /* 3 ranks: 2 is dead, 1 comes after 3 s */
+void fault_gone_and_late(team_t *team);
+void fault_gone_inside_and_late(team_t *team);   /* 3 ranks: 2 is dead, 1 comes after 3 s */
 void fault_gone_and_late_messages(team_t *team); /* the same in a group of receives */
 void fault_last_words(team_t *team);             /* rank 1, after it has sent something */
 void fault_split(team_t *team);                  /* rank 2 in a split */

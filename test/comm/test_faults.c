@@ -71,6 +71,8 @@ static int check_leftovers(void **state)
 
 PLAN_TEST(dead_between_calls, fault_between, .ranks = 4, .may_die = 2)
 PLAN_TEST(dead_rank_is_told_although_another_is_late, fault_gone_and_late, .ranks = 3, .may_die = 4)
+PLAN_TEST(rank_dead_inside_is_told_although_another_is_late, fault_gone_inside_and_late, .ranks = 3,
+          .may_die = 4)
 PLAN_TEST(dead_sender_is_told_although_another_is_late, fault_gone_and_late_messages, .ranks = 3,
           .may_die = 4)
 PLAN_TEST(what_a_dead_rank_sent_arrives, fault_last_words, .ranks = 3, .may_die = 2)
@@ -137,6 +139,7 @@ int main(int argc, char **argv)
         FAULT_TEST(kill_of_all_leaves_nothing),
         FAULT_TEST(dead_between_calls),
         FAULT_TEST(dead_rank_is_told_although_another_is_late),
+        FAULT_TEST(rank_dead_inside_is_told_although_another_is_late),
         FAULT_TEST(dead_sender_is_told_although_another_is_late),
         FAULT_TEST(what_a_dead_rank_sent_arrives),
         FAULT_TEST(late_rank_is_named),

@@ -60,6 +60,8 @@ static void kill_in_large_calls(void **state)
 PROCESS_TEST(dead_between_calls, fault_between, .ranks = 4, .may_die = 2)
 PROCESS_TEST(dead_rank_is_told_although_another_is_late, fault_gone_and_late, .ranks = 3,
              .may_die = 4)
+PROCESS_TEST(rank_dead_inside_is_told_although_another_is_late, fault_gone_inside_and_late,
+             .ranks = 3, .may_die = 4)
 PROCESS_TEST(dead_sender_is_told_although_another_is_late, fault_gone_and_late_messages, .ranks = 3,
              .may_die = 4)
 PROCESS_TEST(what_a_dead_rank_sent_arrives, fault_last_words, .ranks = 3, .may_die = 2)
@@ -184,6 +186,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(process_stopped_inside_a_call_is_named),
         cmocka_unit_test(dead_between_calls),
         cmocka_unit_test(dead_rank_is_told_although_another_is_late),
+        cmocka_unit_test(rank_dead_inside_is_told_although_another_is_late),
         cmocka_unit_test(dead_sender_is_told_although_another_is_late),
         cmocka_unit_test(what_a_dead_rank_sent_arrives),
         cmocka_unit_test(kill_in_split),

@@ -100,6 +100,7 @@ static weft_status_t keep_up(weft_shm_t *shm)
 weft_status_t weft__shm_announce_to(weft_shm_t *shm, const weft_call_t *call, size_t bytes,
                                     int peer)
 {
+    shm->together = false;
     weft_status_t status = keep_up(shm);
     if (status == WEFT_OK) {
         post(shm, call, WEFT_ALGO_ONESHOT, bytes);
@@ -116,9 +117,11 @@ weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_
                                  size_t bytes)
 {
     shm->shared = WEFT_SLOT_SRC_SHARED | WEFT_SLOT_DST_SHARED;
+    shm->together = false; /* others may have ended well after calls that are still compared here */
     weft_status_t status = keep_up(shm);
     if (status == WEFT_OK) {
         post(shm, call, algo, bytes);
+        shm->together = true;
         status = verify_all(shm, shm->seq);
     }
     for (int p = 0; p < shm->size && status == WEFT_OK && algo != WEFT_ALGO_ONESHOT; p++) {

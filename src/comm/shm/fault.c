@@ -213,6 +213,13 @@ weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint
     for (int p = 0; p < shm->size && collective && status == WEFT_OK; p++) {
         if (p != shm->rank && p != peer) {
             status = check_one(shm, p, &weft__shm_slot(shm, p)->seq, shm->seq + 1);
+            /* Where all wait for all, one that ended has not ended the call: it was killed in it. */
+            if (status == WEFT_OK && shm->together &&
+                atomic_load_explicit(&shm->peers[p].block->state, memory_order_acquire) !=
+                    WEFT_RANK_LEFT &&
+                weft__proc_ended(shm->peers[p].pidfd)) {
+                status = break_gone(shm, p, false);
+            }
         }
     }
     return status;

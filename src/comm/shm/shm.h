@@ -40,6 +40,7 @@ typedef struct weft_shm {
     uint64_t verified;             /* calls below this number were compared with all ranks */
     uint64_t last_sig, last_count; /* of the last call announced */
     int repeats;                   /* how often in a row it was made before */
+    bool together;                 /* in the current call everybody waits for everybody */
     uint64_t window;               /* windows opened */
     uint64_t calls;                /* collectives made */
     const struct weft_shm *parent; /* while it is being split from one */
