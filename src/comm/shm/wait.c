@@ -120,7 +120,14 @@ weft_status_t weft__wait_slow(weft_shm_t *shm, int peer, const _Atomic uint64_t 
     while (atomic_load_explicit(word, memory_order_acquire) < target) {
         weft_status_t status = weft__wait_step(shm, &waiter, peer, word, target);
         if (status != WEFT_OK) {
-            return status;
+            /* While joining: whoever broke it may have joined before it did. Then so have we, and the
+             * first call is told. */
+            bool joined = !shm->current &&
+                          atomic_load_explicit(word, memory_order_acquire) >= target;
+            if (joined) {
+                atomic_store_explicit(&shm->told, false, memory_order_relaxed);
+            }
+            return joined ? WEFT_OK : status;
         }
     }
     return WEFT_OK;
