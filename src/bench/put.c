@@ -1,9 +1,9 @@
 #include "bench/put.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/log.h"
+#include "bench/table.h"
 #include "comm/cuda/cuda.h"
 
 #define ROUNDS 2000
@@ -31,28 +31,25 @@ static weft_status_t play(ping_t *ping, size_t bytes, int rounds, bool check)
     return status == WEFT_OK ? weft_stream_synchronize(ping->stream) : status;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static weft_status_t measure(ping_t *ping, const weft_bench_t *bench, size_t bytes, size_t *wrong_p)
 {
-    double us[64];
+    weft_sample_t sample = {.iters = ROUNDS};
+    double least = 0, most = 0;
     weft_status_t status = play(ping, bytes, CHECKED, true);
-    size_t wrong = (size_t)ping->result[1];
+    sample.wrong = (size_t)ping->result[1];
     for (int i = 0; i < bench->repeat && status == WEFT_OK; i++) {
         status = play(ping, bytes, ROUNDS, false);
-        us[i] = ping->result[0] / 1e3;
+        double us = ping->result[0] / 1e3;
+        sample.us[sample.repeats++] = us;
+        least = i == 0 || us < least ? us : least;
+        most = us > most ? us : most;
     }
     if (status == WEFT_OK && ping->cuda->rank == 0) {
-        qsort(us, (size_t)bench->repeat, sizeof(us[0]), by_value);
-        printf("%12zu %10.3f %10.3f %10.3f %8zu\n", bytes, us[bench->repeat / 2], us[0],
-               us[bench->repeat - 1], wrong);
+        printf("%12zu %10.3f %10.3f %10.3f %8zu\n", bytes, weft__sample_median(&sample), least,
+               most, sample.wrong);
         fflush(stdout);
     }
-    *wrong_p += wrong;
+    *wrong_p += sample.wrong;
     return status;
 }
 

@@ -82,7 +82,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const weft_sample_t *sample)
+double weft__sample_median(const weft_sample_t *sample)
 {
     double us[WEFT_REPEAT_MOST];
     int n = sample->repeats;
@@ -120,7 +120,7 @@ static void print_head(const char *collective)
 
 static void print_sample(weft_table_t *table, const weft_row_t *row, const weft_sample_t *sample)
 {
-    double us = median(sample);
+    double us = weft__sample_median(sample);
     double algbw = us > 0 ? (double)row->bytes / us / 1e3 : 0;
     double busbw = algbw * bus_factor(row->collective, table->ranks);
     char wrong[24] = "-";

@@ -13,6 +13,9 @@ typedef struct weft_sample {
     size_t wrong;
 } weft_sample_t;
 
+/* Median of the timed loops; 0 without any. */
+double weft__sample_median(const weft_sample_t *sample);
+
 typedef struct weft_row {
     const char *collective;
     size_t asked; /* the size that was asked for */

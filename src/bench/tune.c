@@ -74,7 +74,7 @@ weft_status_t weft__bench_tune(weft_comm_h comm, weft_coll_t coll, weft_tune_tim
     weft_status_t status = WEFT_OK;
     for (int i = 0; i < SIZES && status == WEFT_OK; i++) {
         size_t bytes = (size_t)1024 << i;
-        last = bytes <= cuda->line_bytes ? i : last;
+        last = bytes <= weft__cuda_line_bytes(cuda) ? i : last;
         for (int way = 0; way < (cuda->nccl ? WAYS : NCCL) && status == WEFT_OK; way++) {
             if (way == LINES && i > last) {
                 continue;

@@ -59,6 +59,12 @@ static const char *op_name(int i)
     return weft_op_name((weft_op_t)i);
 }
 
+static const char *device_name(int i)
+{
+    static const char *const names[] = {"cpu", "cuda", "auto"};
+    return names[i];
+}
+
 static const char *bench_name(int i)
 {
     static const char *const names[] = {"allreduce", "reduce",   "broadcast", "reduce_scatter",
@@ -96,6 +102,9 @@ static int resolve(options_t *o)
     }
     if (b->iters < 0 || b->repeat < 1 || b->repeat > WEFT_REPEAT_MOST) {
         return complain("--iters must not be negative, --repeat must be 1 to 64");
+    }
+    if (choose("device", o->device, device_name, 3) < 0) {
+        return 2;
     }
     weft__settings_set("WEFT_DEVICE", o->device);
     if (b->graph && strcmp(o->device, "cpu") == 0) {

@@ -33,11 +33,6 @@ void weft__call_cleanup(weft_call_t *call)
     call->vectors = NULL;
 }
 
-static bool is_p2p(weft_coll_t coll)
-{
-    return coll == WEFT_COLL_SEND || coll == WEFT_COLL_RECV;
-}
-
 static bool is_rooted(weft_coll_t coll)
 {
     const weft_coll_info_t *info = &weft__coll_info[coll];
@@ -52,7 +47,7 @@ void weft__call_describe(const weft_call_t *call, char *text, size_t room)
         snprintf(text, room, "barrier");
     } else if (call->coll == WEFT_COLL_ALLTOALLV) {
         snprintf(text, room, "alltoallv of %s", type);
-    } else if (is_p2p(call->coll)) {
+    } else if (weft__is_message(call->coll)) {
         snprintf(text, room, "%s of %zu %s %s %d", info->name, call->count, type,
                  call->coll == WEFT_COLL_SEND ? "to" : "from", call->root);
     } else if (call->fused > 0) {
@@ -118,9 +113,9 @@ static weft_status_t check_values(const weft_call_t *call, const char *name)
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: unknown operation %d", name, (int)call->op);
     }
     if (call->root < 0 || call->root >= comm->size) {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "weft_%s: %s %d is not a rank of this communicator (0 to %d)", name,
-                          is_p2p(call->coll) ? "peer" : "root", call->root, comm->size - 1);
+        return weft__fail(
+            WEFT_ERR_INVALID, "weft_%s: %s %d is not a rank of this communicator (0 to %d)", name,
+            weft__is_message(call->coll) ? "peer" : "root", call->root, comm->size - 1);
     }
     /* Elements have at most 8 bytes and ranks are at most 2^10: below 2^48 nothing overflows. */
     if (call->count >> 48) {

@@ -42,6 +42,12 @@ typedef struct weft_coll_info {
 
 extern const weft_coll_info_t weft__coll_info[WEFT_COLL_COUNT];
 
+/* A send or a receive: between two ranks, and without a call number. */
+static inline bool weft__is_message(weft_coll_t coll)
+{
+    return coll == WEFT_COLL_SEND || coll == WEFT_COLL_RECV;
+}
+
 /* How a call is carried out. ONESHOT: the data travels with the flag that announces the call;
  * the others work on the ranks' own buffers. docs/algorithms.md has steps and bytes of each. */
 #define WEFT_ALGO_TABLE(X)                                                                         \

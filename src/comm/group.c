@@ -92,11 +92,6 @@ weft_status_t weft_group_start(void)
     return WEFT_OK;
 }
 
-static bool is_p2p(const weft_call_t *call)
-{
-    return call->coll == WEFT_COLL_SEND || call->coll == WEFT_COLL_RECV;
-}
-
 static weft_status_t first_of(weft_status_t a, weft_status_t b)
 {
     return a != WEFT_OK ? a : b;
@@ -261,7 +256,7 @@ static weft_status_t run_messages(weft_call_t *calls, int n, bool several)
 static int run_next(weft_call_t *calls, int n, bool several, weft_status_t *status_p)
 {
     int together = 0;
-    while (together < n && is_p2p(&calls[together])) {
+    while (together < n && weft__is_message(calls[together].coll)) {
         together++;
     }
     if (together > 0) {
@@ -285,7 +280,7 @@ static int bring_together(weft_call_t *calls, int n, weft_call_t *scratch)
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < n; i++) {
             bool mine = calls[i].comm == comm;
-            int turn = !mine ? 2 : is_p2p(&calls[i]) ? 0 : 1;
+            int turn = !mine ? 2 : weft__is_message(calls[i].coll) ? 0 : 1;
             if (turn == round) {
                 scratch[k++] = calls[i];
             }

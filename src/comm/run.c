@@ -85,7 +85,7 @@ static weft_status_t run_fused(weft_comm_h comm, const weft_call_t *calls, int n
 
 static weft_status_t run_calls(weft_comm_h comm, weft_call_t *calls, int n)
 {
-    if (calls->coll == WEFT_COLL_SEND || calls->coll == WEFT_COLL_RECV) {
+    if (weft__is_message(calls->coll)) {
         return comm->backend->exchange(comm->ctx, calls, n);
     }
     return n > 1 ? run_fused(comm, calls, n) : comm->backend->collective(comm->ctx, calls);
@@ -230,8 +230,7 @@ weft_status_t weft__call_submit(weft_call_t *call)
     if (weft__group_open()) {
         return weft__group_add(call);
     }
-    if ((call->coll == WEFT_COLL_SEND || call->coll == WEFT_COLL_RECV) &&
-        call->root == call->comm->rank) {
+    if (weft__is_message(call->coll) && call->root == call->comm->rank) {
         return weft__fail(WEFT_ERR_INVALID,
                           "weft_%s: rank %d sends to itself outside a group; put the send and the "
                           "receive between weft_group_start and weft_group_end",

@@ -104,7 +104,8 @@ static uint64_t lines_most(const weft_cuda_t *cuda, weft_coll_t coll)
         uint64_t blocks = cuda->most_blocks > 1 ? (uint64_t)cuda->most_blocks / 2 : 1;
         most = blocks * WEFT_CUDA_THREADS * 8;
     }
-    return most < cuda->line_bytes ? most : cuda->line_bytes;
+    uint64_t room = weft__cuda_line_bytes(cuda);
+    return most < room ? most : room;
 }
 
 static bool goes_direct(const weft_cuda_t *cuda, const weft_call_t *call, uint64_t bytes)
@@ -114,7 +115,7 @@ static bool goes_direct(const weft_cuda_t *cuda, const weft_call_t *call, uint64
         return false;
     }
     if (forced == WEFT_ALGO_ONESHOT) {
-        return bytes > cuda->line_bytes;
+        return bytes > weft__cuda_line_bytes(cuda);
     }
     return forced != WEFT_ALGO_AUTO || bytes > lines_most(cuda, call->coll);
 }
@@ -329,7 +330,7 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
     }
     weft_stream_h on = stream ? stream : cuda->own;
     uint64_t mark = 0;
-    if (calls->coll == WEFT_COLL_SEND || calls->coll == WEFT_COLL_RECV) {
+    if (weft__is_message(calls->coll)) {
         mark = stream ? 0 : ++cuda->marks;
         status = weft__cuda_exchange(cuda, calls, n, on, mark);
     } else {

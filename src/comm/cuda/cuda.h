@@ -66,7 +66,6 @@ typedef struct weft_cuda {
     weft_nccl_t *nccl;    /* NULL: our own kernels carry calls of all sizes */
     int engine_known;     /* did all ranks come in? 1 yes, -1 no, 0 not asked yet */
     bool overlaps;        /* a small call is made resident before the one before it has ended */
-    uint64_t line_bytes;  /* largest block that travels in the lines */
 
     weft_stream_h own;  /* for calls on NULL streams; made when needed */
     uint64_t issued;    /* calls queued */
@@ -89,6 +88,12 @@ typedef struct weft_cuda {
 } weft_cuda_t;
 
 extern const weft_backend_ops_t weft__backend_cuda;
+
+/* The largest block that the lines have room for: 4 bytes of data a word. */
+static inline uint64_t weft__cuda_line_bytes(const weft_cuda_t *cuda)
+{
+    return cuda->world.line_words * 4;
+}
 
 /* ---- joining (join.c), called by the steps of shm/join.c --------------------------------- */
 

@@ -324,7 +324,6 @@ static void fill_world(weft_cuda_t *cuda)
         world->box[p] = (weft_cuda_box_t *)(base + (card->box & 0xffffffffffffu));
         world->wide |= !same_gpu(cuda, p, cuda->rank);
     }
-    cuda->line_bytes = world->line_words * 4;
 }
 
 /* The share of a rank in the GPU it is on, for the rank with the least: all grids are alike. */

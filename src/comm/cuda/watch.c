@@ -35,7 +35,7 @@ static void break_gone(weft_cuda_t *cuda, int p, bool left)
     weft_coll_t coll = (weft_coll_t)(sig & 0xff);
     weft__sig_describe(sig, atomic_load_explicit(&mine->count, memory_order_relaxed), call,
                        sizeof(call));
-    if (coll == WEFT_COLL_SEND || coll == WEFT_COLL_RECV) { /* messages have no numbers */
+    if (weft__is_message(coll)) { /* messages have no numbers */
         snprintf(where, sizeof(where), "%s", call);
     } else {
         snprintf(where, sizeof(where), "call %llu, %s",

@@ -4,11 +4,6 @@
 #include "base/clock.h"
 #include "comm/nccl/seat.h"
 
-static bool is_message(const weft_call_t *call)
-{
-    return call->coll == WEFT_COLL_SEND || call->coll == WEFT_COLL_RECV;
-}
-
 /* Has the event passed? One that cannot be asked has: what is wrong then shows elsewhere. */
 static bool passed(const weft_nccl_seat_t *seat, void *event)
 {
@@ -80,7 +75,7 @@ int weft__nccl_depart(weft_nccl_seat_t *seat, const weft_call_t *call, void *str
     int error = seat->place.ops->stream_capturing(seat->place.gpu, stream, &captured);
     *flight_p = NULL;
     pthread_mutex_lock(&seat->lock);
-    if (!is_message(call)) {
+    if (!weft__is_message(call->coll)) {
         seat->calls++;
         seat->last = *call;
     }

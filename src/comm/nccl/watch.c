@@ -139,17 +139,12 @@ void weft__nccl_say_left(weft_nccl_seat_t *seat)
 
 /* ---- what is wrong ---------------------------------------------------------------------- */
 
-static bool is_message(const weft_call_t *call)
-{
-    return call->coll == WEFT_COLL_SEND || call->coll == WEFT_COLL_RECV;
-}
-
 /* "call 9, allreduce of 8 f32, sum" */
 static void describe(const weft_nccl_sight_t *sight, char *text, size_t room)
 {
     char call[160];
     weft__call_describe(&sight->call, call, sizeof(call));
-    if (is_message(&sight->call)) {
+    if (weft__is_message(sight->call.coll)) {
         snprintf(text, room, "%s", call);
     } else if (sight->first != sight->last) {
         snprintf(text, room, "calls %llu to %llu, from %s on", (unsigned long long)sight->first,
@@ -203,7 +198,7 @@ static void late(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nc
     int peer;
     describe(sight, what, sizeof(what));
     out->status = WEFT_ERR_TIMEOUT;
-    if (is_message(&sight->call)) {
+    if (weft__is_message(sight->call.coll)) {
         snprintf(out->text, sizeof(out->text),
                  "timed out after %.1f s on rank %d in %s: rank %d has not made the matching call",
                  seconds, seat->rank, what, sight->call.root);
@@ -230,7 +225,7 @@ static bool gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nc
 {
     char key[128], what[200];
     int64_t left = 0;
-    if (!seat->store || is_message(&sight->call)) {
+    if (!seat->store || weft__is_message(sight->call.coll)) {
         return false;
     }
     weft__nccl_key(seat, "left", key, sizeof(key));

@@ -138,7 +138,7 @@ static void describe_current(const weft_shm_t *shm, char *text, size_t room)
         return;
     }
     weft__call_describe(shm->current, call, sizeof(call));
-    if (shm->current->coll == WEFT_COLL_SEND || shm->current->coll == WEFT_COLL_RECV) {
+    if (weft__is_message(shm->current->coll)) {
         snprintf(text, room, "%s", call);
     } else {
         snprintf(text, room, "call %llu, %s", (unsigned long long)shm->calls, call);
@@ -207,8 +207,7 @@ weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint
         return weft__shm_break(shm, (weft_status_t)head->status, head->culprit, "%s", head->text);
     }
     weft_status_t status = check_one(shm, peer, word, target);
-    bool collective = shm->current && shm->current->coll != WEFT_COLL_SEND &&
-                      shm->current->coll != WEFT_COLL_RECV;
+    bool collective = shm->current && !weft__is_message(shm->current->coll);
     /* The one we wait for may just be late; a call that another one will never make is lost too. */
     for (int p = 0; p < shm->size && collective && status == WEFT_OK; p++) {
         if (p != shm->rank && p != peer) {
@@ -278,7 +277,7 @@ weft_status_t weft__shm_late(weft_shm_t *shm, int peer)
                                "rank %d did not join the communicator within %.1f s", peer,
                                seconds);
     }
-    if (shm->current->coll == WEFT_COLL_SEND || shm->current->coll == WEFT_COLL_RECV) {
+    if (weft__is_message(shm->current->coll)) {
         return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
                                "timed out after %.1f s on rank %d in %s: rank %d has not made the "
                                "matching call",

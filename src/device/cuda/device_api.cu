@@ -75,11 +75,6 @@ static int memory(int gpu, size_t *free_p, size_t *total_p)
     ON(gpu, cudaMemGetInfo(free_p, total_p));
 }
 
-static int sync(int gpu)
-{
-    ON(gpu, cudaDeviceSynchronize());
-}
-
 static int alloc(int gpu, void **ptr_p, size_t bytes)
 {
     ON(gpu, cudaMalloc(ptr_p, bytes));
@@ -297,10 +292,10 @@ static int reach(int gpu, int other, bool *reached_p)
 }
 
 extern "C" const weft_cuda_device_ops_t weft_cuda_device = {
-    WEFT_CUDA_ABI, error_text,       count,          props,         memory,       sync,
-    alloc,         release,          host_alloc,     host_release,  where,        copy,
-    fill,          stream_create,    stream_destroy, stream_sync,   stream_idle,  stream_wait,
-    stream_call,   relax,            stream_capturing, graph_begin,    graph_end,     graph_launch, graph_destroy,
-    event_create,  event_destroy,    event_record,   event_done,    event_sync,   event_elapsed,
-    ipc_export,    ipc_open,         ipc_close,      reach,
+    WEFT_CUDA_ABI, error_text,    count,        props,        memory,           alloc,
+    release,       host_alloc,    host_release, where,        copy,             fill,
+    stream_create, stream_destroy, stream_sync, stream_idle,  stream_wait,      stream_call,
+    relax,         stream_capturing, graph_begin, graph_end,  graph_launch,     graph_destroy,
+    event_create,  event_destroy, event_record, event_done,   event_sync,       event_elapsed,
+    ipc_export,    ipc_open,      ipc_close,    reach,
 };

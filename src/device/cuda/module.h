@@ -41,7 +41,6 @@ typedef struct weft_cuda_device_ops {
     int (*count)(int *count_p);
     int (*props)(int gpu, weft_cuda_props_t *props_p);
     int (*memory)(int gpu, size_t *free_p, size_t *total_p);
-    int (*sync)(int gpu);
 
     int (*alloc)(int gpu, void **ptr_p, size_t bytes);
     int (*release)(int gpu, void *ptr);

@@ -133,12 +133,6 @@ static int fake_memory(int gpu, size_t *free_p, size_t *total_p)
     return answer("memory");
 }
 
-static int fake_sync(int gpu)
-{
-    (void)gpu;
-    return answer("sync");
-}
-
 static int fake_copy(int gpu, void *dst, const void *src, size_t bytes, void *stream)
 {
     (void)gpu;
@@ -261,7 +255,6 @@ const weft_cuda_device_ops_t host_gpu = {
     .count = fake_count,
     .props = fake_props,
     .memory = fake_memory,
-    .sync = fake_sync,
     .alloc = fake_alloc,
     .release = fake_release,
     .host_alloc = fake_host_alloc,
