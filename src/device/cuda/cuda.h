@@ -26,6 +26,7 @@ weft_status_t weft__cuda_status(int error, const char *what);
 /* The CUDA stream behind `stream`; of NULL, the calling thread's default one. */
 void *weft__cuda_stream(weft_stream_h stream);
 int weft__cuda_stream_gpu(weft_stream_h stream); /* not of NULL */
+bool weft__cuda_wrapped(weft_stream_h stream);   /* not of NULL: is it the program's own? */
 
 /* A stream that may be destroyed by now, and its handle be another stream's. */
 typedef struct weft_cuda_past {

@@ -59,6 +59,11 @@ int weft__cuda_stream_gpu(weft_stream_h stream)
     return stream->gpu;
 }
 
+bool weft__cuda_wrapped(weft_stream_h stream)
+{
+    return stream->wrapped;
+}
+
 /* Work on the default stream is done on return. */
 static weft_status_t settle(int error, int gpu, weft_stream_h stream, const char *what)
 {
