@@ -169,9 +169,10 @@ static weft_status_t start_calls(weft_nccl_seat_t *seat, const weft_call_t *call
 }
 
 /* What weft_stream_synchronize asks. */
-static weft_status_t check_seat(void *ctx)
+static weft_status_t check_seat(void *ctx, int error)
 {
     weft_nccl_seat_t *seat = ctx;
+    (void)error; /* the watcher finds out who is gone, if anybody is */
     if (!atomic_load_explicit(&seat->broken, memory_order_acquire)) {
         return WEFT_OK;
     }

@@ -65,9 +65,11 @@ bool weft__cuda_held(void);
 
 /* ---- who to ask whether the work of a stream went well ---------------------------------- */
 
-/* `check(ctx)` is asked after the stream was waited for: kernels cannot return a status. Until
- * weft__cuda_forget, which also waits for a check that is under way. */
-void weft__cuda_remember(weft_stream_h stream, weft_status_t (*check)(void *ctx), void *ctx);
+/* `check(ctx, error)` is asked after the stream was waited for, with CUDA's error or 0: kernels cannot
+ * return a status, and CUDA does not know whose fault it was. Until weft__cuda_forget, which also waits
+ * for a check that is under way. */
+typedef weft_status_t (*weft_cuda_check_fn)(void *ctx, int error);
+void weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn check, void *ctx);
 void weft__cuda_forget(void *ctx);
 
 #endif
