@@ -16,6 +16,8 @@
 #define WEFT_SETTINGS_TABLE(X)                                                                     \
     X(STR, log, "WEFT_LOG", "warn", "what to log: error, warn, info, debug, trace")                \
     X(MS, timeout, "WEFT_TIMEOUT", "300", "how long to wait for a late rank; 0 waits for ever")    \
+    X(MS, warn_after, "WEFT_WARN_AFTER", "10",                                                     \
+      "how long a rank waits for another on virtual GPUs before it says so; 0: never")             \
     X(STR, algo, "WEFT_ALGO", "auto",                                                              \
       "force algorithms: allreduce:ring,broadcast:tree, or one name for all")                      \
     X(STR, device, "WEFT_DEVICE", "cpu",                                                           \

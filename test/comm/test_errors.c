@@ -1,4 +1,4 @@
-/* ctest: timeout=120 tsan */
+/* ctest: timeout=120 tsan cores=1 */
 /* Ranks on virtual GPUs that disagree, leave, abort, or pass nonsense. */
 #include <setjmp.h>
 

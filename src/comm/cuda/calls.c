@@ -238,10 +238,7 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
         error = ops->collective(cuda->gpu, &cuda->world, k, native);
     }
     if (error != 0) { /* the others are in this call already */
-        weft__cuda_status(error, "a kernel cannot be launched");
-        weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
-                         weft_last_error());
-        return weft__cuda_check(cuda);
+        return weft__cuda_failed(cuda, error, "a kernel cannot be launched");
     }
     /* Partner: the loads in weft__cuda_keep_up of the other ranks of this process. */
     atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued, memory_order_release);
@@ -343,7 +340,7 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
         return status;
     }
     if (stream) {
-        weft__cuda_remember(stream, weft__cuda_check, cuda);
+        weft__cuda_remember(stream, weft__cuda_ask, cuda);
         return WEFT_OK;
     }
     return weft__cuda_await(cuda, mark);

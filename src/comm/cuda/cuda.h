@@ -71,6 +71,7 @@ typedef struct weft_cuda {
     uint64_t issued;    /* calls queued */
     uint64_t marks;     /* launches that were waited for */
     bool captured;      /* some call is in a graph, which may run at any time */
+    _Atomic bool failed;   /* CUDA has reported an error; relaxed, tells the watch to look closer */
     weft_cuda_past_t last; /* the stream of the call before; read by the watch under `lock` */
     void *order;        /* event that ties streams together; made when needed */
     weft_cuda_loan_t *loans;
@@ -172,7 +173,14 @@ void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, cons
 bool weft__cuda_broken(weft_cuda_t *cuda);
 
 /* WEFT_OK, or what broke it, as the error of this thread: for those who tell the caller. */
-weft_status_t weft__cuda_check(void *ctx);
+weft_status_t weft__cuda_check(weft_cuda_t *cuda);
+
+/* CUDA reports an error. When a process dies its memory goes, and kernels of others that were using it
+ * fail: so the rank that died is named, if there is one, and `what` otherwise. */
+weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what);
+
+/* weft__cuda_check or _failed, as weft__cuda_remember wants it. */
+weft_status_t weft__cuda_ask(void *ctx, int error);
 
 /* Before something waits on the GPU for the call before: wait until all ranks of this process have
  * launched that call.

@@ -3,11 +3,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/cuda/cuda.h"
 #include "comm/shm/wait.h"
+
+#define BLAME_NS 500000000u /* what the watch gets to find a rank that died */
 
 void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
 {
@@ -144,10 +147,32 @@ bool weft__cuda_broken(weft_cuda_t *cuda)
     return true;
 }
 
-weft_status_t weft__cuda_check(void *ctx)
+weft_status_t weft__cuda_check(weft_cuda_t *cuda)
+{
+    return weft__cuda_broken(cuda) ? weft__shm_broken(cuda->shm) : WEFT_OK;
+}
+
+weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what)
+{
+    uint64_t start = weft__now_ns();
+    /* Partner: the load in look_at_rank. */
+    atomic_store_explicit(&cuda->failed, true, memory_order_relaxed);
+    while (!weft__cuda_broken(cuda) && weft__now_ns() - start < BLAME_NS) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    if (!weft__cuda_broken(cuda)) {
+        weft__cuda_status(error, what);
+        weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
+                         weft_last_error());
+    }
+    return weft__cuda_check(cuda);
+}
+
+weft_status_t weft__cuda_ask(void *ctx, int error)
 {
     weft_cuda_t *cuda = ctx;
-    return weft__cuda_broken(cuda) ? weft__shm_broken(cuda->shm) : WEFT_OK;
+    return error == 0 ? weft__cuda_check(cuda)
+                      : weft__cuda_failed(cuda, error, "waiting for a stream");
 }
 
 /* A rank of this process that has launched fewer calls than this one; -1: there is none. */
@@ -236,10 +261,7 @@ weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark)
             looked = now;
             int error = weft__cuda()->stream_idle(cuda->gpu, weft__cuda_stream(cuda->own), &idle);
             if (error != 0) {
-                weft__cuda_status(error, "a kernel of a collective");
-                weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
-                                 weft_last_error());
-                return weft__cuda_check(cuda);
+                return weft__cuda_failed(cuda, error, "a kernel of a collective");
             }
             if (idle) {
                 break;

@@ -268,7 +268,8 @@ static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
                       "ranks %d and %d are processes that share GPU %d (%s), and MPS is off: their "
                       "kernels would wait for each other while only one process may run. Start it "
                       "with nvidia-cuda-mps-control -d, or make the ranks threads of one process",
-                      cuda->rank, p, cuda->gpu, weft__cuda_props(cuda->gpu)->name);
+                      cuda->rank < p ? cuda->rank : p, cuda->rank < p ? p : cuda->rank, cuda->gpu,
+                      weft__cuda_props(cuda->gpu)->name);
 }
 
 /* Kernels that wait for each other need hardware queues of their own, of which a process has 32; a

@@ -84,10 +84,7 @@ static weft_status_t launch(weft_cuda_t *cuda, batch_t *b, weft_stream_h stream)
     int error = weft__cuda_tables(NULL)->comm->exchange(cuda->gpu, &cuda->world, &b->exchange,
                                                         weft__cuda_stream(stream));
     if (error != 0) {
-        weft__cuda_status(error, "a kernel cannot be launched");
-        weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
-                         weft_last_error());
-        return weft__cuda_check(cuda);
+        return weft__cuda_failed(cuda, error, "a kernel cannot be launched");
     }
     return WEFT_OK;
 }

@@ -72,8 +72,8 @@ static bool misses_messages(const weft_cuda_t *cuda, int p)
 }
 
 /* Will rank `p`, which is gone, be missed? For sure if it has queued fewer calls than we have. If it
- * has not, its last kernel may have died with it: then ours does not end. A graph may run at any
- * time, so those who use one miss every rank. */
+ * has not, its last kernel may have died with it: then ours does not end, or its memory has: then ours
+ * has failed. A graph may run at any time, so those who use one miss every rank. */
 static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
 {
     uint64_t state = atomic_load_explicit(&cuda->shm->peers[p].block->state, memory_order_acquire);
@@ -86,7 +86,8 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
     uint64_t theirs = atomic_load_explicit(&cuda->cards[p]->issued, memory_order_acquire);
     if (ours > theirs || misses_messages(cuda, p)) {
         break_gone(cuda, p, left);
-    } else if (ended && cuda->captured) {
+    } else if (ended &&
+               (cuda->captured || atomic_load_explicit(&cuda->failed, memory_order_relaxed))) {
         break_gone(cuda, p, false);
     } else if (ended && busy(cuda)) {
         cuda->gone_ns = cuda->gone_ns ? cuda->gone_ns : now;

@@ -145,12 +145,13 @@ static void defer(weft_nccl_seat_t *seat)
     }
 }
 
-/* Queue the calls on `cuda`, with marks before and after. */
+/* Queue the calls on `cuda`, with marks before and after, or none if they may trail on `handle`. What
+ * a group launches comes later, so marks of the watcher's could come too early. */
 static weft_status_t start_calls(weft_nccl_seat_t *seat, const weft_call_t *calls, int n,
-                                 void *cuda, bool *watched_p)
+                                 void *cuda, weft_stream_h handle, bool *watched_p)
 {
     weft_nccl_flight_t *flight;
-    int error = weft__nccl_depart(seat, calls, cuda, &flight);
+    int error = weft__nccl_depart(seat, calls, cuda, group.open ? NULL : handle, &flight);
     if (error != 0) {
         return weft__cuda_status(error, "recording an event before a call");
     }
@@ -168,9 +169,10 @@ static weft_status_t start_calls(weft_nccl_seat_t *seat, const weft_call_t *call
 }
 
 /* What weft_stream_synchronize asks. */
-static weft_status_t check_seat(void *ctx)
+static weft_status_t check_seat(void *ctx, int error)
 {
     weft_nccl_seat_t *seat = ctx;
+    (void)error; /* the watcher finds out who is gone, if anybody is */
     if (!atomic_load_explicit(&seat->broken, memory_order_acquire)) {
         return WEFT_OK;
     }
@@ -178,13 +180,15 @@ static weft_status_t check_seat(void *ctx)
     return weft__fail((weft_status_t)seat->verdict.status, "%s", seat->verdict.text);
 }
 
-/* Carry the calls out, or with `stream` only queue them. */
+/* Queue the calls, and wait for them unless they are on `stream`. The program may end a stream of its
+ * own without telling us, so there nothing is left to be marked later. */
 static weft_status_t run_calls(weft_nccl_seat_t *seat, const weft_call_t *calls, int n, void *cuda,
-                               bool wait)
+                               weft_stream_h stream, bool wait)
 {
     bool watched = false;
     set_current(seat, calls);
-    weft_status_t status = start_calls(seat, calls, n, cuda, &watched);
+    weft_stream_h handle = stream && !weft__cuda_wrapped(stream) ? stream : NULL;
+    weft_status_t status = start_calls(seat, calls, n, cuda, handle, &watched);
     if (status == WEFT_OK && wait) {
         if (watched) {
             set_current(seat, NULL); /* the events say when it begins */
@@ -198,7 +202,7 @@ static weft_status_t run_calls(weft_nccl_seat_t *seat, const weft_call_t *calls,
 /* Calls on host memory: the stream is waited for, whichever it is; in a group, at its end. */
 static weft_status_t run_staged(weft_nccl_seat_t *seat, weft_nccl_stage_t *stage, int n)
 {
-    weft_status_t status = run_calls(seat, stage->calls, n, stage->stream, !group.open);
+    weft_status_t status = run_calls(seat, stage->calls, n, stage->stream, NULL, !group.open);
     if (!group.open) {
         return finish_stage(stage, status);
     }
@@ -219,7 +223,7 @@ static weft_status_t nccl_launch(void *ctx, const weft_call_t *calls, int n, wef
     if (status != WEFT_OK) {
         return weft__nccl_claim(seat, status); /* the others are in this call already */
     }
-    status = stage ? run_staged(seat, stage, n) : run_calls(seat, calls, n, cuda, !stream);
+    status = stage ? run_staged(seat, stage, n) : run_calls(seat, calls, n, cuda, stream, !stream);
     if (!stream) {
         weft__nccl_landed(seat);
     }

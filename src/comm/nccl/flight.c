@@ -35,6 +35,56 @@ static weft_nccl_flight_t *choose(weft_nccl_seat_t *seat, bool *extends_p)
     return next;
 }
 
+static int launched(weft_nccl_seat_t *seat, weft_nccl_flight_t *flight, int error)
+{
+    flight->open = false;
+    flight->used = error == 0;
+    seat->tail = flight->used ? flight : NULL;
+    return error;
+}
+
+/* Under the lock: a place for `call` and what follows it. Its start is not recorded, so it has passed. */
+static int board(weft_nccl_seat_t *seat, const weft_call_t *call, uint64_t first, void *stream,
+                 weft_nccl_flight_t **flight_p, bool *extends_p)
+{
+    weft_nccl_flight_t *flight = choose(seat, extends_p);
+    int error = *extends_p ? 0 : make_events(seat, flight);
+    if (!*extends_p) {
+        flight->first = first;
+        flight->since = 0;
+        flight->call = *call;
+        flight->call.vectors = NULL; /* not ours */
+    }
+    flight->stream = stream;
+    *flight_p = flight;
+    return error;
+}
+
+/* Under the lock: make a flight of what trails, so that its end is known. A stream that was destroyed
+ * has been waited for. */
+static int mark_trail(weft_nccl_seat_t *seat)
+{
+    weft_nccl_trail_t trail = seat->trail;
+    weft_nccl_flight_t *flight;
+    bool extends, there = false;
+    if (!trail.past.stream) {
+        return 0;
+    }
+    seat->trail.past.stream = NULL;
+    int error = board(seat, &trail.call, trail.first, weft__cuda_stream(trail.past.stream), &flight,
+                      &extends);
+    if (error == 0) {
+        error = weft__cuda_record(&trail.past, flight->end, &there);
+    }
+    flight->last = trail.last;
+    launched(seat, flight, error);
+    if (error == 0 && !there) {
+        seat->tail = NULL;
+        flight->used = extends && flight->used;
+    }
+    return error;
+}
+
 /* Of calls in one group of NCCL's, NCCL itself keeps the order. */
 static int follow(weft_nccl_seat_t *seat, void *stream)
 {
@@ -42,34 +92,49 @@ static int follow(weft_nccl_seat_t *seat, void *stream)
     if (!tail || tail->open || tail->stream == stream) {
         return 0;
     }
+    int error = mark_trail(seat);
+    tail = seat->tail;
+    if (error != 0 || !tail) {
+        return error;
+    }
     return seat->place.ops->stream_wait(seat->place.gpu, stream, tail->end);
+}
+
+/* May this launch do without events? */
+static bool trails(weft_nccl_seat_t *seat, const weft_call_t *call, void *stream,
+                   weft_stream_h handle)
+{
+    const weft_nccl_flight_t *tail = seat->tail;
+    if (!handle || !tail || tail->open || tail->stream != stream ||
+        weft__now_ns() - seat->took_off > seat->trail_ns) {
+        return false;
+    }
+    if (!seat->trail.past.stream) {
+        seat->trail = (weft_nccl_trail_t){weft__cuda_past(handle), seat->calls, seat->calls, *call};
+        seat->trail.call.vectors = NULL; /* not ours */
+    }
+    seat->trail.last = seat->calls;
+    return true;
 }
 
 static int take_off(weft_nccl_seat_t *seat, const weft_call_t *call, void *stream,
                     weft_nccl_flight_t **flight_p)
 {
-    bool extends;
-    int error = 0;
-    weft_nccl_flight_t *flight = choose(seat, &extends);
-    if (!extends) {
-        error = make_events(seat, flight);
-        if (error == 0) {
-            error = seat->place.ops->event_record(seat->place.gpu, flight->start, stream);
-        }
-        flight->first = seat->calls;
-        flight->since = 0;
-        flight->call = *call;
-        flight->call.vectors = NULL; /* not ours */
+    bool extends, trailing = seat->trail.past.stream != NULL; /* on this stream: follow saw to it */
+    int error = board(seat, trailing ? &seat->trail.call : call,
+                      trailing ? seat->trail.first : seat->calls, stream, flight_p, &extends);
+    if (error == 0 && !extends && !trailing) {
+        error = seat->place.ops->event_record(seat->place.gpu, (*flight_p)->start, stream);
     }
-    flight->last = seat->calls;
-    flight->stream = stream;
-    flight->open = flight->used = error == 0;
-    *flight_p = flight;
+    seat->trail.past.stream = NULL;
+    seat->took_off = weft__now_ns();
+    (*flight_p)->last = seat->calls;
+    (*flight_p)->open = (*flight_p)->used = error == 0;
     return error;
 }
 
 int weft__nccl_depart(weft_nccl_seat_t *seat, const weft_call_t *call, void *stream,
-                      weft_nccl_flight_t **flight_p)
+                      weft_stream_h handle, weft_nccl_flight_t **flight_p)
 {
     bool captured = false;
     int error = seat->place.ops->stream_capturing(seat->place.gpu, stream, &captured);
@@ -81,9 +146,9 @@ int weft__nccl_depart(weft_nccl_seat_t *seat, const weft_call_t *call, void *str
     }
     if (error == 0 && !captured) {
         /* Who waits for the call, and for nothing before it, needs no events to see how it goes. */
-        bool waited_for = stream == seat->stream && !seat->tail;
-        error = follow(seat, stream);
-        error = error != 0 || waited_for ? error : take_off(seat, call, stream, flight_p);
+        bool bare = (stream == seat->stream && !seat->tail) || trails(seat, call, stream, handle);
+        error = bare ? 0 : follow(seat, stream);
+        error = error != 0 || bare ? error : take_off(seat, call, stream, flight_p);
     }
     pthread_mutex_unlock(&seat->lock);
     return error;
@@ -96,9 +161,7 @@ int weft__nccl_arrive(weft_nccl_seat_t *seat, weft_nccl_flight_t *flight)
     }
     pthread_mutex_lock(&seat->lock);
     int error = seat->place.ops->event_record(seat->place.gpu, flight->end, flight->stream);
-    flight->open = false;
-    flight->used = error == 0;
-    seat->tail = flight->used ? flight : NULL;
+    launched(seat, flight, error);
     pthread_mutex_unlock(&seat->lock);
     return error;
 }
@@ -107,6 +170,7 @@ void weft__nccl_landed(weft_nccl_seat_t *seat)
 {
     pthread_mutex_lock(&seat->lock);
     seat->tail = NULL;
+    seat->trail.past.stream = NULL;
     pthread_mutex_unlock(&seat->lock);
 }
 
@@ -128,6 +192,9 @@ static weft_nccl_flight_t *oldest(weft_nccl_seat_t *seat)
 bool weft__nccl_oldest(weft_nccl_seat_t *seat, weft_nccl_sight_t *sight_p)
 {
     pthread_mutex_lock(&seat->lock);
+    if (weft__now_ns() - seat->took_off > seat->trail_ns) {
+        mark_trail(seat); /* what is wrong if it fails shows elsewhere */
+    }
     weft_nccl_flight_t *flight = oldest(seat);
     if (flight && flight->since == 0 && passed(seat, flight->start)) {
         flight->since = weft__now_ns();
@@ -147,6 +214,7 @@ bool weft__nccl_oldest(weft_nccl_seat_t *seat, weft_nccl_sight_t *sight_p)
 bool weft__nccl_idle(weft_nccl_seat_t *seat)
 {
     pthread_mutex_lock(&seat->lock);
+    mark_trail(seat);
     bool idle = oldest(seat) == NULL;
     pthread_mutex_unlock(&seat->lock);
     return idle;

@@ -11,6 +11,8 @@
 #include "device/cuda/cuda.h"
 
 #define LOOK_MS 50 /* while NCCL brings the ranks together */
+/* Two events around a call cost as much as a small call does: once in this time is often enough. */
+#define TRAIL_NS 1000000u
 
 static int store_timeout(const weft_nccl_seat_t *seat)
 {
@@ -48,6 +50,7 @@ weft_nccl_seat_t *weft__nccl_seat_create(weft_comm_h comm, const weft_nccl_road_
     seat->rank = rank;
     seat->size = size;
     seat->timeout_ms = comm->timeout_ms;
+    seat->trail_ns = TRAIL_NS;
     seat->road = *road;
     seat->place = *place;
     pthread_condattr_t monotonic;

@@ -18,10 +18,11 @@
 #include "comm/comm.h"
 #include "comm/nccl/backend.h"
 #include "comm/nccl/nccl.h"
+#include "device/cuda/cuda.h"
 
 #define WEFT_NCCL_FLIGHTS 32
 
-/* One or more launches on streams, between two CUDA events. */
+/* One or more launches on a stream, between two CUDA events. */
 typedef struct weft_nccl_flight {
     void *start, *end; /* events; made when first used */
     void *stream;
@@ -31,6 +32,15 @@ typedef struct weft_nccl_flight {
     uint64_t since;       /* when it was first seen to run; 0: not yet */
     weft_call_t call;     /* the first one, to describe it */
 } weft_nccl_flight_t;
+
+/* Launches on the stream of the last flight, since it took off, that no event marks. Two events cost as
+ * much as a small collective, so a flight takes off once in a while, and the watcher or whoever needs
+ * it marks what trails behind. */
+typedef struct weft_nccl_trail {
+    weft_cuda_past_t past; /* .stream NULL: there is none */
+    uint64_t first, last;
+    weft_call_t call; /* the first one */
+} weft_nccl_trail_t;
 
 /* An error, as it lies in the store. */
 typedef struct weft_nccl_verdict {
@@ -74,8 +84,10 @@ typedef struct weft_nccl_seat {
     weft_call_t current;
     weft_nccl_flight_t flights[WEFT_NCCL_FLIGHTS];
     int newest;
-    const weft_nccl_flight_t
-        *tail; /* the last launch on a stream, NULL if it is known to be done */
+    const weft_nccl_flight_t *tail; /* the last one that took off, NULL if it is known to be done */
+    uint64_t took_off;              /* when that was */
+    uint64_t trail_ns;              /* for how long others may trail behind it */
+    weft_nccl_trail_t trail;
     struct weft_nccl_seat *next_pending; /* in the thread's group */
     bool pending;
 } weft_nccl_seat_t;
@@ -118,17 +130,18 @@ weft_status_t weft__nccl_comm_split(void *ctx, int color, int key, weft_comm_h c
 
 /* ---- calls on their way (flight.c) ------------------------------------------------------ */
 
-/* Before and after a launch on `stream`: keeps the order of calls, and marks where this one is; *flight_p
- * may be NULL. Not while a graph is captured. 0 or a CUDA error. */
+/* Before and after a launch on `stream`: keeps the order of calls, and marks where this one is, unless
+ * it may trail behind another on `handle`, its stream (NULL: it may not). *flight_p may be NULL. Not
+ * while a graph is captured. 0 or a CUDA error. */
 int weft__nccl_depart(weft_nccl_seat_t *seat, const weft_call_t *call, void *stream,
-                      weft_nccl_flight_t **flight_p);
+                      weft_stream_h handle, weft_nccl_flight_t **flight_p);
 int weft__nccl_arrive(weft_nccl_seat_t *seat, weft_nccl_flight_t *flight);
 
 /* All that was launched so far is known to be done. */
 void weft__nccl_landed(weft_nccl_seat_t *seat);
 
 /* The oldest call that is under way: what, its numbers, since when. False if there is none. Those that
- * wait for their turn on the GPU do not count. */
+ * wait for their turn on the GPU do not count, but for what was queued between a flight and its trail. */
 typedef struct weft_nccl_sight {
     weft_call_t call;
     uint64_t first, last, since;

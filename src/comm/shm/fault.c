@@ -267,31 +267,63 @@ static void list_ranks(const weft_shm_t *shm, bool arrived, char *text, size_t r
     }
 }
 
-weft_status_t weft__shm_late(weft_shm_t *shm, int peer)
+/* "in call 7, allreduce of ...: not arrived: rank 2 (...); arrived: 0 1": what this rank waits for. */
+static void describe_wait(const weft_shm_t *shm, int peer, char *text, size_t room)
 {
     char current[200], missing[400], there[200];
-    double seconds = shm->comm->timeout_ms / 1000.0;
     describe_current(shm, current, sizeof(current));
+    if (weft__is_message(shm->current->coll)) {
+        snprintf(text, room, "on rank %d in %s: rank %d has not made the matching call", shm->rank,
+                 current, peer);
+        return;
+    }
+    list_ranks(shm, false, missing, sizeof(missing));
+    list_ranks(shm, true, there, sizeof(there));
+    if (missing[0] == '\0') {
+        snprintf(text, room, "in %s: all ranks arrived, but rank %d does not go on", current, peer);
+    } else {
+        snprintf(text, room, "in %s: not arrived: %s; arrived: %s", current, missing, there);
+    }
+}
+
+weft_status_t weft__shm_late(weft_shm_t *shm, int peer)
+{
+    char wait[1000];
+    double seconds = shm->comm->timeout_ms / 1000.0;
     if (!shm->current) {
         return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
                                "rank %d did not join the communicator within %.1f s", peer,
                                seconds);
     }
-    if (weft__is_message(shm->current->coll)) {
-        return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
-                               "timed out after %.1f s on rank %d in %s: rank %d has not made the "
-                               "matching call",
-                               seconds, shm->rank, current, peer);
+    describe_wait(shm, peer, wait, sizeof(wait));
+    return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer, "timed out after %.1f s %s", seconds, wait);
+}
+
+/* Does a lower rank wait in the same collective? Then it is the one to say so. */
+static bool lower_rank_waits(const weft_shm_t *shm)
+{
+    for (int p = 0; p < shm->rank && !weft__is_message(shm->current->coll); p++) {
+        char call[160];
+        uint64_t number = 0;
+        if (last_call(shm, p, &number, call, sizeof(call)) && number >= shm->calls) {
+            return true;
+        }
     }
-    list_ranks(shm, false, missing, sizeof(missing));
-    list_ranks(shm, true, there, sizeof(there));
-    if (missing[0] == '\0') {
-        return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
-                               "timed out after %.1f s in %s: all ranks arrived, but rank %d does "
-                               "not go on",
-                               seconds, current, peer);
+    return false;
+}
+
+void weft__shm_warn_late(weft_shm_t *shm, int peer, double waited)
+{
+    char wait[1000], until[80] = "for ever (WEFT_TIMEOUT is 0)";
+    if (shm->comm->timeout_ms > 0) {
+        snprintf(until, sizeof(until), "until %.0f s have passed (WEFT_TIMEOUT)",
+                 shm->comm->timeout_ms / 1000.0);
     }
-    return weft__shm_break(shm, WEFT_ERR_TIMEOUT, peer,
-                           "timed out after %.1f s in %s: not arrived: %s; arrived: %s", seconds,
-                           current, missing, there);
+    if (!shm->current) {
+        weft__warn("rank %d has waited %.0f s for rank %d to join the communicator, and waits %s",
+                   shm->rank, waited, peer, until);
+    } else if (!lower_rank_waits(shm)) {
+        describe_wait(shm, peer, wait, sizeof(wait));
+        weft__warn("%.0f s of waiting %s; waits %s", waited, wait, until);
+    }
 }

@@ -175,4 +175,7 @@ weft_status_t weft__shm_check_peer(weft_shm_t *shm, int peer, const _Atomic uint
 /* The timeout passed: name who is missing. */
 weft_status_t weft__shm_late(weft_shm_t *shm, int peer);
 
+/* The same as a warning, from one rank of those that wait, long before that (WEFT_WARN_AFTER). */
+void weft__shm_warn_late(weft_shm_t *shm, int peer, double waited);
+
 #endif

@@ -97,7 +97,11 @@ weft_status_t weft__wait_step(weft_shm_t *shm, weft_waiter_t *waiter, int peer,
             if (status != WEFT_OK) {
                 return status;
             }
-            int limit = shm->comm->timeout_ms;
+            int limit = shm->comm->timeout_ms, warn = weft__settings()->warn_after;
+            if (!waiter->warned && warn > 0 && now - waiter->start_ns >= (uint64_t)warn * MS) {
+                waiter->warned = true;
+                weft__shm_warn_late(shm, peer, (double)(now - waiter->start_ns) / 1e9);
+            }
             if (limit > 0 && now - waiter->start_ns >= (uint64_t)limit * MS) {
                 return weft__shm_late(shm, peer);
             }

@@ -74,6 +74,7 @@ static inline void weft__linger(const _Atomic uint64_t *word, uint64_t target, i
 typedef struct weft_waiter {
     int polls;
     bool several; /* waits for more than `word`: sleep only briefly */
+    bool warned;
     uint64_t start_ns, check_ns;
 } weft_waiter_t;
 

@@ -26,6 +26,7 @@ weft_status_t weft__cuda_status(int error, const char *what);
 /* The CUDA stream behind `stream`; of NULL, the calling thread's default one. */
 void *weft__cuda_stream(weft_stream_h stream);
 int weft__cuda_stream_gpu(weft_stream_h stream); /* not of NULL */
+bool weft__cuda_wrapped(weft_stream_h stream);   /* not of NULL: is it the program's own? */
 
 /* A stream that may be destroyed by now, and its handle be another stream's. */
 typedef struct weft_cuda_past {
@@ -64,9 +65,11 @@ bool weft__cuda_held(void);
 
 /* ---- who to ask whether the work of a stream went well ---------------------------------- */
 
-/* `check(ctx)` is asked after the stream was waited for: kernels cannot return a status. Until
- * weft__cuda_forget, which also waits for a check that is under way. */
-void weft__cuda_remember(weft_stream_h stream, weft_status_t (*check)(void *ctx), void *ctx);
+/* `check(ctx, error)` is asked after the stream was waited for, with CUDA's error or 0: kernels cannot
+ * return a status, and CUDA does not know whose fault it was. Until weft__cuda_forget, which also waits
+ * for a check that is under way. */
+typedef weft_status_t (*weft_cuda_check_fn)(void *ctx, int error);
+void weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn check, void *ctx);
 void weft__cuda_forget(void *ctx);
 
 #endif

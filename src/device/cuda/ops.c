@@ -22,7 +22,7 @@ struct weft_stream {
     bool wrapped; /* the program's own */
     int checks;
     struct {
-        weft_status_t (*check)(void *ctx);
+        weft_cuda_check_fn check;
         void *ctx;
     } check[CHECKS]; /* under checks_lock */
     struct weft_stream *next, *next_free;
@@ -57,6 +57,11 @@ void *weft__cuda_stream(weft_stream_h stream)
 int weft__cuda_stream_gpu(weft_stream_h stream)
 {
     return stream->gpu;
+}
+
+bool weft__cuda_wrapped(weft_stream_h stream)
+{
+    return stream->wrapped;
 }
 
 /* Work on the default stream is done on return. */
@@ -222,12 +227,12 @@ static bool stream_is_self(weft_stream_h stream)
 }
 
 /* The first complaint of those who launched kernels on the stream. */
-static weft_status_t ask_checks(weft_stream_h stream)
+static weft_status_t ask_checks(weft_stream_h stream, int error)
 {
     weft_status_t status = WEFT_OK;
     pthread_mutex_lock(&checks_lock);
     for (int i = 0; i < stream->checks && status == WEFT_OK; i++) {
-        status = stream->check[i].check(stream->check[i].ctx);
+        status = stream->check[i].check(stream->check[i].ctx, error);
     }
     if (status != WEFT_OK) {
         stream->checks = 0; /* told once */
@@ -236,7 +241,7 @@ static weft_status_t ask_checks(weft_stream_h stream)
     return status;
 }
 
-void weft__cuda_remember(weft_stream_h stream, weft_status_t (*check)(void *ctx), void *ctx)
+void weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn check, void *ctx)
 {
     pthread_mutex_lock(&checks_lock);
     for (int i = 0; i < stream->checks; i++) {
@@ -274,8 +279,8 @@ void weft__cuda_forget(void *ctx)
 static weft_status_t stream_synchronize(weft_stream_h stream)
 {
     int error = weft__cuda()->stream_sync(stream->gpu, stream->native);
-    weft_status_t status = weft__cuda_status(error, "weft_stream_synchronize");
-    return status != WEFT_OK ? status : ask_checks(stream);
+    weft_status_t status = ask_checks(stream, error);
+    return status != WEFT_OK ? status : weft__cuda_status(error, "weft_stream_synchronize");
 }
 
 static weft_status_t stream_query(weft_stream_h stream)

@@ -1,4 +1,4 @@
-/* ctest: timeout=120 tsan */
+/* ctest: timeout=120 tsan cores=1 */
 /* The nccl backend with a fake NCCL and a fake GPU, and a real store: what ranks learn of each other.
  * All ranks are in this process; one that dies is one whose connection to the store ends. */
 #include <dlfcn.h>
@@ -25,7 +25,7 @@
 #define DST ((char *)0x200000)
 
 static fake_nccl_t *fake;
-static const weft_nccl_place_t place = {.device = 0, .gpu = 0, .ops = &host_gpu};
+static weft_nccl_place_t place = {.device = 0, .gpu = 0, .ops = &host_gpu};
 static struct weft_comm comms[MOST], children[MOST];
 static weft_nccl_road_t road;
 
@@ -497,12 +497,12 @@ static void calls_on_different_streams_keep_their_order(void **state)
     char expected[64];
     join(1, 10000);
     host_gpu_log[0] = '\0';
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, one, &a), 0);
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, one, NULL, &a), 0);
     assert_int_equal(weft__nccl_arrive(seat_of(0), a), 0);
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, one, &b), 0);
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, one, NULL, &b), 0);
     assert_int_equal(weft__nccl_arrive(seat_of(0), b), 0);
     assert_null(strstr(host_gpu_log, "wait")); /* a stream keeps its own order */
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, two, &c), 0);
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, two, NULL, &c), 0);
     snprintf(expected, sizeof(expected), "wait %p %p\n", two, b->end);
     assert_text(host_gpu_log, expected);
     assert_int_equal(weft__nccl_arrive(seat_of(0), c), 0);
@@ -525,7 +525,7 @@ static void many_launches_are_all_seen(void **state)
     block_gpu();
     for (int i = 0; i < 100; i++) {
         weft_nccl_flight_t *flight;
-        assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, &flight), 0);
+        assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, NULL, &flight), 0);
         assert_int_equal(weft__nccl_arrive(seat_of(0), flight), 0);
     }
     assert_false(weft__nccl_idle(seat_of(0)));
@@ -550,7 +550,7 @@ static void call_queued_on_a_stream_times_out_once_it_has_begun(void **state)
     const char *text = "";
     join(2, 400);
     block_gpu();
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, &flight), 0);
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, NULL, &flight), 0);
     assert_int_equal(weft__nccl_arrive(seat_of(0), flight), 0);
     nap(900); /* it waits for its turn on the GPU, which is nobody's fault */
     assert_int_equal(weft__backend_nccl.error(comms[0].ctx, &text), WEFT_OK);
@@ -560,6 +560,84 @@ static void call_queued_on_a_stream_times_out_once_it_has_begun(void **state)
     }
     assert_text(text,
                 "timed out after 0.4 s in call 1, allreduce of 8 f32, sum: not arrived: rank 1");
+}
+
+/* Streams of Weft's own need its devices, and so a fake GPU that is a module, with variables of its own. */
+typedef struct module_gpu {
+    _Atomic int *recorded, *passed;
+    char *log;
+} module_gpu_t;
+
+static module_gpu_t load_module(void)
+{
+    void *module = dlopen(getenv("WEFT_CUDA_MODULE"), RTLD_NOW);
+    assert_non_null(module);
+    module_gpu_t gpu = {dlsym(module, "host_gpu_recorded"), dlsym(module, "host_gpu_passed"),
+                        dlsym(module, "host_gpu_log")};
+    assert_true(gpu.recorded && gpu.passed && gpu.log);
+    assert_non_null(weft__cuda_tables(NULL));
+    place.ops = weft__cuda();
+    return gpu;
+}
+
+static weft_nccl_flight_t *launch_on(weft_stream_h stream)
+{
+    weft_call_t call = call_of(WEFT_COLL_ALLREDUCE);
+    weft_nccl_flight_t *flight;
+    void *cuda = weft__cuda_stream(stream);
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, cuda, stream, &flight), 0);
+    assert_int_equal(weft__nccl_arrive(seat_of(0), flight), 0);
+    return flight;
+}
+
+static void calls_close_behind_another_are_marked_together(void **state)
+{
+    (void)state;
+    module_gpu_t gpu = load_module();
+    weft_nccl_sight_t sight;
+    weft_stream_h one, two;
+    char expected[64];
+    join(1, 0);
+    assert_int_equal(weft_stream_create(&one), WEFT_OK);
+    assert_int_equal(weft_stream_create(&two), WEFT_OK);
+    seat_of(0)->trail_ns = UINT64_MAX;
+    int before = atomic_load(gpu.recorded);
+    atomic_store(gpu.passed, before);
+    assert_non_null(launch_on(one));
+    for (int i = 0; i < 99; i++) {
+        assert_null(launch_on(one));
+    }
+    assert_int_equal(atomic_load(gpu.recorded), before + 2);
+    atomic_store(gpu.passed, before + 2);      /* the first is done */
+    assert_false(weft__nccl_idle(seat_of(0))); /* the others are not, which now is marked */
+    assert_int_equal(atomic_load(gpu.recorded), before + 3);
+    assert_true(weft__nccl_oldest(seat_of(0), &sight));
+    assert_int_equal(sight.first, 2);
+    assert_int_equal(sight.last, 100);
+    atomic_store(gpu.passed, before + 3);
+    assert_true(weft__nccl_idle(seat_of(0)));
+
+    /* A call on another stream waits for what trails on this one, a new flight on this one covers it. */
+    assert_null(launch_on(one));
+    gpu.log[0] = '\0';
+    assert_non_null(launch_on(two));
+    const weft_nccl_flight_t *trail = &seat_of(0)->flights[seat_of(0)->newest - 1];
+    snprintf(expected, sizeof(expected), "wait %p %p\n", weft__cuda_stream(two), trail->end);
+    assert_text(gpu.log, expected);
+    assert_null(launch_on(two));
+    seat_of(0)->trail_ns = 0;
+    assert_int_equal(launch_on(two)->first, 103);
+
+    /* A stream that was destroyed was waited for. */
+    seat_of(0)->trail_ns = UINT64_MAX;
+    assert_null(launch_on(two));
+    assert_int_equal(weft_stream_destroy(two), WEFT_OK);
+    gpu.log[0] = '\0';
+    assert_non_null(launch_on(one));
+    assert_null(strstr(gpu.log, "wait"));
+    atomic_store(gpu.passed, HOST_GPU_ALL);
+    assert_int_equal(weft_stream_destroy(one), WEFT_OK);
+    place.ops = &host_gpu;
 }
 
 /* ---- splitting -------------------------------------------------------------------------- */
@@ -605,9 +683,12 @@ static void split_that_hangs_breaks_the_parent(void **state)
 
 int main(void)
 {
-    char path[1024];
+    char path[1024], module[1024];
     snprintf(path, sizeof(path), "%s/test/comm/nccl/fake_nccl.so", getenv("WEFT_BUILD"));
     setenv("WEFT_NCCL", path, 1);
+    snprintf(module, sizeof(module), "%s/test/comm/nccl/fake_cuda.so", getenv("WEFT_BUILD"));
+    setenv("WEFT_CUDA_MODULE", module, 1);
+    setenv("WEFT_DEVICE", "cuda", 1);
     void *library = dlopen(path, RTLD_NOW);
     if (!library) {
         fprintf(stderr, "%s\n", dlerror());
@@ -638,6 +719,7 @@ int main(void)
         TEST(lost_store_leaves_timeouts),
         TEST(calls_on_different_streams_keep_their_order),
         TEST(many_launches_are_all_seen),
+        TEST(calls_close_behind_another_are_marked_together),
         TEST(call_queued_on_a_stream_times_out_once_it_has_begun),
         TEST(child_has_errors_of_its_own),
         TEST(split_that_hangs_breaks_the_parent),
