@@ -1,7 +1,7 @@
 /* Text to tokens and back.
  *
  * Two kinds: bytes (token = byte, 256 ends a text), and the byte-level BPE of a Hugging Face
- * tokenizer.json (GPT-2, Llama 3, Qwen 2 and their like). What a file asks for that is not
+ * tokenizer.json (GPT-2, Llama 3 and their like). What a file asks for that is not
  * implemented is refused with a sentence when it is loaded: what is loaded encodes exactly as the
  * `tokenizers` package does with add_special_tokens=False. */
 #ifndef WEFT_TRAIN_TOKENIZER_H
@@ -45,13 +45,13 @@ typedef struct weft_tokens {
 weft_status_t weft__tokenizer_encode(weft_tokenizer_t *tokenizer, const char *text, size_t length,
                                      bool specials, weft_tokens_t *tokens);
 
-/* The bytes of one token (not NUL-terminated; valid as long as the tokenizer). NULL and 0 for
- * numbers that are no token. Special tokens give their names, the end of bytes gives nothing. */
+/* The bytes of one token (not NUL-terminated; valid as long as the tokenizer); the name of a
+ * special one. NULL and 0 for numbers that are no token. */
 const char *weft__tokenizer_bytes(const weft_tokenizer_t *tokenizer, uint32_t token,
                                   size_t *length_p);
 
-/* The text of tokens, malloced and NUL-terminated; *length_p (may be NULL) does not count the
- * NUL. */
+/* The text of tokens, without special ones and numbers that are no token; malloced and
+ * NUL-terminated. *length_p (may be NULL) does not count the NUL. */
 weft_status_t weft__tokenizer_decode(const weft_tokenizer_t *tokenizer, const uint32_t *tokens,
                                      size_t count, char **text_p, size_t *length_p);
 
