@@ -160,6 +160,30 @@ weft_status_t weft__tokenizer_encode(weft_tokenizer_t *tokenizer, const char *te
     return encode_from(tokenizer, 0, text, length, specials, tokens);
 }
 
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+size_t weft__tokenizer_cut(const weft_tokenizer_t *tokenizer, const char *text, size_t length)
+{
+    if (tokenizer->split == WEFT_SPLIT_NONE && !tokenizer->bytes) {
+        return 0; /* the whole text is one word */
+    }
+    for (int i = 0; i < tokenizer->added_count; i++) {
+        if (strchr(tokenizer->added[i].name, ' ') != NULL) {
+            return 0; /* the space may be inside of a name */
+        }
+    }
+    for (size_t at = length; at-- > 2;) {
+        /* Every splitter ends a word of letters there, and gives the space to the next one. */
+        if (text[at - 1] == ' ' && is_letter(text[at - 2]) && is_letter(text[at])) {
+            return at - 1;
+        }
+    }
+    return 0;
+}
+
 /* ---- decoding ---------------------------------------------------------------------------- */
 
 static const weft_added_t *added_at(const weft_tokenizer_t *t, uint32_t token)

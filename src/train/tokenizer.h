@@ -45,6 +45,11 @@ typedef struct weft_tokens {
 weft_status_t weft__tokenizer_encode(weft_tokenizer_t *tokenizer, const char *text, size_t length,
                                      bool specials, weft_tokens_t *tokens);
 
+/* The last place in text[0, length) where it may be cut so that both parts, encoded by
+ * themselves, give the tokens of the whole: before a space between two letters. 0 if there is
+ * none. For texts too long to be encoded at once. */
+size_t weft__tokenizer_cut(const weft_tokenizer_t *tokenizer, const char *text, size_t length);
+
 /* The bytes of one token (not NUL-terminated; valid as long as the tokenizer); the name of a
  * special one. NULL and 0 for numbers that are no token. */
 const char *weft__tokenizer_bytes(const weft_tokenizer_t *tokenizer, uint32_t token,
