@@ -28,8 +28,10 @@ typedef struct weft_data weft_data_t;
 /* Turn what the user named into token shards. `path` is
  *   - a .bin file of llm.c (GPT-2: 16-bit tokens, magic 20240520; Llama 3: 32-bit, 20240801), a
  *     folder that holds some, or a pattern such as "train_*.bin": nothing is to be done;
- *   - a text file, or a folder of them (recursively, in the order of their names; hidden files, run
- *     folders and files with a NUL byte in their first 8 KiB are left out): encoded into shards in `cache`,
+ *   - a text file, or a folder of them (recursively, in the order of their names; hidden files,
+ *       run
+ *     folders and files with a NUL byte in their first 8 KiB are left out): encoded into shards
+ *         in `cache`,
  *     names of special tokens in them taken for these tokens, each text followed by the
  *     tokenizer's end token, if it has one. If that was done before, with the same files, sizes,
  *     times and tokenizer, nothing is to be done.
