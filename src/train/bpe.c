@@ -82,7 +82,7 @@ weft_status_t weft__tokens_reserve(weft_tokens_t *tokens, size_t more)
     return WEFT_OK;
 }
 
-/* ---- building ---------------------------------------------------------------------------- */
+/* ---- building ------------------------------------------------------------------------------- */
 
 weft_status_t weft__bpe_create(uint32_t vocab, weft_bpe_t **bpe_p)
 {
@@ -247,7 +247,7 @@ weft_status_t weft__bpe_merge(weft_bpe_t *bpe, uint32_t left, uint32_t right, ui
     return WEFT_OK;
 }
 
-/* ---- short words ------------------------------------------------------------------------- */
+/* ---- short words ---------------------------------------------------------------------------- */
 
 /* Rank of joining two neighbours; NO_RANK if they may not be. */
 static uint32_t rank_of(const weft_bpe_t *bpe, uint32_t left, uint32_t right, uint32_t *token_p)
@@ -291,7 +291,7 @@ static size_t join_short(const weft_bpe_t *bpe, uint32_t *tokens, size_t count)
     return count;
 }
 
-/* ---- long words -------------------------------------------------------------------------- */
+/* ---- long words ----------------------------------------------------------------------------- */
 
 typedef struct link {
     uint32_t token; /* NO_TOKEN: joined to the one before */
@@ -414,7 +414,7 @@ out:
     return status;
 }
 
-/* ---- a word ------------------------------------------------------------------------------ */
+/* ---- a word --------------------------------------------------------------------------------- */
 
 /* Where a short word is remembered, if it is; the row in any case. */
 static seen_t *seen_row(const weft_bpe_t *bpe, const char *word, size_t length, bool *known_p)

@@ -37,12 +37,13 @@ typedef struct weft_train_state {
     double loss;               /* of the last step, for display */
 } weft_train_state_t;
 
-/* ---- saving
- * ----------------------------------------------------------------------------------------- */
+/* ---- saving --------------------------------------------------------------------------------- */
 
 /* One tensor to save. Its bytes come from `data`, or, where they are on a GPU or on several
- * ranks, from `read(ctx, offset, out, bytes)`, which is called in the thread of
- * weft__checkpoint_save, in the order of the tensors and of their bytes, exactly once per byte. */
+ * ranks, from `read(ctx, offset, out, bytes)`. That is called in the thread of
+ * weft__checkpoint_save, in the order of the tensors and of their bytes, once per byte, and
+ * before anything is written: a full disk cannot come between the reads. Except with `wait`,
+ * where they end at the first error. */
 typedef struct weft_tensor_source {
     weft_tensor_form_t form;
     const void *data;
@@ -58,8 +59,7 @@ typedef struct weft_checkpoint {
     int optimizer_count;
     const char *config_json;    /* the text of config.json */
     const char *tokenizer_json; /* NULL: none */
-    const char *
-        settings; /* the run's configuration as text (config.h), kept in trainer.json; NULL: none */
+    const char *settings;       /* the run's configuration as text (config.h); NULL: none */
 } weft_checkpoint_t;
 
 typedef struct weft_checkpoint_writer weft_checkpoint_writer_t;
@@ -70,8 +70,8 @@ typedef struct weft_checkpoint_options {
 } weft_checkpoint_options_t;
 
 /* Write checkpoints into the run folder, which is created if need be; remains of a killed writer
- * are removed. One writer per run folder (an advisory lock; WEFT_ERR_REFUSED, naming the process,
- * if another has it). */
+ * are removed. One writer per run folder: WEFT_ERR_REFUSED if another has it open (an advisory
+ * lock, which ends with its process). */
 weft_status_t weft__checkpoint_writer_open(const char *run,
                                            const weft_checkpoint_options_t *options,
                                            weft_checkpoint_writer_t **writer_p);
@@ -103,8 +103,7 @@ typedef struct weft_checkpoint_times {
 
 void weft__checkpoint_times(weft_checkpoint_writer_t *writer, weft_checkpoint_times_t *out);
 
-/* ---- loading
- * ---------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 typedef struct weft_loaded {
     char path[4096]; /* of the checkpoint's folder */

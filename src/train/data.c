@@ -21,8 +21,7 @@ struct weft_data {
     uint64_t windows, validation;
 };
 
-/* ---- opening
- * ------------------------------------------------------------------------------------ */
+/* ---- opening -------------------------------------------------------------------------------- */
 
 static weft_status_t open_shards(weft_data_t *data, const weft_sources_t *files)
 {
@@ -160,8 +159,7 @@ void weft__data_info(const weft_data_t *data, weft_data_info_t *out)
                               .token_bytes = data->shards[0].token_bytes};
 }
 
-/* ---- taking samples
- * ------------------------------------------------------------------------------- */
+/* ---- taking samples ------------------------------------------------------------------------- */
 
 /* The shard that holds token `at` of the row. */
 static int shard_of(const weft_data_t *data, uint64_t at)

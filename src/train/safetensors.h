@@ -29,8 +29,7 @@ uint64_t weft__tensor_bytes(const weft_tensor_form_t *form);
 /* "[768, 2304]" into `out`; returns `out`. */
 const char *weft__tensor_shape_text(const weft_tensor_form_t *form, char *out, size_t room);
 
-/* ---- reading
- * ---------------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 typedef struct weft_tensor {
     weft_tensor_form_t form;
@@ -64,8 +63,7 @@ const char *weft__tensors_metadata(const weft_tensors_t *tensors, const char *ke
 weft_status_t weft__tensor_to_f32(const weft_tensor_t *tensor, uint64_t first, uint64_t count,
                                   float *out);
 
-/* ---- writing
- * ---------------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 typedef struct weft_tensor_writer weft_tensor_writer_t;
 

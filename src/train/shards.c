@@ -91,8 +91,7 @@ void weft__shard_close(weft_shard_t *shard)
     shard->path = NULL;
 }
 
-/* ---- writing
- * -------------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 struct weft_shard_writer {
     char folder[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES];

@@ -36,8 +36,7 @@ static inline uint32_t weft__shard_token(const weft_shard_t *shard, uint64_t ind
     return shard->token_bytes == 2 ? low : low | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* ---- writing
- * -------------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 typedef struct weft_shard_writer weft_shard_writer_t;
 

@@ -48,8 +48,7 @@ static weft_status_t sort_all(weft_tensors_t *set, const char *path)
     return WEFT_OK;
 }
 
-/* ---- the index
- * ---------------------------------------------------------------------------------- */
+/* ---- the index ------------------------------------------------------------------------------ */
 
 static int by_text(const void *a, const void *b)
 {
@@ -152,8 +151,7 @@ static weft_status_t open_index(weft_tensors_t *set, const char *path)
     return status;
 }
 
-/* ---- sets
- * --------------------------------------------------------------------------------------- */
+/* ---- sets ----------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -240,8 +238,7 @@ const char *weft__tensors_metadata(const weft_tensors_t *tensors, const char *ke
     return weft__json_text(weft__json_get(metadata, key), NULL);
 }
 
-/* ---- numbers
- * ------------------------------------------------------------------------------------ */
+/* ---- numbers -------------------------------------------------------------------------------- */
 
 static float load_f32(const void *data, uint64_t at)
 {

@@ -70,7 +70,7 @@ const char *weft__tokenizer_json(const weft_tokenizer_t *tokenizer, size_t *leng
     return tokenizer->json;
 }
 
-/* ---- encoding ---------------------------------------------------------------------------- */
+/* ---- encoding ------------------------------------------------------------------------------- */
 
 static weft_status_t encode_words(weft_tokenizer_t *t, const char *text, size_t length,
                                   weft_tokens_t *tokens)
@@ -184,7 +184,7 @@ size_t weft__tokenizer_cut(const weft_tokenizer_t *tokenizer, const char *text, 
     return 0;
 }
 
-/* ---- decoding ---------------------------------------------------------------------------- */
+/* ---- decoding ------------------------------------------------------------------------------- */
 
 static const weft_added_t *added_at(const weft_tokenizer_t *t, uint32_t token)
 {

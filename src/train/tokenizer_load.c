@@ -80,7 +80,7 @@ static const char *type_of(const weft_json_value_t *value)
     return weft__json_text(weft__json_get(value, "type"), "(without a type)");
 }
 
-/* ---- how text is cut --------------------------------------------------------------------- */
+/* ---- how text is cut ------------------------------------------------------------------------ */
 
 typedef struct cutting {
     weft_split_t split;
@@ -167,7 +167,7 @@ static weft_status_t load_cutting(loader_t *l)
     return WEFT_OK;
 }
 
-/* ---- tokens added to the vocabulary ------------------------------------------------------ */
+/* ---- tokens added to the vocabulary --------------------------------------------------------- */
 
 static weft_status_t read_added(loader_t *l, const weft_json_value_t *value, weft_added_t *out)
 {
@@ -278,7 +278,7 @@ static void find_end(weft_tokenizer_t *t)
     }
 }
 
-/* ---- vocabulary and merges --------------------------------------------------------------- */
+/* ---- vocabulary and merges ------------------------------------------------------------------ */
 
 static weft_status_t check_model(loader_t *l)
 {
@@ -424,8 +424,7 @@ static weft_status_t load_model(loader_t *l)
     return status;
 }
 
-/* ---- all of it
- * ---------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------ */
 
 static weft_status_t keep_json(weft_tokenizer_t *t, const char *json, size_t length)
 {

@@ -46,9 +46,9 @@ const char *scratch(void)
 
 const char *in_scratch(const char *name)
 {
-    static char paths[8][4096];
+    static char paths[64][4096];
     static int turn;
-    char *path = paths[turn++ % 8];
+    char *path = paths[turn++ % 64];
     snprintf(path, 4096, "%s/%s", scratch(), name);
     return path;
 }

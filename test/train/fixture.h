@@ -10,7 +10,7 @@ const char *fixture(const char *name);
 /* A new empty folder under $TMPDIR or /tmp, removed when the process that made it ends. */
 const char *scratch(void);
 
-/* "<scratch>/name"; valid until the eighth call after this one. */
+/* "<scratch>/name"; valid until the 64th call after this one. */
 const char *in_scratch(const char *name);
 
 void write_file(const char *path, const void *bytes, size_t size);

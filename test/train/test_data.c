@@ -202,7 +202,8 @@ static void texts_are_encoded_once(void **state)
     weft__data_close(data);
 }
 
-/* More than one chunk of text, with spaces only here and there: cut or whole, the tokens are the same. */
+/* More than one chunk of text, with spaces only here and there: cut or whole, the tokens are the
+ * same. */
 static void long_texts_are_cut_without_a_trace(void **state)
 {
     (void)state;

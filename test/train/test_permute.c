@@ -49,7 +49,8 @@ static void huge_sizes_stay_inside(void **state)
     }
 }
 
-/* Chi-square of where a thing goes, over seeds and over epochs: 24 orders of 4 things, each as likely. */
+/* Chi-square of where a thing goes, over seeds and over epochs: 24 orders of 4 things, each as
+ * likely. */
 static void small_orders_are_even(void **state)
 {
     (void)state;

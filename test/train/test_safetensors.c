@@ -1,4 +1,5 @@
-/* Safetensors: what the `safetensors` package wrote (make_safetensors.py), what we write, and what is refused. */
+/* Safetensors: what the `safetensors` package wrote (make_safetensors.py), what we write, and
+ * what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

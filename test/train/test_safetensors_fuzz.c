@@ -1,4 +1,5 @@
-/* Random damage of safetensors files never crashes the reader, and what it accepts lies inside of the file. */
+/* Random damage of safetensors files never crashes the reader, and what it accepts lies inside of
+ * the file. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
