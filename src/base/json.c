@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/utf8.h"
 
 void weft__json_start(weft_json_t *json, FILE *out)
@@ -188,17 +189,7 @@ void weft__json_double(weft_json_t *json, double value)
         return;
     }
     char text[32];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (strtod(text, NULL) == value) {
-            break;
-        }
-    }
-    /* printf follows the program's locale, JSON does not. */
-    char *comma = strchr(text, ',');
-    if (comma != NULL) {
-        *comma = '.';
-    }
+    weft__print_real(text, sizeof(text), value);
     fputs(text, json->out);
 }
 

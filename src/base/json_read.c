@@ -2,13 +2,12 @@
 #include "base/json_read.h"
 
 #include <errno.h>
-#include <locale.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/utf8.h"
 
 typedef struct parser {
@@ -263,7 +262,7 @@ static bool same_key(const weft_json_value_t *a, const weft_json_value_t *b)
     return a->length == b->length && memcmp(a->as.text, b->as.text, a->length) == 0;
 }
 
-/* Does a key of the finished object occur twice? Vocabularies have 100,000 keys, hence the table. */
+/* Does a key of the finished object occur twice? A vocabulary has 100,000, hence the table. */
 static bool check_keys(parser_t *p, const weft_json_value_t *object)
 {
     size_t room = 4;
@@ -431,14 +430,6 @@ const weft_json_value_t *weft__json_get(const weft_json_value_t *object, const c
     return NULL;
 }
 
-static locale_t c_locale;
-static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
-
-static void make_c_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
 /* The number's text with a NUL after it. JSON numbers can be of any length; longer ones than this
  * have no digit that matters to a double or an integer after it, but are refused rather than cut.
  */
@@ -458,9 +449,7 @@ bool weft__json_to_double(const weft_json_value_t *value, double *out_p)
     if (!number_text(value, text, sizeof(text))) {
         return false;
     }
-    pthread_once(&c_locale_once, make_c_locale);
-    *out_p = c_locale != (locale_t)0 ? strtod_l(text, NULL, c_locale) : strtod(text, NULL);
-    return true;
+    return weft__parse_real(text, out_p);
 }
 
 bool weft__json_to_int(const weft_json_value_t *value, int64_t *out_p)
