@@ -48,13 +48,12 @@ void weft__trace_close(weft_trace_t *trace);
 void weft__trace_span(weft_trace_t *trace, weft_track_t track, const char *name, uint64_t start_ns,
                       uint64_t end_ns, int64_t step, int64_t bytes);
 
-/* Total time covered by spans of a track, overlaps counted once, in [from_ns, to_ns). For the
- * share of communication that nothing hid, subtract the compute track: weft__trace_exposed. O(n
- * log n). */
+/* Total time covered by spans of a track in [from_ns, to_ns), overlaps counted once. Looks at all
+ * spans recorded so far: for a report at the end, not for every step. */
 uint64_t weft__trace_busy(const weft_trace_t *trace, weft_track_t track, uint64_t from_ns,
                           uint64_t to_ns);
 
-/* Time in which `track` was busy while `hider` was not. */
+/* Time in which `track` was busy while `hider` was not, as communication that nothing hid. */
 uint64_t weft__trace_exposed(const weft_trace_t *trace, weft_track_t track, weft_track_t hider,
                              uint64_t from_ns, uint64_t to_ns);
 

@@ -6,7 +6,7 @@
 #ifndef WEFT_TRAIN_METRICS_H
 #define WEFT_TRAIN_METRICS_H
 
-#include <stdbool.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -38,11 +38,10 @@ typedef struct weft_metrics_step {
 
 typedef struct weft_metrics_options {
     const char *folder; /* of the run; NULL or "": no file */
-    uint64_t
-        resumed; /* steps done before: lines of later steps are removed; 0: the file starts anew */
-    uint64_t steps; /* in all */
-    int log_every;  /* print every Nth step where `out` is no terminal */
-    FILE *out;      /* progress; NULL: silent */
+    uint64_t resumed;   /* steps done before: lines of later ones are removed; 0: start anew */
+    uint64_t steps;     /* in all */
+    int log_every;      /* print every Nth step where `out` is no terminal */
+    FILE *out;          /* progress; NULL: silent */
 } weft_metrics_options_t;
 
 typedef struct weft_metrics weft_metrics_t;
