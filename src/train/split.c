@@ -130,42 +130,42 @@ static size_t next_llama3(scan_t s, size_t digits)
     return length > 0 ? length : spaces(s);
 }
 
-size_t weft__split_next(weft_split_t split, const char *text, size_t length)
+size_t weft__split_next(weft_word_rule_t split, const char *text, size_t length)
 {
     scan_t s = {(const unsigned char *)text, length};
     switch (split) {
-    case WEFT_SPLIT_GPT2:
+    case WEFT_WORDS_GPT2:
         return next_gpt2(s);
-    case WEFT_SPLIT_LLAMA3:
+    case WEFT_WORDS_LLAMA3:
         return next_llama3(s, 3);
-    case WEFT_SPLIT_QWEN2:
+    case WEFT_WORDS_QWEN2:
         return next_llama3(s, 1);
-    case WEFT_SPLIT_NONE:
+    case WEFT_WORDS_NONE:
         break;
     }
     return length;
 }
 
-bool weft__split_by_pattern(const char *pattern, weft_split_t *split_p)
+bool weft__split_by_pattern(const char *pattern, weft_word_rule_t *split_p)
 {
     /* Spellings found in published files; those with a second + differ in speed only. */
     static const struct {
         const char *pattern;
-        weft_split_t split;
+        weft_word_rule_t split;
     } known[] = {
         {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-         WEFT_SPLIT_GPT2},
+         WEFT_WORDS_GPT2},
         {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-         WEFT_SPLIT_GPT2},
+         WEFT_WORDS_GPT2},
         {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
          " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-         WEFT_SPLIT_LLAMA3},
+         WEFT_WORDS_LLAMA3},
         {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}|"
          " ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
-         WEFT_SPLIT_LLAMA3},
+         WEFT_WORDS_LLAMA3},
         {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
          " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-         WEFT_SPLIT_QWEN2},
+         WEFT_WORDS_QWEN2},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(known[i].pattern, pattern) == 0) {

@@ -11,17 +11,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum weft_split {
-    WEFT_SPLIT_NONE, /* the whole text is one word */
-    WEFT_SPLIT_GPT2,
-    WEFT_SPLIT_LLAMA3,
-    WEFT_SPLIT_QWEN2
-} weft_split_t;
+typedef enum weft_word_rule {
+    WEFT_WORDS_NONE, /* the whole text is one word */
+    WEFT_WORDS_GPT2,
+    WEFT_WORDS_LLAMA3,
+    WEFT_WORDS_QWEN2
+} weft_word_rule_t;
 
 /* Length of the first word of `text`; at least 1. `length` >= 1. */
-size_t weft__split_next(weft_split_t split, const char *text, size_t length);
+size_t weft__split_next(weft_word_rule_t split, const char *text, size_t length);
 
 /* Which of them a regular expression is, by its text; false if it is none that we know. */
-bool weft__split_by_pattern(const char *pattern, weft_split_t *split_p);
+bool weft__split_by_pattern(const char *pattern, weft_word_rule_t *split_p);
 
 #endif

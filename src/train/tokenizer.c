@@ -167,7 +167,7 @@ static bool is_letter(char c)
 
 size_t weft__tokenizer_cut(const weft_tokenizer_t *tokenizer, const char *text, size_t length)
 {
-    if (tokenizer->split == WEFT_SPLIT_NONE && !tokenizer->bytes) {
+    if (tokenizer->split == WEFT_WORDS_NONE && !tokenizer->bytes) {
         return 0; /* the whole text is one word */
     }
     for (int i = 0; i < tokenizer->added_count; i++) {

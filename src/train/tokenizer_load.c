@@ -83,7 +83,7 @@ static const char *type_of(const weft_json_value_t *value)
 /* ---- how text is cut ------------------------------------------------------------------------ */
 
 typedef struct cutting {
-    weft_split_t split;
+    weft_word_rule_t split;
     int splits;
     bool byte_level;
 } cutting_t;
@@ -134,7 +134,7 @@ static weft_status_t read_pre_tokenizer(loader_t *l, const weft_json_value_t *va
     }
     if (flag(value, "use_regex", true)) {
         cutting->splits++;
-        cutting->split = WEFT_SPLIT_GPT2;
+        cutting->split = WEFT_WORDS_GPT2;
     }
     return WEFT_OK;
 }
@@ -146,7 +146,7 @@ static weft_status_t load_cutting(loader_t *l)
     if (!is_null(normalizer) && !(list != NULL && list->length == 0)) {
         return unsupported(l, "normalizer", type_of(normalizer));
     }
-    cutting_t cutting = {.split = WEFT_SPLIT_NONE};
+    cutting_t cutting = {.split = WEFT_WORDS_NONE};
     const weft_json_value_t *value = weft__json_get(l->root, "pre_tokenizer");
     if (is_null(value)) {
         return unsupported(l, "pre-tokenizer", "null");

@@ -27,7 +27,7 @@ typedef struct weft_added_pass {
 
 struct weft_tokenizer {
     weft_bpe_t *bpe;
-    weft_split_t split;
+    weft_word_rule_t split;
     bool whole; /* a word that is a token is taken as it is (the file says ignore_merges) */
     bool bytes; /* token = byte */
     uint32_t vocab;
