@@ -77,8 +77,8 @@ weft_status_t weft_dtensor_view(weft_dtensor_h tensor, weft_dtensor_view_t *view
  * replica's version only grows. While a swap is under way replicas may differ by that version. Swaps
  * of several ranks happen one after the other. Versions count from 0 (all zero).
  * Death: of a reader, nothing is lost. Of a writer, replicas that it has not reached keep the version
- * before, as a whole; the next swap, by any rank, brings all to the same version again. On GPUs a
- * writer that dies breaks the communicator, as its kernels might have held the lock. */
+ * before, as a whole; the next swap, by any rank, first brings them to the version of those it has
+ * reached. On GPUs a rank that dies breaks the communicator, as its kernels might hold the lock. */
 typedef struct weft_params *weft_params_h;
 
 weft_status_t weft_params_create(weft_symm_h symm, size_t bytes, weft_params_h *params_p);

@@ -483,10 +483,10 @@ WEFT__DEVICE char *weft_dtensor_row(const weft_symm_view_t &heap, const weft_dte
 
 /* ---- parameters with hot swap ----------------------------------------------------------- */
 
-/* What is current on a rank, at view.head of its heap. Both words: version << 1 | buffer. */
+/* What is current on a rank, at view.head of its heap. Version v is in buffer v % 2. */
 typedef struct weft_params_words {
-    uint64_t current; /* read this buffer */
-    uint64_t writing; /* this one is being, or was last, overwritten */
+    uint64_t current; /* version to read */
+    uint64_t writing; /* version that is being, or was last, written */
 } weft_params_words_t;
 
 /* Past the caches of the multiprocessor: a swap may write at the same time. */
@@ -528,12 +528,12 @@ WEFT__DEVICE bool weft_params_read_block(const weft_symm_view_t &heap,
         if (thread == 0) {
             weft_symm_fence(heap); /* partner: the fence between `writing` and the data of a swap */
             uint64_t writing = weft__symm_load(&words->writing);
-            torn = writing > seen && ((writing ^ seen) & 1) == 0;
+            torn = writing >= seen + 2; /* which goes to the same buffer */
             stop = torn && *(const volatile uint32_t *)heap.stop;
         }
         if (!__syncthreads_or(torn)) {
             if (version_p && thread == 0) {
-                *version_p = seen >> 1;
+                *version_p = seen;
             }
             return true;
         }

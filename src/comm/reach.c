@@ -98,7 +98,7 @@ static weft_status_t say_gone(weft_comm_h comm, const weft_reach_wait_t *wait, i
 
 static weft_status_t look_for_gone(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
-    for (int p = 0; p < comm->size; p++) {
+    for (int p = 0; p < comm->size && !wait->deaf; p++) {
         if ((wait->told && wait->told[p]) || !weft__reach_gone(comm, p)) {
             continue;
         }
@@ -111,7 +111,7 @@ static weft_status_t look_for_gone(weft_comm_h comm, const weft_reach_wait_t *wa
 static weft_status_t say_late(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
     double seconds = comm->timeout_ms / 1000.0;
-    if (!wait->told) {
+    if (!wait->told && !wait->deaf) {
         return weft__reach_break(comm, WEFT_ERR_TIMEOUT, comm->rank,
                                  "timed out after %.1f s on rank %d, which waits for %s", seconds,
                                  comm->rank, wait->what);
@@ -120,12 +120,12 @@ static weft_status_t say_late(weft_comm_h comm, const weft_reach_wait_t *wait)
                       seconds, comm->rank, wait->what);
 }
 
-/* With `told`, a communicator that broke because a rank died is no reason to give up. */
+/* With `told` or `deaf`, a communicator that broke because a rank died is no reason to give up. */
 static weft_status_t look_at_comm(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
     const weft_segment_head_t *head = comm->shm->segment->head;
     if (atomic_load_explicit(&head->broken, memory_order_acquire) != 2 ||
-        (wait->told && head->status == WEFT_ERR_RANK_DEAD)) {
+        ((wait->told || wait->deaf) && head->status == WEFT_ERR_RANK_DEAD)) {
         return WEFT_OK;
     }
     return weft__shm_broken(comm->shm);

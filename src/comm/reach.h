@@ -33,6 +33,7 @@ typedef struct weft_reach_wait {
     /* NULL: a rank that is gone breaks the communicator. Otherwise [size], false at first: it is
      * WEFT_ERR_RANK_DEAD once, noted here, and then no longer missed; nothing is broken. */
     bool *told;
+    bool deaf; /* nobody's death matters: `ready` finds out itself about those it waits for */
 } weft_reach_wait_t;
 
 /* Spin, yield, then nap until ready. Errors: broken, gone, late. What a rank did before it went away

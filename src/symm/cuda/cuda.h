@@ -26,6 +26,9 @@ static inline weft_cuda_t *weft__symm_comm(const struct weft_symm *symm)
  * NULL, and let the stream remember whom to ask otherwise. */
 weft_status_t weft__symm_launched(weft_symm_h symm, int error, weft_stream_h stream);
 
+/* Can kernels read and write it? Not what malloc gave, on most machines. */
+bool weft__symm_reachable(const void *ptr);
+
 /* The CUDA stream of a call, and whether it exists. */
 weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, void **native_p);
 

@@ -129,8 +129,7 @@ weft_status_t weft__symm_launched(weft_symm_h symm, int error, weft_stream_h str
     return gpu_error(symm);
 }
 
-/* Can kernels on `gpu` read it? Not what malloc gave, on most machines. */
-static bool reachable(const void *ptr)
+bool weft__symm_reachable(const void *ptr)
 {
     int where = -2;
     return weft__cuda()->where(ptr, &where) == 0 && where != -2;
@@ -138,7 +137,7 @@ static bool reachable(const void *ptr)
 
 static int launch_signal(weft_symm_gpu_t *gpu, int on, const weft_symm_call_t *call, void *native)
 {
-    if (call->bytes == 0 || reachable(call->src)) {
+    if (call->bytes == 0 || weft__symm_reachable(call->src)) {
         return kernels()->call(on, &gpu->view, call, native);
     }
     weft_symm_call_t alone = *call;

@@ -126,20 +126,17 @@ static __global__ void plan_kernel(const __grid_constant__ weft_symm_view_t heap
         own->plan = 0;
         return;
     }
-    uint64_t newest = 0, index = 0;
+    uint64_t newest = 0;
     weft_params_head_t *theirs = params_head(heap, params, lane < heap.size ? lane : 0);
     if (lane < heap.size) {
-        uint64_t current = weft__symm_load(&theirs->current);
-        uint64_t writing = weft__symm_load(&theirs->writing);
-        newest = (current > writing ? current : writing) >> 1;
-        index = ~current & 1;
+        newest = weft__symm_load(&theirs->current);
     }
     for (int half = 16; half > 0; half /= 2) {
         uint64_t other = __shfl_xor_sync(0xffffffffu, newest, half);
         newest = other > newest ? other : newest;
     }
     if (lane < heap.size) {
-        weft__symm_store(&theirs->writing, (newest + 1) << 1 | index);
+        weft__symm_store(&theirs->writing, newest + 1);
         weft_symm_fence(heap); /* partner: the fence of readers before they look at `writing` */
     }
     if (lane == 0) {
@@ -193,9 +190,7 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     }
     if (threadIdx.x < heap.size) {
-        int p = (int)threadIdx.x;
-        uint64_t writing = weft__symm_load(&params_head(heap, params, p)->writing);
-        to[p] = heap.base[p] + params.buffer[writing & 1];
+        to[threadIdx.x] = heap.base[threadIdx.x] + params.buffer[version & 1];
     }
     __syncthreads();
     copy_to_all(heap, to, src, params.bytes);
@@ -204,8 +199,7 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     }
     for (int p = 0; p < heap.size; p++) { /* last_block has fenced: data first, then this */
-        weft_params_head_t *theirs = params_head(heap, params, p);
-        weft__symm_store(&theirs->current, weft__symm_load(&theirs->writing));
+        weft__symm_store(&params_head(heap, params, p)->current, version);
     }
     weft_symm_fence(heap); /* partner: take_lock of the next one */
     weft__symm_store(&params_head(heap, params, 0)->lock, 0);
