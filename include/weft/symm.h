@@ -166,10 +166,9 @@ weft_status_t weft_symm_atomic_cswap(weft_symm_h symm, uint64_t *target, uint64_
 
 /* Where a wait inside a kernel gave up, in host memory: written by the first thread that does. */
 typedef struct weft_symm_report {
-    uint32_t taken; /* 0: nothing has happened */
-    uint32_t cmp;
     uint64_t offset; /* of the word, in the heap */
     uint64_t wanted, found;
+    uint32_t cmp;
     uint32_t ready; /* 1 once all of the above is there */
 } weft_symm_report_t;
 

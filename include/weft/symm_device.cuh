@@ -35,7 +35,8 @@
 /* Behind the heap of every rank: where the barriers of kernels meet. */
 typedef struct weft_symm_head {
     uint64_t epoch;       /* barriers that this rank's kernels have passed */
-    uint64_t unused[15];
+    uint64_t gave_up; /* a wait of this rank was in vain, and has been reported */
+    uint64_t unused[14];
     uint64_t arrived[WEFT_SYMM_VIEW_RANKS]; /* [from]: the barrier that rank `from` has reached */
 } weft_symm_head_t;
 
@@ -307,7 +308,8 @@ static __device__ __noinline__ bool weft__symm_give_up(const weft_symm_view_t &h
         return false;
     }
     volatile weft_symm_report_t *report = heap.report;
-    if (atomicExch_system((unsigned *)&heap.report->taken, 1u) == 0) {
+    unsigned long long *first = (unsigned long long *)&weft__symm_head(heap, heap.rank)->gave_up;
+    if (atomicExch(first, 1ull) == 0) {
         report->cmp = cmp;
         report->offset = (uint64_t)((const char *)word - heap.base[heap.rank]);
         report->wanted = value;

@@ -332,7 +332,7 @@ static weft_status_t run_on_gpu(const job_t *job, weft_stream_h stream)
     int error = job->dst ? ops->read(on, &gpu->view, &view, job->rank, job->offset, job->bytes,
                                      job->dst, job->version_p, native)
                          : ops->swap(on, &gpu->view, &view, job->src, native);
-    return weft__symm_launched(symm, error, stream);
+    return weft__symm_launched(symm, error, true, stream);
 }
 
 static weft_status_t run(const job_t *job, weft_stream_h stream)

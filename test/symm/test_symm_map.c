@@ -166,12 +166,11 @@ static void dies_changing(team_t *team)
     uint64_t state = 12345u + (uint64_t)team->rank;
     value_t value;
     CHECK_OK(weft_map_create(symm, 2000, sizeof(value_t), &map));
-    CHECK_OK(weft_symm_barrier(symm, NULL));
     if (team->rank == 1) {
         *(volatile int *)team->shared = getpid();
     }
+    CHECK_OK(weft_symm_barrier(symm, NULL));
     double start = team_now();
-    bool killed = false;
     for (int step = 0; step < 20000 || team->rank == 1; step++) {
         uint64_t what = symm_random(&state), key = what % 300;
         value = make_value(key, what >> 40);
@@ -181,9 +180,8 @@ static void dies_changing(team_t *team)
         } else {
             CHECK_OK(weft_map_insert(map, key, &value));
         }
-        if (team->rank == 0 && !killed && step > 2000 && *(volatile int *)team->shared != 0) {
+        if (team->rank == 0 && step == 2000) {
             kill(*(volatile int *)team->shared, SIGKILL);
-            killed = true;
         }
     }
     CHECK_WITHIN(team_now() - start, 5.0);

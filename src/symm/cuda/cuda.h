@@ -22,9 +22,9 @@ static inline weft_cuda_t *weft__symm_comm(const struct weft_symm *symm)
     return symm->comm->ctx;
 }
 
-/* The launch on `stream` gave `error`: queue nothing more if it failed, wait for it if the stream is
- * NULL, and let the stream remember whom to ask otherwise. */
-weft_status_t weft__symm_launched(weft_symm_h symm, int error, weft_stream_h stream);
+/* The launch on `stream` gave `error`. If it did not fail: wait for it where the stream is NULL. Of a
+ * kernel that `waits` for others ask whether it did so in vain: now, or when the stream is waited for. */
+weft_status_t weft__symm_launched(weft_symm_h symm, int error, bool waits, weft_stream_h stream);
 
 /* Can kernels read and write it? Not what malloc gave, on most machines. */
 bool weft__symm_reachable(const void *ptr);

@@ -114,7 +114,7 @@ weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, void **n
     return WEFT_OK;
 }
 
-weft_status_t weft__symm_launched(weft_symm_h symm, int error, weft_stream_h stream)
+weft_status_t weft__symm_launched(weft_symm_h symm, int error, bool waits, weft_stream_h stream)
 {
     if (error == 0 && !stream) {
         error = weft__cuda()->stream_sync(weft__symm_comm(symm)->gpu, weft__cuda_stream(NULL));
@@ -122,11 +122,10 @@ weft_status_t weft__symm_launched(weft_symm_h symm, int error, weft_stream_h str
     if (error != 0) {
         return weft__cuda_status(error, "a call on a symmetric heap");
     }
-    if (stream) {
+    if (stream && waits) {
         weft__cuda_remember(stream, check_stream_work, symm);
-        return WEFT_OK;
     }
-    return gpu_error(symm);
+    return waits && !stream ? gpu_error(symm) : WEFT_OK;
 }
 
 bool weft__symm_reachable(const void *ptr)
@@ -153,7 +152,7 @@ static weft_status_t atomic_now(weft_symm_gpu_t *gpu, int on, const weft_symm_ca
     through.old_p = gpu->word;
     pthread_mutex_lock(&gpu->lock);
     int error = kernels()->call(on, &gpu->view, &through, weft__cuda_stream(NULL));
-    weft_status_t status = weft__symm_launched(call->symm, error, NULL);
+    weft_status_t status = weft__symm_launched(call->symm, error, false, NULL);
     uint64_t old = *gpu->word;
     pthread_mutex_unlock(&gpu->lock);
     if (status == WEFT_OK && call->old_p) {
@@ -181,7 +180,7 @@ static weft_status_t gpu_call(const weft_symm_call_t *call, weft_stream_h stream
     } else {
         error = kernels()->call(on, &gpu->view, call, native);
     }
-    return weft__symm_launched(call->symm, error, stream);
+    return weft__symm_launched(call->symm, error, call->kind == WEFT_SYMM_WAIT, stream);
 }
 
 const weft_symm_ops_t weft__symm_cuda = {
