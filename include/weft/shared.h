@@ -13,7 +13,9 @@
  * When a rank dies. No structure is ever torn: each change becomes visible by one store, so what the
  * dead rank was doing has happened or has not. Locks of a dead rank pass on to whoever wants them next.
  * Calls that wait tell of each death once per handle, with WEFT_ERR_RANK_DEAD; called again they go
- * on with those who live. Each section says what is lost. Collective calls fail as collectives do.
+ * on with those who live. Each section says what is lost. Collective calls fail as collectives do. All
+ * of this is about virtual GPUs: on real ones a rank that dies breaks the communicator, and its memory
+ * is gone.
  *
  * Tensors and parameters live on virtual GPUs and real ones, the others on virtual GPUs only
  * (WEFT_ERR_UNSUPPORTED). */
@@ -78,7 +80,7 @@ weft_status_t weft_dtensor_view(weft_dtensor_h tensor, weft_dtensor_view_t *view
  * of several ranks happen one after the other. Versions count from 0 (all zero).
  * Death: of a reader, nothing is lost. Of a writer, replicas that it has not reached keep the version
  * before, as a whole; the next swap, by any rank, first brings them to the version of those it has
- * reached. On GPUs a rank that dies breaks the communicator, as its kernels might hold the lock. */
+ * reached. */
 typedef struct weft_params *weft_params_h;
 
 weft_status_t weft_params_create(weft_symm_h symm, size_t bytes, weft_params_h *params_p);

@@ -28,8 +28,9 @@
  *    by the calls here (on virtual GPUs: or by C11 atomics).
  *  - A rank that dies never leaves another one waiting: what waits returns WEFT_ERR_RANK_DEAD, names the
  *    rank, and breaks the communicator; kernels that wait return false. A signal that does not come
- *    is WEFT_ERR_TIMEOUT after the communicator's timeout. Calls that wait for nobody go on working:
- *    the heap of a dead rank stays mapped, as it was left. */
+ *    is WEFT_ERR_TIMEOUT after the communicator's timeout. On virtual GPUs calls that wait for nobody
+ *    go on working, and the heap of a dead rank stays, as it was left. On GPUs the memory of a process
+ *    goes with it, so what touches it fails as well. */
 #ifndef WEFT_SYMM_H
 #define WEFT_SYMM_H
 

@@ -37,12 +37,14 @@ static void look(void *arg)
 static weft_status_t gpu_error(weft_symm_h symm)
 {
     look(symm);
-    return weft__cuda_check(symm->comm->ctx);
+    return weft__cuda_check(weft__symm_comm(symm));
 }
 
-static weft_status_t check_stream_work(void *ctx)
+static weft_status_t check_stream_work(void *ctx, int error)
 {
-    return gpu_error(ctx);
+    weft_symm_h symm = ctx;
+    return error == 0 ? gpu_error(symm)
+                      : weft__cuda_failed(weft__symm_comm(symm), error, "waiting for a stream");
 }
 
 /* ---- opening ---------------------------------------------------------------------------- */
@@ -116,16 +118,22 @@ weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, void **n
 
 weft_status_t weft__symm_launched(weft_symm_h symm, int error, bool waits, weft_stream_h stream)
 {
-    if (error == 0 && !stream) {
-        error = weft__cuda()->stream_sync(weft__symm_comm(symm)->gpu, weft__cuda_stream(NULL));
-    }
+    weft_cuda_t *comm = weft__symm_comm(symm);
     if (error != 0) {
         return weft__cuda_status(error, "a call on a symmetric heap");
     }
-    if (stream && waits) {
-        weft__cuda_remember(stream, check_stream_work, symm);
+    if (stream) {
+        if (waits) {
+            weft__cuda_remember(stream, check_stream_work, symm);
+        }
+        return WEFT_OK;
     }
-    return waits && !stream ? gpu_error(symm) : WEFT_OK;
+    error = weft__cuda()->stream_sync(comm->gpu, weft__cuda_stream(NULL));
+    if (error !=
+        0) { /* also what was queued before may have failed, as memory of the dead is gone */
+        return weft__cuda_failed(comm, error, "a call on a symmetric heap");
+    }
+    return waits ? gpu_error(symm) : WEFT_OK;
 }
 
 bool weft__symm_reachable(const void *ptr)
