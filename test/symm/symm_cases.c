@@ -69,7 +69,7 @@ void symm_alloc(team_t *team)
     void *live[LIVE] = {NULL};
     size_t sizes[LIVE] = {0};
     char *base = symm_take(symm, 1);
-    for (int i = 0; i < 120; i++) {
+    for (int i = 0; i < (team_slow() > 1 ? 40 : 80); i++) {
         int k = (int)(symm_random(&state) % LIVE);
         if (live[k]) {
             CHECK_OK(weft_symm_free(symm, live[k]));
@@ -184,7 +184,7 @@ void symm_put_get(team_t *team)
     char *copy = calloc((size_t)team->size, AREA), *data = malloc(BIG), *back = malloc(BIG);
     CHECK(copy && data && back);
     char *part = area + AREA * (size_t)team->rank;
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 100; i++) {
         int to = (int)(symm_random(&state) % (uint64_t)team->size);
         size_t bytes = symm_random(&state) % (i % 4 == 0 ? AREA : 300);
         size_t at = symm_random(&state) % (AREA - bytes), shift = symm_random(&state) % 16;
@@ -211,7 +211,7 @@ void symm_put_get(team_t *team)
 /* A message goes round; each rank adds one to every word of it. */
 static void go_round(team_t *team, weft_stream_h stream)
 {
-    enum { WORDS = 1000, ROUNDS = 60 };
+    enum { WORDS = 1000, ROUNDS = 30 };
     weft_symm_h symm = symm_open(team, 1 << 16);
     uint64_t *inbox = symm_take(symm, WORDS * 8), *flag = symm_take(symm, 8);
     uint64_t *mine;

@@ -24,7 +24,6 @@ PLAN_TEST(four_threads, gpu_in_a_row, .ranks = 4, .procs = 1, .arg = all)
 PLAN_TEST(seven_threads, gpu_in_a_row, .ranks = 7, .procs = 1, .arg = all)
 PLAN_TEST(late_threads, symm_late, .ranks = 2, .procs = 1, .timeout_ms = 500)
 PLAN_TEST(two_processes, gpu_in_a_row, .ranks = 2, .arg = all)
-PLAN_TEST(four_processes, gpu_in_a_row, .ranks = 4, .arg = all)
 PLAN_TEST(seven_processes, gpu_in_a_row, .ranks = 7, .arg = all)
 PLAN_TEST(both, gpu_in_a_row, .ranks = 4, .procs = 2, .arg = all)
 PLAN_TEST(late_processes, symm_late, .ranks = 2, .timeout_ms = 500)
@@ -41,7 +40,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(late_threads),
 #if !UNDER_TSAN /* which sees one process at a time */
         cmocka_unit_test(two_processes),
-        cmocka_unit_test(four_processes),
         cmocka_unit_test(seven_processes),
         cmocka_unit_test(both),
         cmocka_unit_test(late_processes),
