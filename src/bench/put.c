@@ -1,6 +1,7 @@
 #include "bench/put.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "bench/table.h"
@@ -68,6 +69,7 @@ static weft_status_t set_up(game_t *game)
     status = status == WEFT_OK ? weft_stream_create(&game->stream) : status;
     status = status == WEFT_OK ? weft_host_malloc(&result, 2 * sizeof(double)) : status;
     if (status == WEFT_OK) {
+        memset(result, 0, 2 * sizeof(double)); /* ranks that only watch leave it so */
         game->ping = (weft_ping_t){.buffer = buffer, .signal = signal, .result = result};
     }
     return status;

@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(SYMM_CHECK_THREADS)
 
 /* ---- measurements ----------------------------------------------------------------------- */
 
-static __device__ bool hand_off(const heap_t &heap, char *buffer, const char *data, uint64_t bytes,
+static __device__ void hand_off(const heap_t &heap, char *buffer, const char *data, uint64_t bytes,
                                 uint64_t *flag, uint64_t value, int to)
 {
     if (blockDim.x == 1) {
@@ -179,7 +179,6 @@ static __device__ bool hand_off(const heap_t &heap, char *buffer, const char *da
     } else {
         weft_symm_put_signal_block(heap, buffer, data, bytes, flag, value, WEFT_SIGNAL_SET, to);
     }
-    return true;
 }
 
 static __device__ bool await(const heap_t &heap, const uint64_t *flag, uint64_t value)
@@ -193,12 +192,11 @@ static __device__ bool await(const heap_t &heap, const uint64_t *flag, uint64_t 
 
 /* Of the second half of the buffer, which is where the data comes from, into the first. */
 static __global__ void __launch_bounds__(1024)
-    handoff_kernel(const __grid_constant__ heap_t heap, char *buffer, uint64_t *flag, uint64_t bytes,
-                   int rounds, double *ns)
+    handoff_kernel(const __grid_constant__ heap_t heap, char *buffer, uint64_t *flag, uint64_t base,
+                   uint64_t bytes, int rounds, double *ns)
 {
-    uint64_t base = *(volatile uint64_t *)flag, start = 0;
+    uint64_t start = 0;
     const char *data = buffer + bytes;
-    __syncthreads();
     for (int k = 0; k <= rounds; k++) {
         start = k == 1 ? now_ns() : start; /* the first round is for meeting */
         uint64_t value = base + (uint64_t)k + 1;
@@ -298,10 +296,10 @@ static int check(const heap_t *heap, const symm_check_t *check, void *stream)
     LAUNCH(check_kernel, SYMM_CHECK_THREADS, *heap, *check);
 }
 
-static int handoff(const heap_t *heap, char *buffer, uint64_t *flag, uint64_t bytes, int threads,
-                   int rounds, double *ns, void *stream)
+static int handoff(const heap_t *heap, char *buffer, uint64_t *flag, uint64_t base, uint64_t bytes,
+                   int threads, int rounds, double *ns, void *stream)
 {
-    LAUNCH(handoff_kernel, (unsigned)threads, *heap, buffer, flag, bytes, rounds, ns);
+    LAUNCH(handoff_kernel, (unsigned)threads, *heap, buffer, flag, base, bytes, rounds, ns);
 }
 
 static int lookup(const heap_t *heap, const weft_params_view_t *params, int rank, uint64_t bytes,

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "device/cuda/cuda.h"
 #include "gpu/gpu.h"
@@ -30,8 +31,11 @@ static void rig_open(rig_t *rig, team_t *team, size_t bytes)
 {
     char path[4096];
     int device;
-    const char *build = getenv("WEFT_BUILD");
-    snprintf(path, sizeof(path), "%s/test/gpu/kernels_symm.so", build ? build : "build");
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 32);
+    CHECK(length > 0);
+    path[length] = '\0';
+    char *slash = strrchr(path, '/'); /* the library lies beside this program */
+    snprintf(slash + 1, 32, "kernels_symm.so");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         FAIL("the kernels of this test cannot be loaded: %s", dlerror());
@@ -139,7 +143,7 @@ static void measure_handoffs(team_t *team, rig_t *rig, double *ns)
                 {1024, 256, "1"}, {4096, 256, "1"},  {4096, 1024, "1"}, {16384, 1024, ""},
                 {65536, 256, ""}, {65536, 1024, "5"}};
     char *buffer = symm_take(rig->symm, 2 * HANDOFF);
-    uint64_t *flag = symm_take(rig->symm, 8);
+    uint64_t *flag = symm_take(rig->symm, 8), base = 0;
     for (size_t i = 0; i < sizeof(plan) / sizeof(plan[0]); i++) {
         double us[REPEATS] = {0};
         char what[80];
@@ -148,11 +152,12 @@ static void measure_handoffs(team_t *team, rig_t *rig, double *ns)
         for (int k = 0; k < REPEATS; k++) {
             CHECK_OK(weft_barrier(team->comm, NULL));
             if (team->rank < 2) {
-                CHECK_EQ(rig->kernels->handoff(&rig->view, buffer, flag, plan[i].bytes,
+                CHECK_EQ(rig->kernels->handoff(&rig->view, buffer, flag, base, plan[i].bytes,
                                                plan[i].threads, ROUNDS, ns, rig->native),
                          0);
                 CHECK_OK(weft_stream_synchronize(rig->stream));
             }
+            base += ROUNDS + 1;
             us[k] = *ns / 1e3;
         }
         CHECK_OK(weft_symm_error(rig->symm));
