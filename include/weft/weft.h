@@ -5,6 +5,7 @@
 #include <weft/comm.h>
 #include <weft/device.h>
 #include <weft/status.h>
+#include <weft/symm.h>
 #include <weft/types.h>
 
 #define WEFT_VERSION_MAJOR 0

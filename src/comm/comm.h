@@ -69,6 +69,12 @@ typedef struct weft_backend_ops {
      * negative one. Collective. Fills rank, size and ctx of `child`. */
     weft_status_t (*split)(void *ctx, int color, int key, weft_comm_h child);
 
+    /* Optional, and together: for those who reach other ranks' memory themselves (comm/reach.h). A
+     * number for [ptr, ptr + bytes), this rank's memory from weft_malloc, once all ranks can reach it;
+     * where such memory of `rank` is here. */
+    weft_status_t (*publish)(void *ctx, const void *ptr, size_t bytes, uint64_t *ref_p);
+    void *(*locate)(void *ctx, int rank, uint64_t ref);
+
     /* Optional: how a call would be carried out, for --explain; else the tuner says. */
     weft_choice_t (*choose)(void *ctx, weft_coll_t coll, size_t bytes);
 

@@ -185,35 +185,77 @@ void weft__space_remove(weft_space_t *space, weft_block_t *block)
     free(block);
 }
 
-weft_block_t *weft__space_alloc(weft_space_t *space, uint64_t bytes)
+/* Cut `block` after `bytes`: what follows becomes a block of its own, in neither tree nor table.
+ * NULL: no memory. */
+static weft_block_t *split(weft_block_t *block, uint64_t bytes)
+{
+    weft_block_t *rest = calloc(1, sizeof(*rest));
+    if (rest == NULL) {
+        return NULL;
+    }
+    rest->offset = block->offset + bytes;
+    rest->bytes = block->bytes - bytes;
+    rest->prev = block;
+    rest->next = block->next;
+    if (rest->next != NULL) {
+        rest->next->prev = rest;
+    }
+    block->next = rest;
+    block->bytes = bytes;
+    return rest;
+}
+
+/* Bytes before the first multiple of `align` in a block. */
+static uint64_t skipped(const weft_block_t *block, uint64_t align)
+{
+    return (0 - block->offset) & (align - 1);
+}
+
+static weft_block_t *tree_larger(weft_block_t *at, const weft_block_t *block)
+{
+    weft_block_t *best = NULL;
+    while (at != NULL) {
+        if (before(block, at)) {
+            best = at;
+            at = at->left;
+        } else {
+            at = at->right;
+        }
+    }
+    return best;
+}
+
+weft_block_t *weft__space_alloc_aligned(weft_space_t *space, uint64_t bytes, uint64_t align)
 {
     weft_block_t *block = tree_best(space->tree, bytes);
-    weft_block_t *rest = NULL;
+    while (block != NULL && block->bytes - bytes < skipped(block, align)) {
+        block = tree_larger(space->tree, block);
+    }
     if (block == NULL) {
         return NULL;
     }
-    if (block->bytes > bytes) {
-        rest = calloc(1, sizeof(*rest));
-        if (rest == NULL) {
+    uint64_t skip = skipped(block, align);
+    tree_remove(&space->tree, block);
+    if (skip > 0) {
+        weft_block_t *body = split(block, skip);
+        tree_insert(&space->tree, block);
+        if (body == NULL) {
             return NULL;
         }
-    }
-    tree_remove(&space->tree, block);
-    if (rest != NULL) {
-        rest->offset = block->offset + bytes;
-        rest->bytes = block->bytes - bytes;
-        rest->prev = block;
-        rest->next = block->next;
-        if (rest->next != NULL) {
-            rest->next->prev = rest;
-        }
-        block->next = rest;
-        block->bytes = bytes;
-        tree_insert(&space->tree, rest);
+        block = body;
     }
     block->region = false;
     table_insert(space, block);
+    if (!weft__space_resize(space, block, bytes)) {
+        weft__space_free(space, block);
+        return NULL;
+    }
     return block;
+}
+
+weft_block_t *weft__space_alloc(weft_space_t *space, uint64_t bytes)
+{
+    return weft__space_alloc_aligned(space, bytes, 1);
 }
 
 weft_block_t *weft__space_find(const weft_space_t *space, uint64_t offset)
@@ -234,6 +276,37 @@ static void join(weft_block_t *first, weft_block_t *second)
         first->next->prev = first;
     }
     free(second);
+}
+
+bool weft__space_resize(weft_space_t *space, weft_block_t *block, uint64_t bytes)
+{
+    weft_block_t *next = block->next != NULL && !block->next->used ? block->next : NULL;
+    uint64_t most = block->bytes + (next != NULL ? next->bytes : 0);
+    if (bytes > most) {
+        return false;
+    }
+    if (bytes == block->bytes) {
+        return true;
+    }
+    if (next == NULL) {
+        next = split(block, bytes);
+        if (next == NULL) {
+            return false;
+        }
+        tree_insert(&space->tree, next);
+        return true;
+    }
+    /* The free neighbour moves its start, or goes when nothing is left of it. */
+    tree_remove(&space->tree, next);
+    if (bytes == most) {
+        join(block, next);
+        return true;
+    }
+    next->offset = block->offset + bytes;
+    next->bytes = most - bytes;
+    block->bytes = bytes;
+    tree_insert(&space->tree, next);
+    return true;
 }
 
 weft_block_t *weft__space_free(weft_space_t *space, weft_block_t *block)

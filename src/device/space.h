@@ -40,6 +40,13 @@ void weft__space_remove(weft_space_t *space, weft_block_t *block);
  * lowest). NULL if there is none, or no memory for the bookkeeping. */
 weft_block_t *weft__space_alloc(weft_space_t *space, uint64_t bytes);
 
+/* The same, at an offset that is a multiple of `align`, a power of two. */
+weft_block_t *weft__space_alloc_aligned(weft_space_t *space, uint64_t bytes, uint64_t align);
+
+/* Make a block in use shorter or longer without moving it. false, and nothing changes, if what
+ * follows it is not free for that long, or no memory for the bookkeeping. */
+bool weft__space_resize(weft_space_t *space, weft_block_t *block, uint64_t bytes);
+
 /* The block in use that starts at `offset`, or NULL. */
 weft_block_t *weft__space_find(const weft_space_t *space, uint64_t offset);
 

@@ -12,7 +12,7 @@
 #include "train/shards.h"
 #include "train/sources.h"
 
-#define CHUNK_BYTES ((size_t)8 << 20) /* of text, encoded at once */
+#define CHUNK_BYTES ((size_t)1 << 20) /* of text, encoded at once */
 
 static weft_status_t encode_part(weft_tokenizer_t *tokenizer, const char *text, size_t length,
                                  weft_tokens_t *tokens, weft_shard_writer_t *writer)

@@ -38,8 +38,12 @@ typedef struct fixture {
 
 static void path_of(const char *name, char *path, size_t size)
 {
-    const char *slash = strrchr(__FILE__, '/');
-    snprintf(path, size, "%.*s/fixtures/%s", (int)(slash - __FILE__), __FILE__, name);
+    const char *source = getenv("WEFT_SOURCE"), *slash = strrchr(__FILE__, '/');
+    if (source != NULL) {
+        snprintf(path, size, "%s/test/model/fixtures/%s", source, name);
+    } else { /* not started by ctest */
+        snprintf(path, size, "%.*s/fixtures/%s", (int)(slash - __FILE__), __FILE__, name);
+    }
 }
 
 static int32_t read_int(FILE *file)

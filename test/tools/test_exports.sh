@@ -1,12 +1,14 @@
 #!/bin/bash
 # The shared library exports exactly what the public headers declare, under its versioned name.
+# OpenSHMEM's names have a test of their own, symm/names.sh.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 version=$(awk '/^#define WEFT_VERSION_/ { printf "%s%s", dot, $3; dot = "." }' "$root/include/weft/weft.h")
 library=$WEFT_BUILD/libweft.so.$version
 [ -f "$library" ] || { echo "$library is not there"; exit 1; }
 
-exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)
+exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+    grep -vE '^p?shmem_|^(start_pes|_my_pe|_num_pes|shmalloc|shmemalign|shrealloc|shfree)$' | sort -u)
 # A declaration: the name before an opening bracket, on a line that is neither comment nor macro.
 declared=$(awk '/^\/\*|^ \*|^#|^    X\(/ { next }
     match($0, /weft_[a-z0-9_]+\(/) && !/typedef/ { print substr($0, RSTART, RLENGTH - 1) }' \

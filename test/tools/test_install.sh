@@ -35,4 +35,4 @@ for program in a b c; do
 done
 readelf -d "$prefix/a" | grep -q 'NEEDED.*libweft\.so\.0' || { echo "not linked by soname"; exit 1; }
 [ ! -e "$prefix/usr/bin/weft" ] || "$prefix/usr/bin/weft" --version >/dev/null
-[ -z "$(find "$prefix/usr/include" -type f ! -name '*.h')" ]
+[ -z "$(find "$prefix/usr/include" -type f ! -name '*.h' ! -name '*.cuh')" ]

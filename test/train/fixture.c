@@ -17,8 +17,12 @@ const char *fixture(const char *name)
     static char paths[4][4096];
     static int turn;
     char *path = paths[turn++ % 4];
-    const char *slash = strrchr(__FILE__, '/');
-    snprintf(path, 4096, "%.*s/fixtures/%s", (int)(slash - __FILE__), __FILE__, name);
+    const char *source = getenv("WEFT_SOURCE"), *slash = strrchr(__FILE__, '/');
+    if (source != NULL) {
+        snprintf(path, 4096, "%s/test/train/fixtures/%s", source, name);
+    } else { /* not started by ctest */
+        snprintf(path, 4096, "%.*s/fixtures/%s", (int)(slash - __FILE__), __FILE__, name);
+    }
     return path;
 }
 
@@ -32,8 +36,10 @@ static void remove_scratch(void)
 const char *scratch(void)
 {
     if (owner != getpid() && folder[0] == '\0') {
+        /* In memory where possible: what is tested is killed, not cut off from its power. */
         const char *tmp = getenv("TMPDIR");
-        snprintf(folder, sizeof(folder), "%.200s/weft-test-XXXXXX", tmp != NULL ? tmp : "/tmp");
+        tmp = tmp != NULL ? tmp : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+        snprintf(folder, sizeof(folder), "%.200s/weft-test-XXXXXX", tmp);
         if (mkdtemp(folder) == NULL) {
             perror(folder);
             abort();

@@ -7,7 +7,7 @@
 /* "<fixtures>/name"; valid until the fourth call after this one. */
 const char *fixture(const char *name);
 
-/* A new empty folder under $TMPDIR or /tmp, removed when the process that made it ends. */
+/* A new empty folder under $TMPDIR, /dev/shm or /tmp, removed when its maker ends. */
 const char *scratch(void);
 
 /* "<scratch>/name"; valid until the 64th call after this one. */

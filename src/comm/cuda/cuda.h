@@ -85,6 +85,7 @@ typedef struct weft_cuda {
     pthread_mutex_t lock;   /* between the watch and those who report an error */
     uint64_t gone_ns;       /* when the watch first missed a rank that it waits for */
     bool told;              /* the report was turned into an error */
+    struct weft_reach_guest *guests; /* of the watch, under its lock */
     struct weft_cuda *next; /* of the watch */
 } weft_cuda_t;
 
@@ -197,6 +198,8 @@ weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda);
 
 weft_status_t weft__cuda_watch(weft_cuda_t *cuda);
 void weft__cuda_unwatch(weft_cuda_t *cuda);
+/* A guest of the watch comes or goes; it is not being asked any more when this returns. */
+void weft__cuda_guest(weft_cuda_t *cuda, struct weft_reach_guest *guest, bool comes);
 /* Map what others have announced; under cuda->lock. */
 weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda);
 /* Give device memory back when no kernel of another rank can write to it any more. */

@@ -429,12 +429,39 @@ static void cuda_abort(void *ctx)
     weft__cuda_broken(cuda); /* ends our kernels */
 }
 
+/* ---- memory for others -------------------------------------------------------------------- */
+
+static weft_status_t cuda_publish(void *ctx, const void *ptr, size_t bytes, uint64_t *ref_p)
+{
+    weft_cuda_t *cuda = ctx;
+    weft_status_t status = WEFT_OK;
+    if (!weft__cuda_ref(cuda, ptr, bytes, ref_p, &status)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%p is not memory of device %d: other ranks cannot reach it", ptr,
+                          cuda->device);
+    }
+    return status;
+}
+
+/* The owner has heard from this rank's watch that the slab is mapped, before it told us the number. */
+static void *cuda_locate(void *ctx, int rank, uint64_t ref)
+{
+    const weft_cuda_t *cuda = ctx;
+    if (!cuda->far || ref == 0) {
+        return (void *)(uintptr_t)ref;
+    }
+    char *base = cuda->mapped[(size_t)rank * WEFT_CUDA_SLABS + (ref >> 48) - 1];
+    return base + (ref & 0xffffffffffffu);
+}
+
 const weft_backend_ops_t weft__backend_cuda = {
     .abi = WEFT_BACKEND_ABI,
     .name = "cuda",
     .launch = weft__cuda_launch,
     .choose = weft__cuda_choose,
     .split = cuda_split,
+    .publish = cuda_publish,
+    .locate = cuda_locate,
     .error = cuda_error,
     .abort = cuda_abort,
     .close = cuda_close,

@@ -5,7 +5,6 @@
 
 #include "comm/cuda/exchange.cuh"
 #include "comm/cuda/families.cuh"
-#include "comm/cuda/put.cuh"
 
 static const uint64_t element_bytes[] = {
 #define DTYPE_BYTES(name, text, bytes) bytes,
@@ -76,13 +75,6 @@ static int exchange(int gpu, const weft_cuda_world_t *world, const weft_cuda_exc
                   WEFT_CUDA_THREADS, args, stream);
 }
 
-static int ping(int gpu, const weft_cuda_world_t *world, uint64_t bytes, int rounds, int check,
-                uint64_t base, double *result, void *stream)
-{
-    void *args[] = {(void *)world, &bytes, &rounds, &check, &base, &result};
-    return launch(gpu, (const void *)ping_kernel, 1, 256, args, stream);
-}
-
 /* ---- loading ---------------------------------------------------------------------------- */
 
 /* A kernel is loaded, and gets the local memory it needs, when it is first run: run all of them once
@@ -107,7 +99,6 @@ static int run_once(int gpu)
     }
     error = error ? error : ragged(gpu, &nobody, &call, &vectors, cudaStreamPerThread);
     error = error ? error : exchange(gpu, &nobody, &messages, cudaStreamPerThread);
-    error = error ? error : ping(gpu, &nobody, 8, 1, 0, 0, NULL, cudaStreamPerThread);
     return error ? error : (int)cudaStreamSynchronize(cudaStreamPerThread);
 }
 
@@ -124,4 +115,4 @@ static int load(int gpu)
 }
 
 extern "C" const weft_cuda_comm_ops_t weft_cuda_comm = {
-    WEFT_CUDA_ABI, load, collective, ragged, ping, exchange};
+    WEFT_CUDA_ABI, load, collective, ragged, exchange};

@@ -38,7 +38,6 @@ extern "C" {
 #define WEFT_CUDA_FEW 24           /* messages that travel with the launch */
 #define WEFT_CUDA_POLL_FAN 8       /* ranks that a kernel for few ranks has */
 #define WEFT_CUDA_HEAD_WORDS 8     /* 32-bit words of an announcement */
-#define WEFT_CUDA_PING_BYTES 32768 /* largest put of the benchmark */
 #define WEFT_CUDA_LINE_SPACE ((size_t)4 << 20) /* bytes of line[][][] in a box */
 
 #define WEFT_CUDA_APART __attribute__((aligned(128))) /* on lines of its own */
@@ -62,9 +61,6 @@ typedef struct weft_cuda_box {
     uint64_t done[WEFT_CUDA_BLOCKS][WEFT_CUDA_RANKS];
     weft_cuda_word_t chan[WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS];
     uint64_t ack[WEFT_CUDA_RANKS]; /* messages to [from] that it has taken */
-    /* One-sided puts between kernels, for the benchmark. */
-    uint64_t signal WEFT_CUDA_APART;
-    char ping[WEFT_CUDA_PING_BYTES] WEFT_CUDA_APART;
     weft_cuda_word_t line[WEFT_CUDA_LINE_SPACE / 8] WEFT_CUDA_APART; /* 16 bytes at a time */
 } weft_cuda_box_t;
 
@@ -157,10 +153,6 @@ typedef struct weft_cuda_comm_ops {
                       void *stream);
     int (*ragged)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                   const weft_cuda_ragged_t *ragged, void *stream);
-    /* Ping-pong of puts with a signal between ranks 0 and 1: `rounds` of them, signals from base + 1
-     * on. result (pinned): nanoseconds one way, and bytes found wrong where `check` is set. */
-    int (*ping)(int gpu, const weft_cuda_world_t *world, uint64_t bytes, int rounds, int check,
-                uint64_t base, double *result, void *stream);
     int (*exchange)(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
                     void *stream);
 } weft_cuda_comm_ops_t;

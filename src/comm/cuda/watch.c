@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/cuda/cuda.h"
+#include "comm/reach.h"
 #include "comm/shm/procs.h"
 
 #define TICK_NS 1000000
@@ -73,7 +74,8 @@ static bool misses_messages(const weft_cuda_t *cuda, int p)
 
 /* Will rank `p`, which is gone, be missed? For sure if it has queued fewer calls than we have. If it
  * has not, its last kernel may have died with it: then ours does not end, or its memory has: then ours
- * has failed. A graph may run at any time, so those who use one miss every rank. */
+ * has failed. A graph may run at any time, so those who use one miss every rank that dies. Where there
+ * are guests, kernels that we know nothing of may wait: nobody may go before the guests have. */
 static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
 {
     uint64_t state = atomic_load_explicit(&cuda->shm->peers[p].block->state, memory_order_acquire);
@@ -86,6 +88,11 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
     uint64_t theirs = atomic_load_explicit(&cuda->cards[p]->issued, memory_order_acquire);
     if (ours > theirs || misses_messages(cuda, p)) {
         break_gone(cuda, p, left);
+    } else if (cuda->guests) {
+        weft__cuda_break(cuda, left ? WEFT_ERR_RANK_LEFT : WEFT_ERR_RANK_DEAD, p,
+                         "rank %d (process %d) %s while rank %d shares a symmetric heap with it", p,
+                         cuda->shm->peers[p].pid, left ? "destroyed its handle" : "died",
+                         cuda->rank);
     } else if (ended &&
                (cuda->captured || atomic_load_explicit(&cuda->failed, memory_order_relaxed))) {
         break_gone(cuda, p, false);
@@ -99,6 +106,9 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
 
 static void look_at(weft_cuda_t *cuda, uint64_t now)
 {
+    for (weft_reach_guest_t *guest = cuda->guests; guest; guest = guest->next) {
+        guest->look(guest->arg);
+    }
     if (weft__cuda_broken(cuda)) {
         return;
     }
@@ -178,6 +188,22 @@ void weft__cuda_unwatch(weft_cuda_t *cuda)
     for (weft_cuda_t **at = &watched; *at; at = &(*at)->next) {
         if (*at == cuda) {
             *at = cuda->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void weft__cuda_guest(weft_cuda_t *cuda, weft_reach_guest_t *guest, bool comes)
+{
+    pthread_mutex_lock(&lock);
+    if (comes) {
+        guest->next = cuda->guests;
+        cuda->guests = guest;
+    }
+    for (weft_reach_guest_t **at = &cuda->guests; !comes && *at; at = &(*at)->next) {
+        if (*at == guest) {
+            *at = guest->next;
             break;
         }
     }

@@ -404,12 +404,33 @@ out:
     return status;
 }
 
+/* ---- memory for others -------------------------------------------------------------------- */
+
+static weft_status_t shm_publish(void *ctx, const void *ptr, size_t bytes, uint64_t *ref_p)
+{
+    const weft_shm_t *shm = ctx;
+    if (!weft__shm_shared(shm, ptr, bytes)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%p is not memory of device %d: other ranks cannot reach it", ptr,
+                          shm->device);
+    }
+    *ref_p = (uint64_t)(uintptr_t)ptr;
+    return WEFT_OK;
+}
+
+static void *shm_locate(void *ctx, int rank, uint64_t ref)
+{
+    return weft__shm_reach(ctx, rank, ref);
+}
+
 const weft_backend_ops_t weft__backend_shm = {
     .abi = WEFT_BACKEND_ABI,
     .name = "shm",
     .collective = weft__shm_collective,
     .exchange = weft__shm_exchange,
     .split = weft__shm_split,
+    .publish = shm_publish,
+    .locate = shm_locate,
     .error = weft__shm_error,
     .abort = weft__shm_abort,
     .close = weft__shm_close,

@@ -1,0 +1,35 @@
+/* Symmetric heaps on GPUs, the host's side. */
+#ifndef WEFT_SYMM_CUDA_CUDA_H
+#define WEFT_SYMM_CUDA_CUDA_H
+
+#include "comm/cuda/cuda.h"
+#include "symm/cuda/launch.h"
+#include "symm/symm.h"
+
+typedef struct weft_symm_gpu {
+    weft_symm_view_t view;
+    weft_symm_report_t *report; /* pinned */
+    uint64_t *word; /* pinned: what an atomic in the calling thread found; under `lock` */
+    pthread_mutex_t lock;
+    weft_reach_guest_t guest;
+    _Atomic bool
+        told; /* the report was turned into an error; relaxed, whoever comes second is idle */
+} weft_symm_gpu_t;
+
+/* The cuda transport of a heap's communicator. */
+static inline weft_cuda_t *weft__symm_comm(const struct weft_symm *symm)
+{
+    return symm->comm->ctx;
+}
+
+/* The launch on `stream` gave `error`. If it did not fail: wait for it where the stream is NULL. Of a
+ * kernel that `waits` for others ask whether it did so in vain: now, or when the stream is waited for. */
+weft_status_t weft__symm_launched(weft_symm_h symm, int error, bool waits, weft_stream_h stream);
+
+/* Can kernels read and write it? Not what malloc gave, on most machines. */
+bool weft__symm_reachable(const void *ptr);
+
+/* The CUDA stream of a call, and whether it exists. */
+weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, void **native_p);
+
+#endif
