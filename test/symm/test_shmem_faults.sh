@@ -28,7 +28,9 @@ expect() {
     if [ "$wanted" != any ] && [ "$status" -ne "$wanted" ]; then
         complain "$case on $pes PEs: status $status, not $wanted"
     fi
-    [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || complain "$case on $pes PEs: status $status"
+    case $status in
+    0 | 124) complain "$case on $pes PEs: status $status" ;;
+    esac
     lines=$(grep '^\[weft[ 0-9]*\]' "$work/err" || true)
     for word; do
         lines=$(echo "$lines" | grep -F -- "$word" || true)
@@ -36,8 +38,6 @@ expect() {
     [ -n "$lines" ] || complain "$case on $pes PEs: no sentence with: $*"
     [ "$(grep -c '^\[weft[ 0-9]*\]' "$work/err")" -eq 1 ] || complain "$case on $pes PEs: not one sentence"
 }
-
-before=$(ls -A /dev/shm 2>/dev/null | sort)
 
 # mistakes
 expect 3 wrong_pe 1 shmem_int_p "there is no PE 3" "PEs are 0 to 2"
@@ -90,5 +90,9 @@ run 2 other_program sh -c '[ "$WEFT_RANK" = 0 ] && exec "$@"; exec "$(dirname "$
 { [ "$status" -eq 1 ] && grep -q 'shmem_int_p on PE 0: PE 1 runs another program' "$work/err"; } ||
     complain "another program: status $status"
 
-[ "$(ls -A /dev/shm 2>/dev/null | sort)" = "$before" ] || complain "something was left in /dev/shm"
+# nothing is left
+if pgrep -f "$program" >/dev/null; then
+    complain "a PE still runs"
+fi
+[ -z "$(find /dev/shm /tmp -maxdepth 1 -name '*weft-shmem*' 2>/dev/null)" ] || complain "a file is left"
 exit $failed
