@@ -313,12 +313,12 @@ void symm_atomics(team_t *team)
 void symm_views(team_t *team)
 {
     weft_symm_view_t view;
-    weft_symm_h symm = symm_open(team, 0), again;
+    weft_symm_h symm = symm_open(team, 300000), again;
     char *ptr = symm_take(symm, 100);
     CHECK_OK(weft_symm_view(symm, &view));
     CHECK_EQ(view.rank, team->rank);
     CHECK_EQ(view.size, team->size);
-    CHECK_EQ(view.bytes, 64 << 20); /* WEFT_SYMM_SIZE */
+    CHECK_EQ(view.bytes, 300032); /* in steps of 256 */
     for (int p = 0; p < team->size; p++) {
         char *there = weft_symm_ptr(symm, ptr, p);
         CHECK(there - view.base[p] == ptr - view.base[team->rank]);
@@ -328,6 +328,20 @@ void symm_views(team_t *team)
     CHECK_OK(weft_symm_destroy(symm));
     CHECK_OK(weft_symm_barrier(again, NULL));
     CHECK_OK(weft_symm_destroy(again));
+}
+
+void symm_settings(team_t *team)
+{
+    weft_symm_h symm = symm_open(team, 0);
+    weft_symm_stats_t stats;
+    CHECK_OK(weft_symm_stats(symm, &stats));
+    CHECK_EQ(stats.bytes, 3 << 20); /* WEFT_SYMM_SIZE */
+    CHECK_OK(weft_symm_destroy(symm));
+    /* More than the device has (WEFT_DEVICE_MEMORY): on all ranks, and nothing is broken. */
+    CHECK_STATUS(weft_symm_create(team->comm, 100 << 20, &symm), WEFT_ERR_NO_MEMORY);
+    CHECK_TEXT(weft_last_error(), "cannot have a heap of 100 MiB (WEFT_SYMM_SIZE");
+    CHECK_TEXT(weft_last_error(), "WEFT_DEVICE_MEMORY");
+    CHECK_OK(weft_barrier(team->comm, NULL));
 }
 
 /* ---- ranks that die ---------------------------------------------------------------------- */

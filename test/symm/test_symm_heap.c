@@ -22,6 +22,7 @@ PLAN_TEST(one_rank, gpu_in_a_row, .ranks = 1, .arg = all)
 PLAN_TEST(two_threads, gpu_in_a_row, .ranks = 2, .procs = 1, .arg = all)
 PLAN_TEST(four_threads, gpu_in_a_row, .ranks = 4, .procs = 1, .arg = all)
 PLAN_TEST(seven_threads, gpu_in_a_row, .ranks = 7, .procs = 1, .arg = all)
+PLAN_TEST(settings, symm_settings, .ranks = 2, .env = "WEFT_SYMM_SIZE=3M WEFT_DEVICE_MEMORY=32M")
 PLAN_TEST(late_threads, symm_late, .ranks = 2, .procs = 1, .timeout_ms = 500)
 PLAN_TEST(two_processes, gpu_in_a_row, .ranks = 2, .arg = all)
 PLAN_TEST(seven_processes, gpu_in_a_row, .ranks = 7, .arg = all)
@@ -39,6 +40,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(seven_threads),
         cmocka_unit_test(late_threads),
 #if !UNDER_TSAN /* which sees one process at a time */
+        cmocka_unit_test(settings),
         cmocka_unit_test(two_processes),
         cmocka_unit_test(seven_processes),
         cmocka_unit_test(both),
