@@ -247,7 +247,8 @@ static void measure(team_t *team)
 
 /* ---- ranks that die ---------------------------------------------------------------------- */
 
-/* A kernel of the user's own waits for a rank that dies: it ends, and the host learns who. */
+/* A kernel of the user's own waits for a rank that dies: it ends, and the host learns who. MPS may end
+ * it before we do: when a process dies inside a kernel, CUDA fails in all that share the GPU. */
 static void kernel_misses_rank(team_t *team)
 {
     rig_t rig;
@@ -260,9 +261,9 @@ static void kernel_misses_rank(team_t *team)
         raise(SIGKILL);
     }
     double start = team_now();
-    weft_stream_synchronize(rig.stream);
+    weft_status_t waited = weft_stream_synchronize(rig.stream);
     CHECK_WITHIN(team_now() - start, 2.0);
-    CHECK_EQ(*result, 2);
+    CHECK(*result == 2 || waited != WEFT_OK);
     CHECK_STATUS(weft_symm_error(rig.symm), WEFT_ERR_RANK_DEAD);
     CHECK_TEXT(weft_last_error(), "rank 1 (process");
     weft_stream_destroy(rig.stream);
