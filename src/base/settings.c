@@ -215,18 +215,6 @@ void weft__settings_set(const char *name, const char *value)
 
 /* ---- showing ---------------------------------------------------------------------------- */
 
-/* In the largest unit that is exact, so that it parses back to the same value. */
-static void print_size(char *out, size_t room, size_t value)
-{
-    static const char *const units[] = {"", "K", "M", "G", "T"};
-    int unit = 0;
-    while (unit < 4 && value != 0 && value % 1024 == 0) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(out, room, "%zu%s", value, units[unit]);
-}
-
 static void print_ms(char *out, size_t room, int value)
 {
     if (value == 0) {
@@ -252,7 +240,7 @@ static const char *print_value(const row_t *row, const weft_settings_t *from, ch
         snprintf(room, bytes, "%s", *(const bool *)field ? "yes" : "no");
         break;
     case KIND_SIZE:
-        print_size(room, bytes, *(const size_t *)field);
+        weft__print_size(room, bytes, *(const size_t *)field);
         break;
     case KIND_MS:
         print_ms(room, bytes, *(const int *)field);

@@ -101,7 +101,15 @@ bool weft__parse_size(const char *text, size_t *out_p);
 /* Milliseconds from "300" (seconds), "1.5s", "20ms", "5m", "1h". false if malformed or > INT_MAX. */
 bool weft__parse_ms(const char *text, int *out_p);
 bool weft__parse_int(const char *text, int *out_p);
+
+/* "0.1", "-2", "3e-4", whatever the locale; no infinities, no hexadecimal. */
+bool weft__parse_real(const char *text, double *out_p);
 bool weft__parse_bool(const char *text, bool *out_p);
+
+/* The other way round: text that parses back to the same value. Sizes in the largest unit that is
+ * exact. `out` has 32 bytes. */
+void weft__print_size(char *out, size_t room, size_t value);
+void weft__print_real(char *out, size_t room, double value);
 
 /* The entry of `names` (count entries) nearest to `name` by edit distance, or NULL if none is near
  * enough to be a likely slip. */
