@@ -31,7 +31,8 @@ static const row_t table[] = {
 #define ROWS ((int)(sizeof(table) / sizeof(table[0])))
 
 /* WEFT_* variables that are no settings: by them Weft's own tests find what was built. */
-static const char *const not_settings[] = {"WEFT_BIN", "WEFT_BUILD"};
+static const char *const not_settings[] = {"WEFT_BIN", "WEFT_BUILD", "WEFT_SOURCE",
+                                           "WEFT_TEST_SEED"};
 
 static weft_settings_t settings; /* written inside load, and by commands before they start */
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;

@@ -35,6 +35,10 @@
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
     X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, avx512, avx2, none")     \
+    X(INT, threads, "WEFT_THREADS", "0",                                                           \
+      "threads that compute for a rank; 0: as many as the CPUs that it is bound to")               \
+    X(STR, blas, "WEFT_BLAS", "libopenblas.so.0",                                                  \
+      "library with CBLAS for matrix products; a name or a path, or own: Weft's own product")      \
     X(SIZE, eager_max, "WEFT_EAGER_MAX", "0",                                                      \
       "largest message that travels inside its flag; 0: the tuner decides, at most 64K")           \
     X(SIZE, stream_min, "WEFT_STREAM_MIN", "0",                                                    \

@@ -17,8 +17,12 @@ const char *fixture(const char *name)
     static char paths[4][4096];
     static int turn;
     char *path = paths[turn++ % 4];
-    const char *slash = strrchr(__FILE__, '/');
-    snprintf(path, 4096, "%.*s/fixtures/%s", (int)(slash - __FILE__), __FILE__, name);
+    const char *source = getenv("WEFT_SOURCE"), *slash = strrchr(__FILE__, '/');
+    if (source != NULL) {
+        snprintf(path, 4096, "%s/test/train/fixtures/%s", source, name);
+    } else { /* not started by ctest */
+        snprintf(path, 4096, "%.*s/fixtures/%s", (int)(slash - __FILE__), __FILE__, name);
+    }
     return path;
 }
 
