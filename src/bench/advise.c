@@ -11,103 +11,149 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-#define SIZES_MOST 16
-#define CLEAR 1.05 /* a lead of less is a draw */
+#define SIZES_MOST 24
+#define FIRST 64
+#define LAST (1 << 20)
 
-/* One operation with one number of ranks: the faster one-sided way there is, against the collective. */
+typedef struct sizes {
+    size_t bytes[SIZES_MOST];
+    int count;
+} sizes_t;
+
+/* One operation with one number of ranks: the faster one-sided way there is, against the other. */
 typedef struct advice {
     const char *operation, *other;
-    int ranks, sizes;
-    size_t bytes[SIZES_MOST];
-    double ratio[SIZES_MOST]; /* above 1: one-sided is faster */
+    int ranks;
+    double ratio[SIZES_MOST]; /* by size; above 1: one-sided is faster; 0: not measured */
 } advice_t;
+
+static sizes_t sizes_of(const weft_bench_t *bench)
+{
+    sizes_t sizes = {.count = 0};
+    size_t bytes = bench->min ? bench->min : FIRST, last = bench->max ? bench->max : LAST;
+    bytes = bytes > last && !bench->min ? last : bytes;
+    last = bytes > last ? bytes : last;
+    while (bytes <= last && sizes.count < SIZES_MOST) {
+        sizes.bytes[sizes.count++] = bytes;
+        bytes = (size_t)ceil((double)bytes * bench->factor);
+    }
+    return sizes;
+}
 
 static void show_size(size_t bytes, char text[32])
 {
     if (bytes >= (1 << 20) && bytes % (1 << 20) == 0) {
-        snprintf(text, 32, "%zu MiB", bytes >> 20);
+        snprintf(text, 32, "%zuM", bytes >> 20);
     } else if (bytes >= (1 << 10) && bytes % (1 << 10) == 0) {
-        snprintf(text, 32, "%zu KiB", bytes >> 10);
+        snprintf(text, 32, "%zuK", bytes >> 10);
     } else {
-        snprintf(text, 32, "%zu B", bytes);
+        snprintf(text, 32, "%zu", bytes);
     }
 }
 
 /* ---- measuring -------------------------------------------------------------------------- */
 
-static void keep(advice_t *a, size_t asked, double ratio)
-{
-    int at = 0;
-    while (at < a->sizes && a->bytes[at] != asked) {
-        at++;
-    }
-    if (at == a->sizes && a->sizes < SIZES_MOST) {
-        a->sizes++;
-        a->bytes[at] = asked;
-        a->ratio[at] = 0;
-    }
-    if (at < SIZES_MOST && ratio > a->ratio[at]) {
-        a->ratio[at] = ratio; /* of several one-sided ways the best counts */
-    }
-}
-
 static weft_status_t measure(const weft_bench_t *bench, const weft_pair_t *pair, weft_comm_h comm,
-                             advice_t *a, size_t *wrong_p)
+                             const sizes_t *sizes, advice_t *a, size_t *wrong_p)
 {
-    size_t bytes, last;
-    weft__pair_range(bench, pair, &bytes, &last);
-    for (int i = 0; i < SIZES_MOST && bytes <= last; i++) {
+    for (int i = 0; i < sizes->count; i++) {
+        size_t bytes = sizes->bytes[i];
         weft_pair_row_t row;
+        /* Sizes that nobody asked for are left out where the pair itself would not take them. */
+        if ((bytes < pair->min && !bench->min) || (bytes > pair->max && !bench->max)) {
+            continue;
+        }
         WEFT_PAIR_TRY(weft__pair_measure(bench, pair, comm, bytes, &row));
         double us = weft__sample_median(&row.one_sided);
-        keep(a, bytes, us > 0 ? weft__sample_median(&row.two_sided) / us : 0);
+        double ratio = us > 0 ? weft__sample_median(&row.two_sided) / us : 0;
+        a->ratio[i] = ratio > a->ratio[i] ? ratio : a->ratio[i]; /* the best one-sided way counts */
         *wrong_p += row.wrong;
-        bytes = (size_t)ceil((double)bytes * bench->factor);
     }
     return WEFT_OK;
 }
 
 /* ---- what follows ----------------------------------------------------------------------- */
 
-/* Sizes at which the winner changes, as a sentence: "one-sided to 4 KiB (1.8x), then all-reduce". */
-static void conclude(const advice_t *a, char *text, size_t room)
+/* One size from which on the winner changes, so that single outliers do not: the cut that gains most,
+ * adding up what each size gains (the logarithm of its ratio). *small_p: one-sided is for the sizes below
+ * it, else for those from it on. */
+static int cut(const advice_t *a, int count, bool *small_p)
 {
-    size_t used = 0;
-    const char *last = NULL;
-    text[0] = '\0';
-    for (int i = 0; i < a->sizes; i++) {
-        double r = a->ratio[i];
-        const char *winner = r > CLEAR ? "one-sided" : r * CLEAR < 1 ? a->other : "either";
-        if (last && strcmp(winner, last) == 0) {
-            continue;
+    double best = 0;
+    int at = 0;
+    *small_p = true;
+    for (int way = 0; way < 2; way++) {
+        double gain = 0;
+        for (int i = 0; way == 1 && i < count; i++) {
+            gain += a->ratio[i] > 0 ? log(a->ratio[i]) : 0;
         }
-        char size[32];
-        show_size(a->bytes[i], size);
-        int n = snprintf(text + used, room - used, "%s%s%s%s", last ? "; from " : "",
-                         last ? size : "", last ? " " : "", winner);
-        used += n > 0 && (size_t)n < room - used ? (size_t)n : 0;
-        last = winner;
+        for (int i = 0; i < count;
+             i++) { /* one-sided below (way 0), or above (way 1), size i + 1 */
+            double ratio = a->ratio[i] > 0 ? log(a->ratio[i]) : 0;
+            gain += way == 0 ? ratio : -ratio;
+            if (gain > best * 1.001 && (way == 0 || i < count - 1)) {
+                best = gain;
+                at = i + 1;
+                *small_p = way == 0;
+            }
+        }
+    }
+    return at;
+}
+
+static void conclude(const advice_t *a, const sizes_t *sizes, char *text, size_t room)
+{
+    bool small, above = false, below = false;
+    char size[32] = "";
+    int at = cut(a, sizes->count, &small);
+    for (int i = 0; i < sizes->count; i++) {
+        below = below || (i < at && a->ratio[i] > 0);
+        above = above || (i >= at && a->ratio[i] > 0);
+        if (i >= at && a->ratio[i] > 0 && size[0] == '\0') {
+            show_size(sizes->bytes[i], size);
+        }
+    }
+    const char *first = small ? "one-sided" : a->other, *then = small ? a->other : "one-sided";
+    if (below && above) {
+        snprintf(text, room, "%s below %s, then %s", first, size, then);
+    } else {
+        snprintf(text, room, "%s", below ? first : then);
     }
 }
 
-static void print_advice(const advice_t *a)
+static void print_head(const sizes_t *sizes)
 {
-    char text[256];
-    conclude(a, text, sizeof(text));
-    printf("%-35s %5d  ", a->operation, a->ranks);
-    for (int i = 0; i < a->sizes; i++) {
+    printf("# one-sided or collective, on this machine: time of the collective / time one-sided\n"
+           "%-19s %5s",
+           "# operation", "ranks");
+    for (int i = 0; i < sizes->count; i++) {
         char size[32];
-        show_size(a->bytes[i], size);
-        printf("%s%s %.2f", i ? ", " : "", size, a->ratio[i]);
+        show_size(sizes->bytes[i], size);
+        printf(" %6s", size);
     }
-    printf("\n%-35s %5s  use %s\n", "", "", text);
+    printf("  use\n");
+}
+
+static void print_advice(const advice_t *a, const sizes_t *sizes)
+{
+    char text[128];
+    conclude(a, sizes, text, sizeof(text));
+    printf("%-19s %5d", a->operation, a->ranks);
+    for (int i = 0; i < sizes->count; i++) {
+        if (a->ratio[i] > 0) {
+            printf(" %6.*f", a->ratio[i] < 100 ? 2 : 0, a->ratio[i]);
+        } else {
+            printf(" %6s", "-");
+        }
+    }
+    printf("  %s\n", text);
     fflush(stdout);
 }
 
-static void json_advice(weft_json_t *json, const advice_t *a)
+static void json_advice(weft_json_t *json, const advice_t *a, const sizes_t *sizes)
 {
-    char text[256];
-    conclude(a, text, sizeof(text));
+    char text[128];
+    conclude(a, sizes, text, sizeof(text));
     weft__json_object(json);
     weft__json_key(json, "operation");
     weft__json_string(json, a->operation);
@@ -119,13 +165,15 @@ static void json_advice(weft_json_t *json, const advice_t *a)
     weft__json_string(json, text);
     weft__json_key(json, "ratios");
     weft__json_array(json);
-    for (int i = 0; i < a->sizes; i++) {
-        weft__json_object(json);
-        weft__json_key(json, "bytes");
-        weft__json_uint(json, a->bytes[i]);
-        weft__json_key(json, "ratio");
-        weft__json_double(json, a->ratio[i]);
-        weft__json_end(json);
+    for (int i = 0; i < sizes->count; i++) {
+        if (a->ratio[i] > 0) {
+            weft__json_object(json);
+            weft__json_key(json, "bytes");
+            weft__json_uint(json, sizes->bytes[i]);
+            weft__json_key(json, "ratio");
+            weft__json_double(json, a->ratio[i]);
+            weft__json_end(json);
+        }
     }
     weft__json_end(json);
     weft__json_end(json);
@@ -152,6 +200,7 @@ static bool suits(const weft_pair_t *pair, int ranks)
 static weft_status_t advise(const weft_bench_t *bench, weft_comm_h comm, bool prints,
                             weft_result_t *result, size_t *wrong_p)
 {
+    const sizes_t sizes = sizes_of(bench);
     for (const weft_pair_t *const *at = weft__pairs; *at; at++) {
         if (!suits(*at, comm->size) || !leads(at)) {
             continue;
@@ -159,14 +208,14 @@ static weft_status_t advise(const weft_bench_t *bench, weft_comm_h comm, bool pr
         advice_t a = {.operation = (*at)->advise, .other = (*at)->other, .ranks = comm->size};
         for (const weft_pair_t *const *same = at; *same; same++) {
             if (suits(*same, comm->size) && strcmp((*same)->advise, a.operation) == 0) {
-                WEFT_PAIR_TRY(measure(bench, *same, comm, &a, wrong_p));
+                WEFT_PAIR_TRY(measure(bench, *same, comm, &sizes, &a, wrong_p));
             }
         }
         if (prints) {
-            print_advice(&a);
+            print_advice(&a, &sizes);
         }
         if (prints && result->file) {
-            json_advice(&result->json, &a);
+            json_advice(&result->json, &a, &sizes);
         }
     }
     return WEFT_OK;
@@ -196,9 +245,8 @@ weft_status_t weft__bench_advise(const weft_bench_t *bench, weft_comm_h comm, si
     }
     if (comm->rank == 0) {
         WEFT_PAIR_TRY(weft__result_open(&result, bench, comm->size));
-        printf("# one-sided or collective, on this machine: time of the collective / time "
-               "one-sided, by size\n%-35s %5s\n",
-               "# operation", "ranks");
+        const sizes_t sizes = sizes_of(bench);
+        print_head(&sizes);
     }
     for (int ranks = 2; status == WEFT_OK;
          ranks = ranks * 2 < comm->size ? ranks * 2 : comm->size) {
