@@ -197,42 +197,48 @@ static bool suits(const weft_pair_t *pair, int ranks)
     return pair->advise && ranks >= pair->ranks && (pair->gpu || !weft__device_is_cuda());
 }
 
-static weft_status_t advise(const weft_bench_t *bench, weft_comm_h comm, bool prints,
-                            weft_result_t *result, size_t *wrong_p)
+/* One operation: all pairs that stand for it, measured by the ranks of `comm`. */
+static weft_status_t advise_on(const weft_bench_t *bench, const weft_pair_t *const *at,
+                               weft_comm_h comm, bool prints, weft_result_t *result,
+                               size_t *wrong_p)
 {
     const sizes_t sizes = sizes_of(bench);
-    for (const weft_pair_t *const *at = weft__pairs; *at; at++) {
-        if (!suits(*at, comm->size) || !leads(at)) {
-            continue;
+    advice_t a = {.operation = (*at)->advise, .other = (*at)->other, .ranks = comm->size};
+    for (; *at; at++) {
+        if (suits(*at, comm->size) && strcmp((*at)->advise, a.operation) == 0) {
+            WEFT_PAIR_TRY(measure(bench, *at, comm, &sizes, &a, wrong_p));
         }
-        advice_t a = {.operation = (*at)->advise, .other = (*at)->other, .ranks = comm->size};
-        for (const weft_pair_t *const *same = at; *same; same++) {
-            if (suits(*same, comm->size) && strcmp((*same)->advise, a.operation) == 0) {
-                WEFT_PAIR_TRY(measure(bench, *same, comm, &sizes, &a, wrong_p));
-            }
-        }
-        if (prints) {
-            print_advice(&a, &sizes);
-        }
-        if (prints && result->file) {
-            json_advice(&result->json, &a, &sizes);
-        }
+    }
+    if (prints) {
+        print_advice(&a, &sizes);
+    }
+    if (prints && result->file) {
+        json_advice(&result->json, &a, &sizes);
     }
     return WEFT_OK;
 }
 
-/* The first `ranks` of comm go to work, the rest wait for the next barrier. */
+/* The first `ranks` of `comm` go to work. The others meet them after every operation, so that nobody waits
+ * for so long that it is worth a warning. */
 static weft_status_t advise_some(const weft_bench_t *bench, weft_comm_h comm, int ranks,
                                  weft_result_t *result, size_t *wrong_p)
 {
     weft_comm_h some = NULL;
-    WEFT_PAIR_TRY(weft_comm_split(comm, comm->rank < ranks ? 0 : -1, comm->rank, &some, NULL));
-    weft_status_t status = WEFT_OK;
+    weft_status_t status = weft_comm_split(comm, comm->rank < ranks ? 0 : -1, comm->rank, &some,
+                                           NULL);
+    for (const weft_pair_t *const *at = weft__pairs; *at && status == WEFT_OK; at++) {
+        if (!suits(*at, ranks) || !leads(at)) {
+            continue;
+        }
+        if (some) {
+            status = advise_on(bench, at, some, comm->rank == 0, result, wrong_p);
+        }
+        status = status == WEFT_OK ? weft_barrier(comm, NULL) : status;
+    }
     if (some) {
-        status = advise(bench, some, comm->rank == 0, result, wrong_p);
         weft_comm_destroy(some);
     }
-    return status == WEFT_OK ? weft_barrier(comm, NULL) : status;
+    return status;
 }
 
 weft_status_t weft__bench_advise(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p)
