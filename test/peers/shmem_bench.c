@@ -10,7 +10,8 @@
  *   lock-alone       one PE takes and gives back a lock that nobody else wants
  *   lock-all         all PEs want one lock; time from one owner to the next
  *   put-quiet get fetch-add    8 bytes at the next PE; all PEs at once
- *   put get          a block at the next PE, and memcpy of as many bytes in the same loop
+ *   put get          blocks at the next PE (a quiet after 16 puts), and memcpy of as many bytes in the
+ *                    same loop: bandwidth
  *   sum              reduction of floats over all PEs: the 1 KiB row is a small gradient
  *
  * Every row is verified on data that changes from row to row. The time of a call is that of the
@@ -34,7 +35,8 @@
 #define MIN_ITERS 4
 #define MAX_ITERS 40000
 #define TARGET_SECONDS 0.02
-#define LINE 8 /* words of a cache line */
+#define LINE 8    /* words of a cache line */
+#define WINDOW 16 /* puts of a block between two quiets */
 
 typedef struct bench bench_t;
 
@@ -315,8 +317,11 @@ static void call_put(bench_t *b, int iters)
 {
     for (int i = 0; i < iters; i++) {
         shmem_putmem(b->dst, b->src, b->bytes, b->next);
-        shmem_quiet();
+        if (i % WINDOW == WINDOW - 1) {
+            shmem_quiet();
+        }
     }
+    shmem_quiet();
 }
 
 static void call_get(bench_t *b, int iters)
