@@ -2,8 +2,9 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 PEERS ?= --ranks 2,4,8
+PEERS_SHMEM ?= --pes 2,4
 
-.PHONY: all help deps demo test test-quick test-gpu soak install peers format clean
+.PHONY: all help deps demo test test-quick test-gpu soak install peers peers-shmem format clean
 
 all: ## build the library, the command, examples and tests in build/
 	@tools/build $(BUILD)
@@ -39,6 +40,11 @@ peers: ## compare with Open MPI and MPICH on this machine
 	@tools/install-deps peers
 	@tools/build $(BUILD)
 	@tools/peers $(PEERS)
+
+peers-shmem: ## compare with Open MPI's OSHMEM and other OpenSHMEMs on this machine
+	@tools/install-deps peers
+	@tools/build $(BUILD)
+	@tools/peers-shmem $(PEERS_SHMEM)
 
 format: ## apply clang-format to the lines that were changed
 	@tools/check-format --fix

@@ -7,7 +7,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "bench/advise.h"
 #include "bench/graph.h"
+#include "bench/pair.h"
 #include "bench/pattern.h"
 #include "bench/put.h"
 #include "bench/table.h"
@@ -57,13 +59,14 @@ static bool selected(const char *name, weft_coll_t coll)
            (coll == SENDRECV && strcmp(name, "p2p") == 0);
 }
 
-bool weft__bench_knows(const char *name)
+const char *weft__bench_name(int i)
 {
-    bool known = strcmp(name, "put-signal") == 0;
-    for (int c = 0; c < WEFT_COLL_COUNT; c++) {
-        known = known || selected(name, (weft_coll_t)c);
-    }
-    return known;
+    static const char *const names[] = {"allreduce", "reduce",   "broadcast", "reduce_scatter",
+                                        "allgather", "gather",   "scatter",   "alltoall",
+                                        "barrier",   "sendrecv", "p2p",       "copy",
+                                        "all"};
+    const int count = (int)(sizeof(names) / sizeof(names[0]));
+    return i < count ? names[i] : weft__pair_target(i - count);
 }
 
 /* ---- one call --------------------------------------------------------------------------- */
@@ -411,8 +414,14 @@ static weft_status_t measure_coll(run_t *run, weft_table_t *table, size_t *wrong
 
 weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p)
 {
-    if (strcmp(bench->collective, "put-signal") == 0) {
+    if (bench->advise) {
+        return weft__bench_advise(bench, comm, wrong_p);
+    }
+    if (strcmp(bench->collective, "put-signal") == 0 && weft__device_is_cuda()) {
         return weft__bench_put_signal(bench, comm, wrong_p);
+    }
+    if (weft__pair_knows(bench->collective)) {
+        return weft__pair_bench(bench, comm, wrong_p);
     }
     void *a = NULL, *b = NULL, *host = NULL;
     char why[WEFT_ERROR_TEXT]; /* cleaning up may fail as well */

@@ -1,4 +1,5 @@
-/* Benchmarks of collectives, in the manner and with the columns of nccl-tests. */
+/* Benchmarks: collectives, in the manner and with the columns of nccl-tests, and pairs of one-sided and
+ * two-sided ways (pair.h). */
 #ifndef WEFT_BENCH_BENCH_H
 #define WEFT_BENCH_BENCH_H
 
@@ -9,8 +10,9 @@
 #include <weft/weft.h>
 
 typedef struct weft_bench {
-    const char *collective; /* a name of the table, "sendrecv" or "p2p", "copy", or "all" */
-    size_t min, max;        /* bytes */
+    const char
+        *collective; /* a name of the table, "sendrecv" or "p2p", "copy", "all", or a pair's */
+    size_t min, max; /* bytes; pairs: 0 is their own */
     double factor;
     weft_dtype_t type;
     weft_op_t op;
@@ -21,12 +23,13 @@ typedef struct weft_bench {
     bool explain; /* say which algorithm and why */
     bool graph;   /* GPUs: calls are replayed from a graph */
     bool tune;    /* GPUs: find and save the sizes at which to change from one way to another */
+    bool advise;  /* say which of two ways is faster, size by size */
     bool threads;
     const char *json; /* file, or NULL */
 } weft_bench_t;
 
-/* Is `name` something that can be measured? */
-bool weft__bench_knows(const char *name);
+/* What can be measured: name i, NULL after the last. */
+const char *weft__bench_name(int i);
 
 /* Measure, as one rank of `comm`; called by all of them. Rank 0 prints the table and writes the
  * JSON file. *wrong_p: wrong elements over all ranks and sizes. */

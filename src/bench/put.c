@@ -103,8 +103,8 @@ weft_status_t weft__bench_put_signal(const weft_bench_t *bench, weft_comm_h comm
             "and most of %d loops of %d\n%12s %10s %10s %10s %8s\n",
             comm->size, bench->repeat, ROUNDS, "bytes", "us", "least", "most", "wrong");
     }
-    for (size_t bytes = bench->min;
-         bytes <= bench->max && bytes <= WEFT_PING_BYTES && status == WEFT_OK;) {
+    size_t last = bench->max && bench->max < WEFT_PING_BYTES ? bench->max : WEFT_PING_BYTES;
+    for (size_t bytes = bench->min ? bench->min : 8; bytes <= last && status == WEFT_OK;) {
         status = measure(&game, bench, bytes, wrong_p);
         size_t next = (size_t)((double)bytes * bench->factor);
         bytes = next > bytes ? next : bytes + 1;

@@ -1,12 +1,10 @@
 #include "bench/table.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/log.h"
-#include "base/settings.h"
+#include "bench/result.h"
 
 struct weft_table {
     const weft_bench_t *bench;
@@ -14,42 +12,8 @@ struct weft_table {
     const char *last; /* collective of the last row */
     double busbw_sum;
     int busbw_rows;
-    FILE *file;
-    weft_json_t json;
+    weft_result_t result;
 };
-
-static void json_setting(const char *name, const char *value, bool is_default, const char *text,
-                         void *ctx)
-{
-    weft_json_t *json = ctx;
-    (void)is_default;
-    (void)text;
-    weft__json_key(json, name);
-    weft__json_string(json, value);
-}
-
-static void start_json(weft_table_t *table)
-{
-    weft_json_t *json = &table->json;
-    weft__json_start(json, table->file);
-    weft__json_object(json);
-    weft__json_key(json, "bench");
-    weft__json_string(json, "weft");
-    weft__json_key(json, "version");
-    weft__json_string(json, weft_version());
-    weft__json_key(json, "ranks");
-    weft__json_int(json, table->ranks);
-    weft__json_key(json, "ranks_are");
-    weft__json_string(json, table->bench->threads ? "threads" : "processes");
-    weft__json_key(json, "kernels");
-    weft__json_string(json, weft__kernels()->name);
-    weft__json_key(json, "settings");
-    weft__json_object(json);
-    weft__settings_each(json_setting, json);
-    weft__json_end(json);
-    weft__json_key(json, "results");
-    weft__json_array(json);
-}
 
 weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_t **table_p)
 {
@@ -59,15 +23,10 @@ weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_
     }
     table->bench = bench;
     table->ranks = ranks;
-    if (bench->json) {
-        table->file = fopen(bench->json, "w");
-        if (!table->file) {
-            weft_status_t status = weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", bench->json,
-                                              strerror(errno));
-            free(table);
-            return status;
-        }
-        start_json(table);
+    weft_status_t status = weft__result_open(&table->result, bench, ranks);
+    if (status != WEFT_OK) {
+        free(table);
+        return status;
     }
     printf("# weft %s: %d ranks (%s), %s, kernels %s\n", weft_version(), ranks,
            bench->threads ? "threads" : "processes", weft_dtype_name(bench->type),
@@ -135,7 +94,7 @@ static void print_sample(weft_table_t *table, const weft_row_t *row, const weft_
 static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_sample_t *sample,
                         bool in_place)
 {
-    weft_json_t *json = &table->json;
+    weft_json_t *json = &table->result.json;
     weft__json_object(json);
     weft__json_key(json, "collective");
     weft__json_string(json, row->collective);
@@ -194,7 +153,7 @@ void weft__table_row(weft_table_t *table, const weft_row_t *row)
     }
     printf("\n");
     fflush(stdout);
-    if (table->file) {
+    if (table->result.file) {
         json_sample(table, row, &row->out_of_place, false);
         if (row->has_in_place) {
             json_sample(table, row, &row->in_place, true);
@@ -204,7 +163,6 @@ void weft__table_row(weft_table_t *table, const weft_row_t *row)
 
 weft_status_t weft__table_close(weft_table_t *table, size_t wrong)
 {
-    weft_status_t status = WEFT_OK;
     if (table->bench->check) {
         printf("#\n# wrong elements: %zu %s\n", wrong, wrong ? "FAILED" : "(all results verified)");
     }
@@ -212,17 +170,7 @@ weft_status_t weft__table_close(weft_table_t *table, size_t wrong)
         printf("# average bus bandwidth: %.2f GB/s\n", table->busbw_sum / table->busbw_rows);
     }
     fflush(stdout);
-    if (table->file) {
-        weft__json_end(&table->json);
-        weft__json_key(&table->json, "wrong");
-        weft__json_uint(&table->json, wrong);
-        weft__json_end(&table->json);
-        status = weft__json_finish(&table->json);
-        if (fclose(table->file) != 0 && status == WEFT_OK) {
-            status = weft__fail(WEFT_ERR_SYSTEM, "writing %s failed: %s", table->bench->json,
-                                strerror(errno));
-        }
-    }
+    weft_status_t status = weft__result_close(&table->result, wrong);
     free(table);
     return status;
 }

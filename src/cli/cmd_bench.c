@@ -1,8 +1,10 @@
-/* weft bench: time collectives and verify their results, in the manner of nccl-tests. */
+/* weft bench: time collectives, in the manner of nccl-tests, and one-sided calls and patterns against
+ * what they replace; verify all results. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <weft/weft.h>
 
@@ -10,11 +12,14 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "bench/bench.h"
+#include "bench/pair.h"
 #include "bench/table.h"
 #include "boot/job.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
 #include "comm/comm.h"
+
+#define NOT_GIVEN SIZE_MAX
 
 typedef struct options {
     weft_bench_t bench;
@@ -32,7 +37,7 @@ static int complain(const char *text)
 /* The value of `text` among `count` names, or -1 with a sentence on stderr. */
 static int choose(const char *what, const char *text, const char *(*name)(int), int count)
 {
-    const char *names[32];
+    const char *names[64] = {NULL};
     for (int i = 0; i < count; i++) {
         names[i] = name(i);
         if (strcmp(names[i], text) == 0) {
@@ -65,20 +70,51 @@ static const char *device_name(int i)
     return names[i];
 }
 
-static const char *bench_name(int i)
+/* Pairs bring sizes of their own; collectives have the same ones. */
+static int resolve_sizes(weft_bench_t *b, bool is_pair)
 {
-    static const char *const names[] = {"allreduce", "reduce",   "broadcast", "reduce_scatter",
-                                        "allgather", "gather",   "scatter",   "alltoall",
-                                        "barrier",   "sendrecv", "p2p",       "copy",
-                                        "all",       "put-signal"};
-    return names[i];
+    bool given = b->min != NOT_GIVEN || b->max != NOT_GIVEN;
+    if (is_pair && given && !b->advise && !weft__pair_sized(b->collective)) {
+        fprintf(stderr, "weft bench: %s has no sizes: leave --min and --max out\n", b->collective);
+        return 2;
+    }
+    if (b->min == 0 || b->max == 0) {
+        return complain("--min must be at least 1 byte and at most --max");
+    }
+    b->min = b->min != NOT_GIVEN ? b->min : is_pair ? 0 : 8;
+    b->max = b->max != NOT_GIVEN ? b->max : is_pair ? 0 : 64 << 20;
+    if (b->min > b->max && b->max != 0) {
+        return complain("--min must be at least 1 byte and at most --max");
+    }
+    return 0;
+}
+
+/* The rest of what only some benchmarks take. */
+static int resolve_kind(options_t *o)
+{
+    weft_bench_t *b = &o->bench;
+    bool is_pair = b->advise || weft__pair_knows(b->collective);
+    o->factor = o->factor ? o->factor : is_pair ? "4" : "2";
+    if (is_pair && (b->graph || b->tune || o->algo)) {
+        return complain("--graph, --tune and --algo are for collectives");
+    }
+    if (b->advise && o->ranks == 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        o->ranks = cores < 2 ? 2 : cores > 16 ? 16 : (int)cores;
+    }
+    o->ranks = o->ranks ? o->ranks : 2;
+    return resolve_sizes(b, is_pair);
 }
 
 /* Turn what was typed into what is run; 0, or the exit status. */
 static int resolve(options_t *o)
 {
     weft_bench_t *b = &o->bench;
-    if (choose("benchmark", b->collective, bench_name, 14) < 0) {
+    int count = 0;
+    while (weft__bench_name(count)) {
+        count++;
+    }
+    if (choose("benchmark", b->collective, weft__bench_name, count) < 0 || resolve_kind(o) != 0) {
         return 2;
     }
     int type = choose("type", o->type, type_name, WEFT_DTYPE_COUNT);
@@ -93,9 +129,6 @@ static int resolve(options_t *o)
     b->factor = strtod(o->factor, &end);
     if (*end != '\0' || end == o->factor || !(b->factor > 1.0 && b->factor <= 1e9)) {
         return complain("--factor must be a number above 1");
-    }
-    if (b->min < 1 || b->min > b->max) {
-        return complain("--min must be at least 1 byte and at most --max");
     }
     if (o->ranks < 1 || o->ranks > WEFT_MAX_RANKS) {
         return complain("-n must be 1 to 1024 ranks");
@@ -239,18 +272,17 @@ static int start_ranks(const options_t *o, char **argv)
 
 int weft__cmd_bench(int argc, char **argv)
 {
-    options_t o = {.bench = {.collective = "allreduce", .min = 8, .max = 64 << 20, .repeat = 3},
-                   .ranks = 2,
-                   .type = "f32",
-                   .op = "sum",
-                   .factor = "2",
-                   .bind = weft__settings()->bind,
-                   .device = weft__settings()->device};
+    options_t o = {
+        .bench = {.collective = "allreduce", .min = NOT_GIVEN, .max = NOT_GIVEN, .repeat = 3},
+        .type = "f32",
+        .op = "sum",
+        .bind = weft__settings()->bind,
+        .device = weft__settings()->device};
     const weft_arg_t options[] = {
         {"ranks", 'n', WEFT_ARG_INT, "N", &o.ranks, "number of ranks (default 2)"},
-        {"min", 'b', WEFT_ARG_SIZE, "SIZE", &o.bench.min, "smallest size (default 8)"},
-        {"max", 'e', WEFT_ARG_SIZE, "SIZE", &o.bench.max, "largest size (default 64M)"},
-        {"factor", 'f', WEFT_ARG_STR, "F", &o.factor, "from a size to the next (default 2)"},
+        {"min", 'b', WEFT_ARG_SIZE, "SIZE", &o.bench.min, "smallest size (collectives: 8)"},
+        {"max", 'e', WEFT_ARG_SIZE, "SIZE", &o.bench.max, "largest size (collectives: 64M)"},
+        {"factor", 'f', WEFT_ARG_STR, "F", &o.factor, "from a size to the next (2; one-sided: 4)"},
         {"type", 't', WEFT_ARG_STR, "T", &o.type, "element type (default f32)"},
         {"op", 'o', WEFT_ARG_STR, "O", &o.op, "sum, prod, min, max, avg (default sum)"},
         {"root", 'r', WEFT_ARG_INT, "R", &o.bench.root, "root of rooted collectives (default 0)"},
@@ -260,6 +292,8 @@ int weft__cmd_bench(int argc, char **argv)
         {"graph", 0, WEFT_ARG_FLAG, NULL, &o.bench.graph, "GPUs: replay calls from a graph"},
         {"tune", 0, WEFT_ARG_FLAG, NULL, &o.bench.tune,
          "GPUs: measure and save what --explain says"},
+        {"advise", 0, WEFT_ARG_FLAG, NULL, &o.bench.advise,
+         "measure which is faster, one-sided or collective, by size and number of ranks"},
         {"iters", 'i', WEFT_ARG_INT, "K", &o.bench.iters, "calls per loop (default: fill 30 ms)"},
         {"repeat", 0, WEFT_ARG_INT, "K", &o.bench.repeat, "timed loops; median shown (default 3)"},
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
@@ -269,14 +303,23 @@ int weft__cmd_bench(int argc, char **argv)
     };
     const weft_args_t args = {
         .command = "weft bench",
-        .synopsis = "[COLLECTIVE] [OPTION]...",
+        .synopsis = "[WHAT] [OPTION]...",
         .text =
-            "Time a collective over a range of sizes and verify its results. COLLECTIVE: allreduce "
-            "(default), reduce, broadcast, reduce_scatter, allgather, gather, scatter, alltoall, "
-            "barrier, sendrecv (or p2p), all, copy (what the machine needs to move the same bytes), "
-            "or put-signal (one-sided, inside GPU kernels).",
-        .footer = "Columns are those of nccl-tests. Sizes are of the larger buffer of a rank.\n"
-                  "Example: weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n",
+            "Time collectives, one-sided calls or patterns over a range of sizes and verify their "
+            "results. Collectives: allreduce (default), reduce, broadcast, reduce_scatter, "
+            "allgather, gather, scatter, alltoall, barrier, sendrecv (or p2p), all, copy (what the "
+            "machine needs to move the same bytes). One-sided: put, get, put-signal (on GPUs "
+            "inside "
+            "kernels), atomic, symm-barrier, lock. Patterns, each against its two-sided form: "
+            "halo, "
+            "balance, handoff, lookup, kv, gradient-sync, put-allgather, gemm-column, gemm-row, "
+            "param-server, async-gradients, swap.",
+        .footer = "Collectives have the columns of nccl-tests; sizes are of the larger buffer of a "
+                  "rank.\nThe rest: time, time of the other way, their ratio. docs/patterns.md "
+                  "explains them.\n"
+                  "Example: weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n"
+                  "         weft bench halo -n 4\n"
+                  "         weft bench --advise -n 8\n",
         .options = options,
         .count = (int)(sizeof(options) / sizeof(options[0])),
     };
@@ -295,7 +338,7 @@ int weft__cmd_bench(int argc, char **argv)
         weft__args_help(&args, stdout);
         exit_status = 0;
     } else if (found.count > 1) {
-        exit_status = complain("one collective at a time, or all");
+        exit_status = complain("one benchmark at a time, or all");
     } else {
         const weft_job_t *job;
         o.bench.collective = found.count ? found.positionals[0] : o.bench.collective;

@@ -12,7 +12,8 @@
 #include "base/utf8.h"
 #include "train/tokenizer_parts.h"
 
-#define ALPHABET 0x144 /* code points in use lie below */
+#define ALPHABET 0x144        /* code points in use lie below */
+#define VOCAB_MOST (1u << 22) /* ten times what anybody uses */
 
 typedef struct loader {
     weft_tokenizer_t *tokenizer;
@@ -316,14 +317,14 @@ static weft_status_t measure_vocab(loader_t *l, const weft_json_value_t *vocab, 
     *longest_p = 1;
     for (; key != NULL; key = weft__json_next(vocab, key)) {
         uint64_t token;
-        if (!weft__json_to_uint(key + 1, &token) || token >= (1u << 26)) {
-            return malformed(l, "a token whose id is no number below 2^26");
+        if (!weft__json_to_uint(key + 1, &token) || token >= VOCAB_MOST) {
+            return malformed(l, "a token whose id is no number below 2^22");
         }
         t->vocab = (uint32_t)token + 1 > t->vocab ? (uint32_t)token + 1 : t->vocab;
         *longest_p = key->length > *longest_p ? key->length : *longest_p;
     }
-    if (t->vocab > (1u << 26)) {
-        return malformed(l, "an added token whose id is above 2^26");
+    if (t->vocab > VOCAB_MOST) {
+        return malformed(l, "an added token whose id is not below 2^22");
     }
     return WEFT_OK;
 }

@@ -6,12 +6,14 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_read.h"
@@ -183,6 +185,39 @@ static void lines_are_plain_where_no_terminal_is(void **state)
     weft__metrics_close(metrics);
 }
 
+static void a_terminal_has_one_line_that_is_drawn_again(void **state)
+{
+    (void)state;
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    FILE *out = fopen(ptsname(master), "w");
+    assert_non_null(out);
+    weft_metrics_t *metrics = open_metrics(NULL, 0, out, 1);
+    for (uint64_t s = 1; s <= 3; s++) {
+        weft_metrics_step_t step = step_at(s);
+        step.eval_loss = s == 2 ? 3.5 : NAN;
+        assert_int_equal(weft__metrics_step(metrics, &step), WEFT_OK);
+    }
+    weft__metrics_say(metrics, "saved");
+    weft__metrics_close(metrics);
+    char text[2048];
+    ssize_t size = read(master, text, sizeof(text) - 1);
+    assert_true(size > 0);
+    text[size] = '\0';
+    const char *first = strstr(text, "\r\033[Kstep 1/20  loss 3.9");
+    const char *kept = strstr(text, "\r\033[Kstep 2/20  loss 3.8000  eval 3.5000");
+    const char *third = strstr(text, "\r\033[Kstep 3/20");
+    assert_true(first != NULL && kept > first && third > kept);
+    assert_null(memchr(first, '\n', (size_t)(kept - first)));    /* drawn over ... */
+    assert_non_null(memchr(kept, '\n', (size_t)(third - kept))); /* ... or kept */
+    assert_non_null(strstr(third, "\r\033[Ksaved\r\n"));
+    for (const char *at = strstr(text, "step"); at != NULL; at = strstr(at + 1, "step")) {
+        assert_true(strcspn(at, "\r\n") < 80); /* no line is wider than the terminal */
+    }
+    fclose(out);
+    close(master);
+}
+
 static void numbers_are_short(void **state)
 {
     (void)state;
@@ -219,6 +254,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_leaves_whole_lines),
         cmocka_unit_test(a_loss_that_is_no_number_is_null),
         cmocka_unit_test(lines_are_plain_where_no_terminal_is),
+        cmocka_unit_test(a_terminal_has_one_line_that_is_drawn_again),
         cmocka_unit_test(numbers_are_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

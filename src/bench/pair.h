@@ -1,0 +1,141 @@
+/* Pairs: the same work done in two ways, timed in turns in one run and compared.
+ *
+ * One way is one-sided (puts, gets, atomics and signals on a symmetric heap). The other is what it has to
+ * be held against: sends and receives or a collective for the patterns, memcpy for plain puts and gets.
+ * Both must leave the same results; check() runs each on fresh data and counts what differs from a
+ * reference made by neither.
+ *
+ * A pair is a const table below src/bench/; the runner in pair.c knows nothing about what they do. */
+#ifndef WEFT_BENCH_PAIR_H
+#define WEFT_BENCH_PAIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/symm.h>
+#include <weft/weft.h>
+
+#include "bench/bench.h"
+#include "bench/table.h"
+
+typedef struct weft_pair_run {
+    const struct weft_pair *pair;
+    weft_comm_h comm;
+    weft_symm_h symm;
+    int rank, size;
+    size_t bytes;         /* the size under way */
+    uint64_t seed;        /* of the data: another one for every check, the same on all ranks */
+    double parts;         /* what is timed happens so often in a round: 1 unless open() says more */
+    weft_stream_h stream; /* GPUs: where calls go; NULL on virtual ones */
+    void *ctx;            /* the pair's own */
+} weft_pair_run_t;
+
+typedef weft_status_t (*weft_pair_loop_fn)(weft_pair_run_t *run, int rounds);
+
+typedef struct weft_pair {
+    const char *target; /* what is given to weft bench: "atomic" */
+    const char *name;   /* this row of it: "fetch-add"; NULL: the target has one */
+    const char *text;   /* what is timed */
+    const char *other;  /* what it is held against, as the head of a column; NULL: nothing */
+    const char *advise; /* the operation it stands for in --advise; NULL: none */
+    size_t min, max;    /* bytes, where the user gives none; 0: it has no size */
+    size_t unit;        /* bytes are rounded up to a multiple of it; 0: any */
+    bool shards;        /* ... of it times the number of ranks */
+    int ranks;          /* it needs so many */
+    bool gpu;           /* also runs on GPUs */
+
+    /* Required. Bytes that its allocations take on the heap of each rank. */
+    size_t (*heap)(const weft_pair_run_t *run);
+
+    /* Required, collective: buffers and state for run->bytes. On failure close is called as well. */
+    weft_status_t (*open)(weft_pair_run_t *run);
+    void (*close)(weft_pair_run_t *run);
+
+    /* Required. The two ways, `rounds` times; called by all ranks after a barrier. two_sided is NULL
+     * where there is no `other`. */
+    weft_pair_loop_fn one_sided, two_sided;
+
+    /* Optional: plain copies of as many bytes as one rank has to move in a round, a floor for both. */
+    weft_pair_loop_fn copy;
+
+    /* Required, collective: results of this rank, of both ways, that are wrong. */
+    weft_status_t (*check)(weft_pair_run_t *run, size_t *wrong_p);
+} weft_pair_t;
+
+/* What came out for one size. */
+typedef struct weft_pair_row {
+    const weft_pair_t *pair;
+    int ranks;
+    size_t bytes;
+    weft_sample_t one_sided, two_sided, copy; /* repeats == 0: not measured */
+    size_t wrong;
+} weft_pair_row_t;
+
+/* All pairs, ended by NULL. */
+extern const weft_pair_t *const weft__pairs[];
+
+/* The targets of `weft bench` that are pairs: number i, NULL after the last. */
+const char *weft__pair_target(int i);
+bool weft__pair_knows(const char *target);
+
+/* Does the target have sizes? */
+bool weft__pair_sized(const char *target);
+
+/* Measure the pairs of bench->collective as one rank of `comm`; called by all of them. Rank 0 prints the
+ * tables and writes the JSON file. *wrong_p: wrong results over all ranks and sizes. */
+weft_status_t weft__pair_bench(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p);
+
+/* The range of sizes: what the user gave, the pair's own where nothing was. */
+void weft__pair_range(const weft_bench_t *bench, const weft_pair_t *pair, size_t *first_p,
+                      size_t *last_p);
+
+/* One pair at one size; the row is the same on all ranks. */
+weft_status_t weft__pair_measure(const weft_bench_t *bench, const weft_pair_t *pair,
+                                 weft_comm_h comm, size_t bytes, weft_pair_row_t *row_p);
+
+/* ---- the table (pair_table.c) ----------------------------------------------------------- */
+
+typedef struct weft_pair_table weft_pair_table_t;
+
+weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
+                                    weft_pair_table_t **table_p);
+void weft__pair_table_row(weft_pair_table_t *table, const weft_pair_row_t *row);
+weft_status_t weft__pair_table_close(weft_pair_table_t *table, size_t wrong);
+
+/* ---- for pairs -------------------------------------------------------------------------- */
+
+/* Return from a function that has nothing to undo. */
+#define WEFT_PAIR_TRY(call)                                                                        \
+    do {                                                                                           \
+        weft_status_t status_ = (call);                                                            \
+        if (status_ != WEFT_OK) {                                                                  \
+            return status_;                                                                        \
+        }                                                                                          \
+    } while (0)
+
+#define WEFT_PAIR_LINE 8 /* words of a cache line: signals of different ranks do not share one */
+
+/* GPUs: wait for what was queued, and learn whether a kernel waited in vain. */
+weft_status_t weft__pair_settle(const weft_pair_run_t *run);
+
+/* Copy `rounds` times: memcpy, or on GPUs a copy on the stream. The floor that others are held against. */
+weft_status_t weft__pair_copy(const weft_pair_run_t *run, void *dst, const void *src, size_t bytes,
+                              int rounds);
+
+/* `lines` has a cache line for each rank. Wait until the first words of all others' are `value` or more. */
+weft_status_t weft__pair_await(const weft_pair_run_t *run, const uint64_t *lines, uint64_t value);
+
+/* A block of ctx, zero, that weft__pair_close frees. */
+weft_status_t weft__pair_ctx(weft_pair_run_t *run, size_t bytes, void **ctx_p);
+
+/* Private memory, zero, a page aligned; freed by the caller. */
+weft_status_t weft__pair_private(size_t bytes, void **memory_p);
+
+/* A small whole number that depends on all three: sums of it are exact in f32. */
+float weft__pair_value(uint64_t seed, int rank, size_t i);
+
+/* `count` of them. */
+void weft__pair_fill(float *to, uint64_t seed, int rank, size_t count);
+
+#endif

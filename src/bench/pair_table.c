@@ -1,0 +1,138 @@
+/* The table of pairs, and the same as JSON. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "bench/pair.h"
+#include "bench/result.h"
+
+struct weft_pair_table {
+    const weft_bench_t *bench;
+    int ranks;
+    const weft_pair_t *last; /* of the row before */
+    weft_result_t result;
+};
+
+weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
+                                    weft_pair_table_t **table_p)
+{
+    weft_pair_table_t *table = calloc(1, sizeof(*table));
+    if (!table) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the table of results");
+    }
+    table->bench = bench;
+    table->ranks = ranks;
+    weft_status_t status = weft__result_open(&table->result, bench, ranks);
+    if (status != WEFT_OK) {
+        free(table);
+        return status;
+    }
+    *table_p = table;
+    return WEFT_OK;
+}
+
+static void print_head(const weft_pair_table_t *table, const weft_pair_t *pair)
+{
+    printf("#\n# %s%s%s: %s\n# %d %s; microseconds: median of %d loops (least..most)\n",
+           pair->target, pair->name ? ", " : "", pair->name ? pair->name : "", pair->text,
+           table->ranks, table->bench->threads ? "threads" : "ranks", table->bench->repeat);
+    printf("#%11s %30s", "bytes", pair->other ? "one-sided" : "time");
+    if (pair->other) {
+        printf(" %30s %6s", pair->other, "ratio");
+    }
+    if (pair->copy) {
+        printf(" %11s", "copy");
+    }
+    printf(" %8s %6s\n", "GB/s", "#wrong");
+}
+
+static void print_sample(const weft_sample_t *sample)
+{
+    double least = sample->us[0], most = sample->us[0], median = weft__sample_median(sample);
+    for (int i = 1; i < sample->repeats; i++) {
+        least = sample->us[i] < least ? sample->us[i] : least;
+        most = sample->us[i] > most ? sample->us[i] : most;
+    }
+    int digits = most < 10 ? 3 : most < 1000 ? 1 : 0;
+    char spread[32];
+    snprintf(spread, sizeof(spread), "(%.*f..%.*f)", digits, least, digits, most);
+    printf(" %11.*f %18s", digits, median, spread);
+}
+
+static void json_sample(weft_json_t *json, const char *key, const weft_sample_t *sample)
+{
+    if (sample->repeats == 0) {
+        return;
+    }
+    weft__json_key(json, key);
+    weft__json_array(json);
+    for (int i = 0; i < sample->repeats; i++) {
+        weft__json_double(json, sample->us[i]);
+    }
+    weft__json_end(json);
+}
+
+static void json_row(weft_json_t *json, const weft_pair_row_t *row)
+{
+    weft__json_object(json);
+    weft__json_key(json, "target");
+    weft__json_string(json, row->pair->target);
+    weft__json_key(json, "name");
+    weft__json_string(json, row->pair->name);
+    weft__json_key(json, "bytes");
+    weft__json_uint(json, row->bytes);
+    weft__json_key(json, "other");
+    weft__json_string(json, row->pair->other);
+    json_sample(json, "us", &row->one_sided);
+    json_sample(json, "other_us", &row->two_sided);
+    json_sample(json, "copy_us", &row->copy);
+    weft__json_key(json, "iters");
+    weft__json_int(json, row->one_sided.iters);
+    weft__json_key(json, "wrong");
+    weft__json_uint(json, row->wrong);
+    weft__json_end(json);
+}
+
+void weft__pair_table_row(weft_pair_table_t *table, const weft_pair_row_t *row)
+{
+    const weft_pair_t *pair = row->pair;
+    if (table->last != pair) {
+        print_head(table, pair);
+        table->last = pair;
+    }
+    double us = weft__sample_median(&row->one_sided);
+    if (pair->max > 0) {
+        printf(" %11zu", row->bytes);
+    } else {
+        printf(" %11s", "-");
+    }
+    print_sample(&row->one_sided);
+    if (pair->other) {
+        print_sample(&row->two_sided);
+        printf(" %6.2f", us > 0 ? weft__sample_median(&row->two_sided) / us : 0);
+    }
+    if (pair->copy) {
+        printf(" %11.3f", weft__sample_median(&row->copy));
+    }
+    if (pair->max > 0) {
+        printf(" %8.2f", us > 0 ? (double)row->bytes / us / 1e3 : 0);
+    } else {
+        printf(" %8s", "-");
+    }
+    printf(table->bench->check ? " %6zu\n" : "      -\n", row->wrong);
+    fflush(stdout);
+    if (table->result.file) {
+        json_row(&table->result.json, row);
+    }
+}
+
+weft_status_t weft__pair_table_close(weft_pair_table_t *table, size_t wrong)
+{
+    if (table->bench->check) {
+        printf("#\n# wrong results: %zu %s\n", wrong, wrong ? "FAILED" : "(all verified)");
+    }
+    fflush(stdout);
+    weft_status_t status = weft__result_close(&table->result, wrong);
+    free(table);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* Every pair, in the order in which weft bench --help names them. */
+#include "bench/pair.h"
+#include "bench/patterns/patterns.h"
+#include "bench/rma.h"
+
+const weft_pair_t *const weft__pairs[] = {
+    &weft__pair_put,
+    &weft__pair_get,
+    &weft__pair_put_signal,
+    &weft__pair_fetch_add,
+    &weft__pair_add,
+    &weft__pair_cswap,
+    &weft__pair_one_word,
+    &weft__pair_barrier,
+    &weft__pair_lock,
+    &weft__pair_lock_all,
+    &weft__pair_halo,
+    &weft__pair_balance,
+    &weft__pair_handoff,
+    &weft__pair_handoff_get,
+    &weft__pair_lookup,
+    &weft__pair_kv,
+    &weft__pair_gradient,
+    &weft__pair_gradient_slices,
+    &weft__pair_spread,
+    &weft__pair_gemm_column,
+    &weft__pair_gemm_row,
+    &weft__pair_server,
+    &weft__pair_async,
+    &weft__pair_swap,
+    NULL,
+};

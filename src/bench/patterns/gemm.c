@@ -1,0 +1,280 @@
+/* Tensor parallelism on symmetric memory: Y = X W with X of M x K, W of K x N, and
+ *
+ *   column   W cut by columns: rank r has N/p of them and computes that panel of Y. All-gather: each band
+ *            of rows is put to everybody as soon as it is computed, while the next one is computed.
+ *   row      X cut by columns and W by rows: every rank computes a summand of all of Y. All-reduce: band
+ *            b of the summand is put to rank b, which adds them up and puts the sum to everybody.
+ *
+ * The baseline computes everything, then calls the collective. Whole numbers: sums are exact in any order.
+ * Y lies as p panels of M x N/p behind each other (column), or as M x N (row); run->bytes are those of Y. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/patterns/patterns.h"
+
+#define M 32
+#define K 32
+#define BANDS 4 /* of rows, in the column-parallel form */
+
+typedef struct gemm {
+    float *x, *w;     /* this rank's parts */
+    float *y[2];      /* symmetric, in turns */
+    float *part;      /* row: this rank's summand */
+    float *boxes;     /* symmetric, row: what everybody puts for our band */
+    uint64_t *signal; /* symmetric: a line per rank, bands it has put */
+    uint64_t *sums;   /* symmetric, row: a line per rank, sums it has put */
+    uint64_t calls;
+    size_t n, k; /* columns of Y, and of X, that this rank computes with */
+} gemm_t;
+
+static size_t heap_bytes(const weft_pair_run_t *run)
+{
+    size_t ranks = (size_t)run->size;
+    return 2 * run->bytes + ranks * ((M + ranks - 1) / ranks) * (run->bytes / M) + 2 * ranks * 64 +
+           (16 << 10);
+}
+
+static bool by_rows(const weft_pair_run_t *run)
+{
+    return run->pair == &weft__pair_gemm_row;
+}
+
+/* Elements of a box: as many rows as the largest band has, of `n` columns. */
+static size_t box_of(const weft_pair_run_t *run, size_t n)
+{
+    return (M + (size_t)run->size - 1) / (size_t)run->size * n;
+}
+
+static weft_status_t open_gemm(weft_pair_run_t *run)
+{
+    gemm_t *g;
+    size_t ranks = (size_t)run->size, lines = ranks * WEFT_PAIR_LINE * 8;
+    size_t n = run->bytes / sizeof(float) / M;
+    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*g), (void **)&g));
+    g->n = by_rows(run) ? n : n / ranks;
+    g->k = by_rows(run) ? (K + ranks - 1) / ranks : K;
+    for (int i = 0; i < 2; i++) {
+        WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->y[i]));
+    }
+    WEFT_PAIR_TRY(
+        weft_symm_malloc(run->symm, ranks * box_of(run, n) * sizeof(float), (void **)&g->boxes));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->signal));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->sums));
+    WEFT_PAIR_TRY(weft__pair_private(M * g->k * sizeof(float), (void **)&g->x));
+    WEFT_PAIR_TRY(weft__pair_private(g->k * g->n * sizeof(float), (void **)&g->w));
+    return weft_malloc((void **)&g->part, run->bytes);
+}
+
+static void close_gemm(weft_pair_run_t *run)
+{
+    gemm_t *g = run->ctx;
+    free(g->x);
+    free(g->w);
+    weft_free(g->part);
+}
+
+/* Rows [first, first + rows) of out (as wide as w) = those of x times w. */
+static void multiply(const gemm_t *g, size_t first, size_t rows, float *out)
+{
+    for (size_t m = first; m < first + rows; m++) {
+        float *y = out + m * g->n;
+        memset(y, 0, g->n * sizeof(float));
+        for (size_t k = 0; k < g->k; k++) {
+            const float a = g->x[m * g->k + k], *w = g->w + k * g->n;
+            for (size_t n = 0; n < g->n; n++) {
+                y[n] += a * w[n];
+            }
+        }
+    }
+}
+
+/* ---- column-parallel -------------------------------------------------------------------- */
+
+static weft_status_t column_by_put(weft_pair_run_t *run, int rounds)
+{
+    gemm_t *g = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        float *panel = g->y[++g->calls % 2] + (size_t)run->rank * M * g->n;
+        for (size_t band = 0; band < BANDS; band++) {
+            size_t rows = M / BANDS;
+            float *mine = panel + band * rows * g->n;
+            multiply(g, band * rows, rows, panel);
+            for (int n = 1; n < run->size; n++) {
+                WEFT_PAIR_TRY(weft_symm_put_signal(
+                    run->symm, mine, mine, rows * g->n * sizeof(float),
+                    g->signal + run->rank * WEFT_PAIR_LINE, (g->calls - 1) * BANDS + band + 1,
+                    WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
+            }
+        }
+        WEFT_PAIR_TRY(weft__pair_await(run, g->signal, g->calls * BANDS));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t column_by_allgather(weft_pair_run_t *run, int rounds)
+{
+    gemm_t *g = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        float *y = g->y[g->calls % 2], *panel = y + (size_t)run->rank * M * g->n;
+        multiply(g, 0, M, panel);
+        WEFT_PAIR_TRY(weft_allgather(panel, y, M * g->n, WEFT_F32, run->comm, NULL));
+    }
+    return WEFT_OK;
+}
+
+/* ---- row-parallel ----------------------------------------------------------------------- */
+
+/* Rows of Y that `rank` adds up. */
+static size_t band_first(const weft_pair_run_t *run, int rank)
+{
+    return (size_t)M * (size_t)rank / (size_t)run->size;
+}
+
+/* Boxes are free: whoever has all sums of the call before knows that their owners have read them. */
+static weft_status_t put_summands(weft_pair_run_t *run, gemm_t *g)
+{
+    float *box = g->boxes + (size_t)run->rank * box_of(run, g->n);
+    for (int n = 1; n <= run->size; n++) { /* our own band last: the others' are waited for */
+        int owner = (run->rank + n) % run->size;
+        size_t first = band_first(run, owner), rows = band_first(run, owner + 1) - first;
+        multiply(g, first, rows, g->part);
+        WEFT_PAIR_TRY(weft_symm_put_signal(
+            run->symm, box, g->part + first * g->n, rows * g->n * sizeof(float),
+            g->signal + run->rank * WEFT_PAIR_LINE, g->calls, WEFT_SIGNAL_SET, owner, NULL));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t add_up(weft_pair_run_t *run, gemm_t *g, float *y)
+{
+    size_t first = band_first(run, run->rank), rows = band_first(run, run->rank + 1) - first;
+    size_t room = box_of(run, g->n), count = rows * g->n;
+    float *sum = y + first * g->n;
+    WEFT_PAIR_TRY(weft__pair_await(run, g->signal, g->calls));
+    memcpy(sum, g->boxes, count * sizeof(float));
+    for (size_t r = 1; r < (size_t)run->size; r++) {
+        for (size_t i = 0; i < count; i++) {
+            sum[i] += g->boxes[r * room + i];
+        }
+    }
+    for (int n = 1; n < run->size; n++) {
+        WEFT_PAIR_TRY(weft_symm_put_signal(run->symm, sum, sum, count * sizeof(float),
+                                           g->sums + run->rank * WEFT_PAIR_LINE, g->calls,
+                                           WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t row_by_put(weft_pair_run_t *run, int rounds)
+{
+    gemm_t *g = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        g->calls++;
+        WEFT_PAIR_TRY(put_summands(run, g));
+        WEFT_PAIR_TRY(add_up(run, g, g->y[g->calls % 2]));
+        WEFT_PAIR_TRY(weft__pair_await(run, g->sums, g->calls));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t row_by_allreduce(weft_pair_run_t *run, int rounds)
+{
+    gemm_t *g = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        multiply(g, 0, M, g->part);
+        WEFT_PAIR_TRY(weft_allreduce(g->part, g->y[g->calls % 2], M * g->n, WEFT_F32, WEFT_SUM,
+                                     run->comm, NULL));
+    }
+    return WEFT_OK;
+}
+
+/* ---- check ------------------------------------------------------------------------------ */
+
+/* Element (row, column) of a matrix that all ranks agree on. */
+static float entry(uint64_t seed, size_t row, size_t column)
+{
+    return weft__pair_value(seed, (int)row, column);
+}
+
+static void make_parts(weft_pair_run_t *run, gemm_t *g)
+{
+    size_t me = (size_t)run->rank;
+    size_t k0 = by_rows(run) ? me * g->k : 0, n0 = by_rows(run) ? 0 : me * g->n;
+    for (size_t m = 0; m < M; m++) {
+        for (size_t k = 0; k < g->k; k++) {
+            g->x[m * g->k + k] = entry(run->seed, m, k0 + k);
+        }
+    }
+    for (size_t k = 0; k < g->k; k++) {
+        for (size_t n = 0; n < g->n; n++) {
+            g->w[k * g->n + n] = entry(run->seed + 1, k0 + k, n0 + n);
+        }
+    }
+}
+
+/* A sample of Y from X and W as a whole: all of it would take p times as long as the product. */
+static size_t compare(const weft_pair_run_t *run, const gemm_t *g, const float *y)
+{
+    size_t all = by_rows(run) ? g->n : g->n * (size_t)run->size, wrong = 0;
+    size_t depth = by_rows(run) ? g->k * (size_t)run->size : g->k;
+    size_t step = all > 512 ? all / 512 : 1;
+    for (size_t m = 0; m < M; m++) {
+        for (size_t n = m % step; n < all; n += step) {
+            float want = 0;
+            for (size_t k = 0; k < depth; k++) {
+                want += entry(run->seed, m, k) * entry(run->seed + 1, k, n);
+            }
+            size_t at = by_rows(run) ? m * all + n : n / g->n * M * g->n + m * g->n + n % g->n;
+            wrong += y[at] != want;
+        }
+    }
+    return wrong;
+}
+
+static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
+{
+    gemm_t *g = run->ctx;
+    for (int way = 0; way < 2; way++) {
+        run->seed += 2;
+        make_parts(run, g);
+        memset(g->y[0], 0xFF, run->bytes);
+        memset(g->y[1], 0xFF, run->bytes);
+        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_PAIR_TRY(way == 0 ? run->pair->one_sided(run, 3) : run->pair->two_sided(run, 1));
+        *wrong_p += compare(run, g, g->y[g->calls % 2]);
+        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+    }
+    return WEFT_OK;
+}
+
+const weft_pair_t weft__pair_gemm_column = {
+    .target = "gemm-column",
+    .text = "Y = XW with W cut by columns, bands of Y put to all ranks as they are computed",
+    .other = "all-gather",
+    .min = 16 << 10,
+    .max = 1 << 20,
+    .unit = 4 * M * 16,
+    .shards = true,
+    .heap = heap_bytes,
+    .open = open_gemm,
+    .close = close_gemm,
+    .one_sided = column_by_put,
+    .two_sided = column_by_allgather,
+    .check = check,
+};
+
+const weft_pair_t weft__pair_gemm_row = {
+    .target = "gemm-row",
+    .text = "Y = XW with W cut by rows, summands of a band put to the rank that adds them up",
+    .other = "all-reduce",
+    .min = 16 << 10,
+    .max = 1 << 20,
+    .unit = 4 * M * 16,
+    .shards = true,
+    .heap = heap_bytes,
+    .open = open_gemm,
+    .close = close_gemm,
+    .one_sided = row_by_put,
+    .two_sided = row_by_allreduce,
+    .check = check,
+};

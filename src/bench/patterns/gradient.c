@@ -1,0 +1,222 @@
+/* Small-gradient sync: the sum of every rank's gradient on every rank, by direct access to symmetric
+ * memory. Two ways, both one-sided:
+ *
+ *   one-shot   a rank lays its gradient out, tells all others, and adds up what they laid out. One trip
+ *              of a signal; every rank reads everything, so it is for few bytes.
+ *   slices     rank p adds slice p of everybody's gradient and stores the sum into everybody's result.
+ *              Two trips, but each rank reads and writes only as much as a gradient has.
+ *
+ * Signals count calls; each pair of ranks has a cache line of its own in the memory of the one that
+ * waits. Why nothing else is needed: a rank that has all signals of call k knows that everybody has
+ * finished call k-1, so what was laid out for k-1 may be laid out anew for k+1 (one-shot has two places in
+ * turn), and slices of k-1 are no longer read. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/patterns/patterns.h"
+#include "kernel/kernel.h"
+
+typedef struct gradient {
+    float *src, *dst;       /* symmetric */
+    float *slot[2];         /* symmetric: laid out for others (one-shot) */
+    uint64_t *ready, *done; /* symmetric: a line for every other rank's signal */
+    uint64_t calls;         /* so far */
+    size_t count;           /* elements */
+    char **at;              /* of each rank: where our own `src` lies there */
+    const void **srcs;      /* room for lists of sources and destinations */
+    void **dsts;
+} gradient_t;
+
+static size_t heap_bytes(const weft_pair_run_t *run)
+{
+    return 4 * run->bytes + 2 * (size_t)run->size * 64 + 4096;
+}
+
+static weft_status_t open_gradient(weft_pair_run_t *run)
+{
+    gradient_t *g;
+    size_t ranks = (size_t)run->size, lines = ranks * WEFT_PAIR_LINE * 8;
+    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*g), (void **)&g));
+    g->count = run->bytes / sizeof(float);
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->src));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->dst));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[0]));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[1]));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->ready));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->done));
+    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->at));
+    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
+    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
+    for (int r = 0; r < run->size; r++) {
+        g->at[r] = weft_symm_ptr(run->symm, g->src, r);
+    }
+    return WEFT_OK;
+}
+
+static void close_gradient(weft_pair_run_t *run)
+{
+    gradient_t *g = run->ctx;
+    free(g->at);
+    free(g->srcs);
+    free(g->dsts);
+}
+
+/* Our symmetric address `own`, on `rank`. */
+static void *on(const gradient_t *g, const void *own, int rank)
+{
+    return g->at[rank] + ((const char *)own - (const char *)g->src);
+}
+
+/* Tell `rank` that we are at this call; pairs with await there. */
+static void tell(const weft_pair_run_t *run, const gradient_t *g, uint64_t *lines, int rank)
+{
+    uint64_t *word = on(g, lines + run->rank * WEFT_PAIR_LINE, rank);
+    atomic_store_explicit((_Atomic uint64_t *)word, g->calls, memory_order_release);
+}
+
+/* Until `rank` has told us so. The call is left out where the signal is there already. */
+static weft_status_t await(const weft_pair_run_t *run, const gradient_t *g, uint64_t *lines,
+                           int rank)
+{
+    uint64_t *word = lines + rank * WEFT_PAIR_LINE;
+    if (atomic_load_explicit((_Atomic uint64_t *)word, memory_order_acquire) >= g->calls) {
+        return WEFT_OK;
+    }
+    return weft_symm_signal_wait(run->symm, word, WEFT_CMP_GE, g->calls, NULL);
+}
+
+/* Others in an order that starts behind us, so that ranks do not all turn to the same one. */
+static int other(const weft_pair_run_t *run, int i)
+{
+    return (run->rank + i) % run->size;
+}
+
+static weft_status_t one_shot(weft_pair_run_t *run, int rounds)
+{
+    gradient_t *g = run->ctx;
+    const weft_kernels_t *kernels = weft__kernels();
+    void *dst = g->dst;
+    for (int i = 0; i < rounds; i++) {
+        float *slot = g->slot[++g->calls % 2];
+        memcpy(slot, g->src, run->bytes);
+        for (int n = 1; n < run->size; n++) {
+            tell(run, g, g->ready, other(run, n));
+        }
+        for (int n = 1; n < run->size; n++) {
+            WEFT_PAIR_TRY(await(run, g, g->ready, other(run, n)));
+        }
+        for (int r = 0; r < run->size; r++) {
+            g->srcs[r] = on(g, slot, r);
+        }
+        kernels->reduce(&dst, 1, g->srcs, run->size, g->count, WEFT_F32, WEFT_SUM,
+                        WEFT_STORE_CACHED);
+    }
+    return WEFT_OK;
+}
+
+/* Slices begin at pairs of cache lines, as prefetchers fetch them. */
+static void slice_of(const gradient_t *g, int rank, int ranks, size_t *first_p, size_t *count_p)
+{
+    size_t each = ((g->count + (size_t)ranks - 1) / (size_t)ranks + 31) / 32 * 32;
+    *first_p = each * (size_t)rank < g->count ? each * (size_t)rank : g->count;
+    *count_p = g->count - *first_p < each ? g->count - *first_p : each;
+}
+
+static weft_status_t slices(weft_pair_run_t *run, int rounds)
+{
+    gradient_t *g = run->ctx;
+    const weft_kernels_t *kernels = weft__kernels();
+    size_t first, count, theirs, begins;
+    slice_of(g, run->rank, run->size, &first, &count);
+    for (int i = 0; i < rounds; i++) {
+        g->calls++;
+        for (int n = 1; n < run->size; n++) {
+            tell(run, g, g->ready, other(run, n));
+        }
+        for (int n = 1; n < run->size && count > 0; n++) {
+            WEFT_PAIR_TRY(await(run, g, g->ready, other(run, n)));
+        }
+        for (int r = 0; r < run->size; r++) {
+            g->srcs[r] = on(g, g->src + first, r);
+            g->dsts[r] = on(g, g->dst + first, other(run, r));
+        }
+        if (count > 0) {
+            kernels->reduce(g->dsts, run->size, g->srcs, run->size, count, WEFT_F32, WEFT_SUM,
+                            WEFT_STORE_CACHED);
+        }
+        for (int n = 1; n < run->size && count > 0; n++) {
+            tell(run, g, g->done, other(run, n));
+        }
+        for (int n = 1; n < run->size; n++) {
+            slice_of(g, other(run, n), run->size, &begins, &theirs);
+            if (theirs > 0) {
+                WEFT_PAIR_TRY(await(run, g, g->done, other(run, n)));
+            }
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t by_allreduce(weft_pair_run_t *run, int rounds)
+{
+    gradient_t *g = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        WEFT_PAIR_TRY(
+            weft_allreduce(g->src, g->dst, g->count, WEFT_F32, WEFT_SUM, run->comm, NULL));
+    }
+    return WEFT_OK;
+}
+
+/* Gradients change from call to call without a barrier in between: late readers would show. */
+static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
+{
+    gradient_t *g = run->ctx;
+    for (uint64_t call = 0; call < 10; call++) {
+        uint64_t seed = run->seed + call * 1000;
+        weft__pair_fill(g->src, seed, run->rank, g->count);
+        WEFT_PAIR_TRY(call % 5 < 4 ? run->pair->one_sided(run, 1) : run->pair->two_sided(run, 1));
+        for (size_t i = 0; i < g->count; i++) {
+            float want = 0;
+            for (int r = 0; r < run->size; r++) {
+                want += weft__pair_value(seed, r, i);
+            }
+            *wrong_p += g->dst[i] != want;
+        }
+    }
+    return weft_symm_barrier(run->symm, NULL);
+}
+
+const weft_pair_t weft__pair_gradient = {
+    .target = "gradient-sync",
+    .name = "one-shot",
+    .text = "sum of a small gradient over all ranks, on all ranks",
+    .other = "all-reduce",
+    .advise = "all-reduce",
+    .min = 64,
+    .max = 16 << 10,
+    .unit = 4,
+    .heap = heap_bytes,
+    .open = open_gradient,
+    .close = close_gradient,
+    .one_sided = one_shot,
+    .two_sided = by_allreduce,
+    .check = check,
+};
+
+const weft_pair_t weft__pair_gradient_slices = {
+    .target = "gradient-sync",
+    .name = "slices",
+    .text = "sum of a gradient over all ranks, each adding up a slice of it",
+    .other = "all-reduce",
+    .advise = "all-reduce",
+    .min = 64,
+    .max = 1 << 20,
+    .unit = 4,
+    .heap = heap_bytes,
+    .open = open_gradient,
+    .close = close_gradient,
+    .one_sided = slices,
+    .two_sided = by_allreduce,
+    .check = check,
+};

@@ -1,0 +1,67 @@
+#include "bench/result.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "kernel/kernel.h"
+
+static void json_setting(const char *name, const char *value, bool is_default, const char *text,
+                         void *ctx)
+{
+    weft_json_t *json = ctx;
+    (void)is_default;
+    (void)text;
+    weft__json_key(json, name);
+    weft__json_string(json, value);
+}
+
+weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench, int ranks)
+{
+    weft_json_t *json = &result->json;
+    *result = (weft_result_t){.path = bench->json};
+    if (!bench->json) {
+        return WEFT_OK;
+    }
+    result->file = fopen(bench->json, "w");
+    if (!result->file) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", bench->json, strerror(errno));
+    }
+    weft__json_start(json, result->file);
+    weft__json_object(json);
+    weft__json_key(json, "bench");
+    weft__json_string(json, "weft");
+    weft__json_key(json, "version");
+    weft__json_string(json, weft_version());
+    weft__json_key(json, "ranks");
+    weft__json_int(json, ranks);
+    weft__json_key(json, "ranks_are");
+    weft__json_string(json, bench->threads ? "threads" : "processes");
+    weft__json_key(json, "kernels");
+    weft__json_string(json, weft__kernels()->name);
+    weft__json_key(json, "settings");
+    weft__json_object(json);
+    weft__settings_each(json_setting, json);
+    weft__json_end(json);
+    weft__json_key(json, "results");
+    weft__json_array(json);
+    return WEFT_OK;
+}
+
+weft_status_t weft__result_close(weft_result_t *result, size_t wrong)
+{
+    if (!result->file) {
+        return WEFT_OK;
+    }
+    weft__json_end(&result->json);
+    weft__json_key(&result->json, "wrong");
+    weft__json_uint(&result->json, wrong);
+    weft__json_end(&result->json);
+    weft_status_t status = weft__json_finish(&result->json);
+    if (fclose(result->file) != 0 && status == WEFT_OK) {
+        status = weft__fail(WEFT_ERR_SYSTEM, "writing %s failed: %s", result->path,
+                            strerror(errno));
+    }
+    return status;
+}
