@@ -13,9 +13,9 @@
  * When a rank dies. No structure is ever torn: each change becomes visible by one store, so what the
  * dead rank was doing has happened or has not. Locks of a dead rank pass on to whoever wants them next.
  * Calls that wait tell of each death once per handle, with WEFT_ERR_RANK_DEAD; called again they go
- * on with those who live. Each section says what is lost. Collective calls fail as collectives do. All
- * of this is about virtual GPUs: on real ones a rank that dies breaks the communicator, and its memory
- * is gone.
+ * on with those who live. WEFT_ERR_TIMEOUT, after the communicator's timeout, breaks nothing either.
+ * Each section says what is lost. Collective calls fail as collectives do. All of this is about virtual
+ * GPUs: on real ones a rank that dies breaks the communicator, and its memory is gone.
  *
  * Tensors and parameters live on virtual GPUs and real ones, the others on virtual GPUs only
  * (WEFT_ERR_UNSUPPORTED). */

@@ -187,9 +187,9 @@ typedef struct weft_symm_view {
 /* Make the view of this rank. Valid as long as the heap. On virtual GPUs too, for code that wants the
  * addresses; WEFT_ERR_UNSUPPORTED with more than WEFT_SYMM_VIEW_RANKS ranks.
  *
- * From here on the communicator counts on all its ranks: one that dies or leaves breaks it for the
- * others even if they are in no call, because a kernel may wait for it. A kernel's wait that fails
- * returns false; weft_symm_error then says why. */
+ * While there is a heap on GPUs its communicator counts on all ranks: one that dies or leaves breaks it
+ * for the others even if they are in no call, because a kernel may wait for it. A wait of a kernel that
+ * fails returns false; weft_symm_error then says why. */
 weft_status_t weft_symm_view(weft_symm_h symm, weft_symm_view_t *view_p);
 
 /* WEFT_OK, or why waits fail: the communicator's error, or a signal that a kernel waited for in vain. */

@@ -39,6 +39,8 @@ static const char *kind_text(weft_arg_kind_t kind)
         return "a whole number";
     case WEFT_ARG_SIZE:
         return "a size such as 4096, 64K or 1.5G";
+    case WEFT_ARG_REAL:
+        return "a number such as 0.1 or 3e-4";
     case WEFT_ARG_MS:
         return "a time such as 300, 1.5s, 20ms or 5m";
     case WEFT_ARG_BOOL:
@@ -60,6 +62,9 @@ static weft_status_t assign(const weft_args_t *args, const weft_arg_t *option,
         break;
     case WEFT_ARG_SIZE:
         good = weft__parse_size(value, option->target);
+        break;
+    case WEFT_ARG_REAL:
+        good = weft__parse_real(value, option->target);
         break;
     case WEFT_ARG_MS:
         good = weft__parse_ms(value, option->target);

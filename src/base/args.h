@@ -23,6 +23,7 @@
 typedef enum weft_arg_kind {
     WEFT_ARG_INT,  /* int */
     WEFT_ARG_SIZE, /* size_t; K, M, G, T */
+    WEFT_ARG_REAL, /* double */
     WEFT_ARG_MS,   /* int, milliseconds; "20ms", "1.5s", a bare number is seconds */
     WEFT_ARG_STR,  /* const char *, pointing into argv */
     WEFT_ARG_BOOL, /* bool, with a value: yes or no */

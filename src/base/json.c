@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/settings.h"
+#include "base/utf8.h"
 
 void weft__json_start(weft_json_t *json, FILE *out)
 {
@@ -25,6 +27,9 @@ static void misuse(weft_json_t *json, const char *what)
 
 static void new_line(weft_json_t *json)
 {
+    if (json->compact) {
+        return;
+    }
     fprintf(json->out, "\n%*s", 2 * json->depth, "");
 }
 
@@ -32,7 +37,7 @@ static void new_line(weft_json_t *json)
 static void separate(weft_json_t *json)
 {
     if (!json->empty) {
-        fputc(',', json->out);
+        fputs(json->compact ? ", " : ",", json->out);
     }
     if (json->depth > 0) {
         new_line(json);
@@ -103,24 +108,6 @@ void weft__json_end(weft_json_t *json)
     json->empty = false;
 }
 
-/* Length of the valid UTF-8 character at `at`, or 0: no stray or missing continuation bytes, no
- * overlong forms, no surrogates, nothing above U+10FFFF. */
-static int utf8_length(const unsigned char *at)
-{
-    int length = at[0] < 0x80 ? 1 : at[0] < 0xC2 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
-    if (length == 0 || at[0] > 0xF4) {
-        return 0;
-    }
-    for (int i = 1; i < length; i++) {
-        if ((at[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    bool bad = (at[0] == 0xE0 && at[1] < 0xA0) || (at[0] == 0xED && at[1] > 0x9F) ||
-               (at[0] == 0xF0 && at[1] < 0x90) || (at[0] == 0xF4 && at[1] > 0x8F);
-    return bad ? 0 : length;
-}
-
 static void write_quoted(FILE *out, const char *text)
 {
     static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
@@ -128,7 +115,7 @@ static void write_quoted(FILE *out, const char *text)
     fputc('"', out);
     while (*at != '\0') {
         const char *found = strchr(escaped, *at);
-        int length = utf8_length(at);
+        int length = weft__utf8_length(at, strnlen((const char *)at, 4));
         if (found != NULL) {
             fprintf(out, "\\%c", letters[found - escaped]);
         } else if (*at < 0x20 || *at == 0x7F) {
@@ -202,17 +189,7 @@ void weft__json_double(weft_json_t *json, double value)
         return;
     }
     char text[32];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, value);
-        if (strtod(text, NULL) == value) {
-            break;
-        }
-    }
-    /* printf follows the program's locale, JSON does not. */
-    char *comma = strchr(text, ',');
-    if (comma != NULL) {
-        *comma = '.';
-    }
+    weft__print_real(text, sizeof(text), value);
     fputs(text, json->out);
 }
 

@@ -25,6 +25,7 @@ typedef struct weft_json {
     char open[WEFT_JSON_DEPTH]; /* '{' or '[' per level */
     bool empty;                 /* nothing written yet at this level */
     bool keyed;                 /* a key waits for its value */
+    bool compact;               /* set it after the start: everything on one line */
     const char *misuse;         /* the first call that did not fit, as text */
 } weft_json_t;
 

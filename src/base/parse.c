@@ -3,7 +3,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <locale.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -129,6 +133,57 @@ bool weft__parse_int(const char *text, int *out_p)
     }
     *out_p = (int)value;
     return true;
+}
+
+static locale_t c_locale;
+static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
+
+static void make_c_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+bool weft__parse_real(const char *text, double *out_p)
+{
+    /* strtod would also take spaces, hexadecimal, "inf" and "nan". */
+    if (text == NULL || text[0] == '\0' || strspn(text, "+-.0123456789eE") != strlen(text)) {
+        return false;
+    }
+    pthread_once(&c_locale_once, make_c_locale);
+    char *end;
+    errno = 0;
+    double value = c_locale != (locale_t)0 ? strtod_l(text, &end, c_locale) : strtod(text, &end);
+    if (*end != '\0' || !isfinite(value)) {
+        return false;
+    }
+    *out_p = value;
+    return true;
+}
+
+void weft__print_size(char *out, size_t room, size_t value)
+{
+    static const char *const units[] = {"", "K", "M", "G", "T"};
+    int unit = 0;
+    while (unit < 4 && value != 0 && value % 1024 == 0) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, room, "%zu%s", value, units[unit]);
+}
+
+void weft__print_real(char *out, size_t room, double value)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        double back;
+        snprintf(out, room, "%.*g", digits, value);
+        char *comma = strchr(out, ','); /* of the program's locale */
+        if (comma != NULL) {
+            *comma = '.';
+        }
+        if (!weft__parse_real(out, &back) || back == value) {
+            return;
+        }
+    }
 }
 
 bool weft__parse_bool(const char *text, bool *out_p)

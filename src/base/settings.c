@@ -31,7 +31,8 @@ static const row_t table[] = {
 #define ROWS ((int)(sizeof(table) / sizeof(table[0])))
 
 /* WEFT_* variables that are no settings: by them Weft's own tests find what was built. */
-static const char *const not_settings[] = {"WEFT_BIN", "WEFT_BUILD"};
+static const char *const not_settings[] = {"WEFT_BIN", "WEFT_BUILD", "WEFT_SOURCE",
+                                           "WEFT_TEST_SEED"};
 
 static weft_settings_t settings; /* written inside load, and by commands before they start */
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
@@ -215,18 +216,6 @@ void weft__settings_set(const char *name, const char *value)
 
 /* ---- showing ---------------------------------------------------------------------------- */
 
-/* In the largest unit that is exact, so that it parses back to the same value. */
-static void print_size(char *out, size_t room, size_t value)
-{
-    static const char *const units[] = {"", "K", "M", "G", "T"};
-    int unit = 0;
-    while (unit < 4 && value != 0 && value % 1024 == 0) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(out, room, "%zu%s", value, units[unit]);
-}
-
 static void print_ms(char *out, size_t room, int value)
 {
     if (value == 0) {
@@ -252,7 +241,7 @@ static const char *print_value(const row_t *row, const weft_settings_t *from, ch
         snprintf(room, bytes, "%s", *(const bool *)field ? "yes" : "no");
         break;
     case KIND_SIZE:
-        print_size(room, bytes, *(const size_t *)field);
+        weft__print_size(room, bytes, *(const size_t *)field);
         break;
     case KIND_MS:
         print_ms(room, bytes, *(const int *)field);

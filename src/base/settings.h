@@ -35,6 +35,10 @@
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
     X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, avx512, avx2, none")     \
+    X(INT, threads, "WEFT_THREADS", "0",                                                           \
+      "threads that compute for a rank; 0: as many as the CPUs that it is bound to")               \
+    X(STR, blas, "WEFT_BLAS", "libopenblas.so.0",                                                  \
+      "library with CBLAS for matrix products; a name or a path, or own: Weft's own product")      \
     X(SIZE, eager_max, "WEFT_EAGER_MAX", "0",                                                      \
       "largest message that travels inside its flag; 0: the tuner decides, at most 64K")           \
     X(SIZE, stream_min, "WEFT_STREAM_MIN", "0",                                                    \
@@ -101,7 +105,15 @@ bool weft__parse_size(const char *text, size_t *out_p);
 /* Milliseconds from "300" (seconds), "1.5s", "20ms", "5m", "1h". false if malformed or > INT_MAX. */
 bool weft__parse_ms(const char *text, int *out_p);
 bool weft__parse_int(const char *text, int *out_p);
+
+/* "0.1", "-2", "3e-4", whatever the locale; no infinities, no hexadecimal. */
+bool weft__parse_real(const char *text, double *out_p);
 bool weft__parse_bool(const char *text, bool *out_p);
+
+/* The other way round: text that parses back to the same value. Sizes in the largest unit that is
+ * exact. `out` has 32 bytes. */
+void weft__print_size(char *out, size_t room, size_t value);
+void weft__print_real(char *out, size_t room, double value);
 
 /* The entry of `names` (count entries) nearest to `name` by edit distance, or NULL if none is near
  * enough to be a likely slip. */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "comm/cuda/cuda.h"
 #include "comm/shm/procs.h"
 #include "comm/shm/wait.h"
@@ -120,6 +121,12 @@ static weft_status_t say_late(weft_comm_h comm, const weft_reach_wait_t *wait)
                       seconds, comm->rank, wait->what);
 }
 
+/* Long before that, as other waits do. */
+static void warn_late(weft_comm_h comm, const weft_reach_wait_t *wait, uint64_t waited_ns)
+{
+    weft__warn("rank %d has waited %.0f s for %s", comm->rank, (double)waited_ns / 1e9, wait->what);
+}
+
 /* With `told` or `deaf`, a communicator that broke because a rank died is no reason to give up. */
 static weft_status_t look_at_comm(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
@@ -141,6 +148,7 @@ weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
         weft__pause();
     }
     uint64_t start = weft__now_ns(), check = start, now = start, nap = NAP_LEAST_NS;
+    uint64_t warn_after = (uint64_t)weft__settings()->warn_after * MS;
     uint64_t yielding = shm->crowded ? YIELD_CROWDED_NS : YIELD_NS;
     weft_status_t status = WEFT_OK;
     for (unsigned i = 0; !wait->ready(wait->arg) && status == WEFT_OK; i++) {
@@ -158,6 +166,10 @@ weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
         if (status == WEFT_OK && now - check >= CHECK_NS) {
             check = now;
             status = look_for_gone(comm, wait);
+            if (warn_after != 0 && now - start >= warn_after) {
+                warn_late(comm, wait, now - start);
+                warn_after = 0;
+            }
             if (status == WEFT_OK && comm->timeout_ms > 0 &&
                 now - start >= (uint64_t)comm->timeout_ms * MS && !wait->ready(wait->arg)) {
                 status = say_late(comm, wait);

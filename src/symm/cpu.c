@@ -3,27 +3,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "device/device.h"
-#include "kernel/kernel.h"
+#include "symm/shmem/copy.h"
 #include "symm/symm.h"
 
 typedef _Atomic uint64_t word_t;
-
-#define SMALL_COPY 512u                /* not worth an indirect call */
-#define STREAM_COPY ((size_t)64 << 20) /* does not fit in any cache */
-
-static void copy(void *dst, const void *src, size_t bytes)
-{
-    if (bytes <= SMALL_COPY) {
-        memcpy(dst, src, bytes);
-    } else {
-        weft__kernels()->copy(dst, src, bytes,
-                              bytes < STREAM_COPY ? WEFT_STORE_CACHED : WEFT_STORE_STREAM);
-    }
-}
 
 /* ---- waiting ---------------------------------------------------------------------------- */
 
@@ -72,7 +58,7 @@ static void run_signal(const weft_symm_call_t *call)
 {
     word_t *word = (word_t *)call->word;
     if (call->bytes > 0) {
-        copy(call->dst, call->src, call->bytes);
+        weft__shmem_copy(call->dst, call->src, call->bytes);
     }
     /* Partner: the acquire load in signal_ready of the rank that waits. */
     if (call->op == WEFT_SIGNAL_SET) {
@@ -130,7 +116,7 @@ static weft_status_t run(const weft_symm_call_t *call)
 {
     switch (call->kind) {
     case WEFT_SYMM_COPY:
-        copy(call->dst, call->src, call->bytes);
+        weft__shmem_copy(call->dst, call->src, call->bytes);
         break;
     case WEFT_SYMM_SIGNAL:
         run_signal(call);

@@ -17,9 +17,9 @@
 
 #include "base/log.h"
 #include "device/device.h"
-#include "kernel/kernel.h"
 #include "symm/cuda/cuda.h"
 #include "symm/shared.h"
+#include "symm/shmem/copy.h"
 
 struct weft_params {
     weft_symm_h symm;
@@ -179,7 +179,7 @@ static weft_status_t run_read(const job_t *job)
     uint64_t version = pin(job->params, job->rank);
     const char *from = weft__symm_at(job->params->symm, job->params->buffer[version % 2],
                                      job->rank);
-    memcpy(job->dst, from + job->offset, job->bytes);
+    weft__shmem_copy(job->dst, from + job->offset, job->bytes);
     unpin(job->params, job->rank, version);
     if (job->version_p) {
         *job->version_p = version;
@@ -232,8 +232,7 @@ static weft_status_t put_version(const struct weft_params *params, int rank, uin
             return status;
         }
     }
-    weft__kernels()->copy(weft__symm_at(params->symm, params->buffer[buffer], rank), src,
-                          params->bytes, WEFT_STORE_CACHED);
+    weft__shmem_copy(weft__symm_at(params->symm, params->buffer[buffer], rank), src, params->bytes);
     atomic_store(word(&head->current), version); /* publish; partner: the load in pin */
     return WEFT_OK;
 }

@@ -17,6 +17,7 @@
 static struct {
     int ranks, timeout;
     size_t begin;
+    double rate;
     const char *json;
     bool check, threads, explain;
 } got;
@@ -24,6 +25,7 @@ static struct {
 static const weft_arg_t options[] = {
     {"ranks", 'n', WEFT_ARG_INT, "N", &got.ranks, "number of ranks"},
     {"begin", 'b', WEFT_ARG_SIZE, "SIZE", &got.begin, "smallest size"},
+    {"rate", 'r', WEFT_ARG_REAL, "X", &got.rate, "a rate"},
     {"timeout", 0, WEFT_ARG_MS, "TIME", &got.timeout, "how long to wait"},
     {"json", 0, WEFT_ARG_STR, "FILE", &got.json,
      "write the results to FILE as JSON, and this sentence goes on for so long that it cannot stay "
@@ -81,7 +83,8 @@ static void every_spelling(void **state)
         assert_string_equal(found.positionals[0], "allreduce");
         assert_null(found.positionals[1]);
     }
-    assert_int_equal(parse("-txn2 --ranks -3 --json= --json ''"), WEFT_OK);
+    assert_int_equal(parse("-txn2 --ranks -3 --json= --json '' -r 3e-4"), WEFT_OK);
+    assert_true(got.rate == 3e-4);
     assert_true(got.threads && got.explain);
     assert_int_equal(got.ranks, -3); /* the last one counts; a value may begin with a dash */
     assert_string_equal(got.json, "");
@@ -178,6 +181,7 @@ static void help_is_complete_and_narrow(void **state)
                         "options:\n"
                         "  -n, --ranks N       number of ranks\n"
                         "  -b, --begin SIZE    smallest size\n"
+                        "  -r, --rate X        a rate\n"
                         "      --timeout TIME  how long to wait\n"
                         "      --json FILE     write the results to FILE as JSON, and this "
                         "sentence goes\n"

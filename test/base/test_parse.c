@@ -138,6 +138,34 @@ static void ints_and_bools(void **state)
     assert_false(weft__parse_bool(NULL, &truth));
 }
 
+static void reals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"0", 0}, {"-2", -2}, {"+.5", .5}, {"3e-4", 3e-4}, {"1.", 1}, {"1E5", 1e5}};
+    static const char *const bad[] = {"",    " 1",  "1 ",    "e",    "1e",  "0x10", "inf",
+                                      "nan", "1,5", "1e999", "1..2", "--1", "1f",   NULL};
+    double value;
+    for (size_t i = 0; i < COUNT(good); i++) {
+        assert_true(weft__parse_real(good[i].text, &value) && value == good[i].value);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        assert_false(weft__parse_real(bad[i], &value));
+    }
+    for (uint64_t i = 0; i < 20000; i++) { /* what is printed reads back as the same bits */
+        uint64_t bits = weft__rng_at(8, i);
+        char text[32];
+        double back;
+        memcpy(&value, &bits, sizeof(value));
+        if (value - value == 0) {
+            weft__print_real(text, sizeof(text), value);
+            assert_true(weft__parse_real(text, &back) && memcmp(&back, &value, sizeof(back)) == 0);
+        }
+    }
+}
+
 static void nearest_name(void **state)
 {
     (void)state;
@@ -218,11 +246,9 @@ static void noise_is_refused_or_consistent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),
-        cmocka_unit_test(times),
-        cmocka_unit_test(ints_and_bools),
-        cmocka_unit_test(nearest_name),
-        cmocka_unit_test(noise_is_refused_or_consistent),
+        cmocka_unit_test(sizes),          cmocka_unit_test(times),
+        cmocka_unit_test(ints_and_bools), cmocka_unit_test(reals),
+        cmocka_unit_test(nearest_name),   cmocka_unit_test(noise_is_refused_or_consistent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

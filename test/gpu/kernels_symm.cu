@@ -190,10 +190,25 @@ static __device__ bool await(const heap_t &heap, const uint64_t *flag, uint64_t 
                             : weft_symm_signal_wait_block(heap, flag, WEFT_CMP_GE, value);
 }
 
+static __device__ bool await_relaxed(const heap_t &heap, const uint64_t *flag, uint64_t value)
+{
+    int late = 0;
+    if (threadIdx.x == 0) {
+        uint64_t since = 0;
+        uint32_t polls = 0;
+        while (!late && *(const volatile uint64_t *)flag < value) {
+            late = ++polls % 1024 == 0 &&
+                   weft__symm_give_up(heap, flag, WEFT_CMP_GE, value, &since);
+        }
+        weft_symm_fence(heap);
+    }
+    return !__syncthreads_or(late);
+}
+
 /* Of the second half of the buffer, which is where the data comes from, into the first. */
 static __global__ void __launch_bounds__(1024)
     handoff_kernel(const __grid_constant__ heap_t heap, char *buffer, uint64_t *flag, uint64_t base,
-                   uint64_t bytes, int rounds, double *ns)
+                   uint64_t bytes, int rounds, int relaxed, double *ns)
 {
     uint64_t start = 0;
     const char *data = buffer + bytes;
@@ -203,7 +218,7 @@ static __global__ void __launch_bounds__(1024)
         if (heap.rank == 0) {
             hand_off(heap, buffer, data, bytes, flag, value, 1);
         }
-        if (!await(heap, flag, value)) {
+        if (!(relaxed ? await_relaxed(heap, flag, value) : await(heap, flag, value))) {
             return;
         }
         if (heap.rank == 1) {
@@ -299,7 +314,9 @@ static int check(const heap_t *heap, const symm_check_t *check, void *stream)
 static int handoff(const heap_t *heap, char *buffer, uint64_t *flag, uint64_t base, uint64_t bytes,
                    int threads, int rounds, double *ns, void *stream)
 {
-    LAUNCH(handoff_kernel, (unsigned)threads, *heap, buffer, flag, base, bytes, rounds, ns);
+    int relaxed = threads < 0;
+    threads = relaxed ? -threads : threads;
+    LAUNCH(handoff_kernel, (unsigned)threads, *heap, buffer, flag, base, bytes, rounds, relaxed, ns);
 }
 
 static int lookup(const heap_t *heap, const weft_params_view_t *params, int rank, uint64_t bytes,

@@ -23,7 +23,8 @@ typedef struct symm_kernels {
     int (*load)(int gpu);
     /* Puts, gets, signals, atomics and barriers at every scope, checked by the kernel. */
     int (*check)(const weft_symm_view_t *heap, const symm_check_t *check, void *stream);
-    /* Ping-pong of `bytes` between ranks 0 and 1 by blocks of `threads` (1: a thread, 32: a warp);
+    /* Ping-pong of `bytes` between ranks 0 and 1 by blocks of `threads` (1: a thread, 32: a warp;
+     * negative: blocks that wait by relaxed loads and a fence, to see what acquire loads cost),
      * values of the flag from base + 1 on. *ns (pinned): one way. */
     int (*handoff)(const weft_symm_view_t *heap, char *buffer, uint64_t *flag, uint64_t base,
                    uint64_t bytes, int threads, int rounds, double *ns, void *stream);

@@ -110,6 +110,29 @@ static void tensor_in_kernel(team_t *team)
     rig_close(&rig);
 }
 
+/* What only virtual GPUs have says so. */
+static void host_structures(team_t *team)
+{
+    weft_symm_h symm = symm_open(team, 1 << 16);
+    weft_map_h map;
+    weft_ring_h ring;
+    weft_work_h work;
+    weft_params_h params;
+    const void *ptr;
+    uint64_t version;
+    char plain[64];
+    CHECK_STATUS(weft_map_create(symm, 10, 8, &map), WEFT_ERR_UNSUPPORTED);
+    CHECK_TEXT(weft_last_error(), "virtual GPUs only");
+    CHECK_STATUS(weft_ring_create(symm, 10, 8, &ring), WEFT_ERR_UNSUPPORTED);
+    CHECK_STATUS(weft_work_create(symm, 10, 8, &work), WEFT_ERR_UNSUPPORTED);
+    CHECK_OK(weft_params_create(symm, sizeof(plain), &params));
+    CHECK_STATUS(weft_params_acquire(params, &ptr, &version), WEFT_ERR_UNSUPPORTED);
+    CHECK_STATUS(weft_params_swap(params, plain, NULL), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "weft_host_malloc");
+    CHECK_OK(weft_params_destroy(params));
+    CHECK_OK(weft_symm_destroy(symm));
+}
+
 /* ---- measurements ----------------------------------------------------------------------- */
 
 #define HANDOFF ((size_t)64 << 10)
@@ -139,16 +162,17 @@ static void measure_handoffs(team_t *team, rig_t *rig, double *ns)
         size_t bytes;
         int threads;
         const char *target;
-    } plan[] = {{8, 1, "1"},      {8, 32, "1"},      {8, 256, "1"},     {1024, 32, "1"},
-                {1024, 256, "1"}, {4096, 256, "1"},  {4096, 1024, "1"}, {16384, 1024, ""},
-                {65536, 256, ""}, {65536, 1024, "5"}};
+    } plan[] = {{8, 1, "1"},       {8, 32, "1"},      {8, 256, "1"},     {8, -256, ""},
+                {1024, 32, "1"},   {1024, 256, "1"},  {4096, 128, "1"},  {4096, 256, "1"},
+                {4096, -256, ""},  {4096, 1024, "1"}, {16384, 1024, ""}, {65536, 256, ""},
+                {65536, 1024, "5"}};
     char *buffer = symm_take(rig->symm, 2 * HANDOFF);
     uint64_t *flag = symm_take(rig->symm, 8), base = 0;
     for (size_t i = 0; i < sizeof(plan) / sizeof(plan[0]); i++) {
         double us[REPEATS] = {0};
         char what[80];
-        snprintf(what, sizeof(what), "put with signal, %zu bytes, %d threads", plan[i].bytes,
-                 plan[i].threads);
+        snprintf(what, sizeof(what), "put with signal, %zu bytes, %d threads%s", plan[i].bytes,
+                 abs(plan[i].threads), plan[i].threads < 0 ? ", relaxed" : "");
         for (int k = 0; k < REPEATS; k++) {
             CHECK_OK(weft_barrier(team->comm, NULL));
             if (team->rank < 2) {
@@ -224,11 +248,11 @@ static void measure_swaps(team_t *team, rig_t *rig)
 static void measure(team_t *team)
 {
     rig_t rig;
-    PINNED(double, ns, 1);
     double us[REPEATS];
     if (team_short()) {
         return;
     }
+    PINNED(double, ns, 1);
     rig_open(&rig, team, 32 << 20);
     measure_handoffs(team, &rig, ns);
     measure_lookups(team, &rig, ns);
@@ -247,7 +271,8 @@ static void measure(team_t *team)
 
 /* ---- ranks that die ---------------------------------------------------------------------- */
 
-/* A kernel of the user's own waits for a rank that dies: it ends, and the host learns who. */
+/* A kernel of the user's own waits for a rank that dies: it ends, and the host learns who. MPS may end
+ * it before we do: when a process dies inside a kernel, CUDA fails in all that share the GPU. */
 static void kernel_misses_rank(team_t *team)
 {
     rig_t rig;
@@ -260,9 +285,9 @@ static void kernel_misses_rank(team_t *team)
         raise(SIGKILL);
     }
     double start = team_now();
-    weft_stream_synchronize(rig.stream);
+    weft_status_t waited = weft_stream_synchronize(rig.stream);
     CHECK_WITHIN(team_now() - start, 2.0);
-    CHECK_EQ(*result, 2);
+    CHECK(*result == 2 || waited != WEFT_OK);
     CHECK_STATUS(weft_symm_error(rig.symm), WEFT_ERR_RANK_DEAD);
     CHECK_TEXT(weft_last_error(), "rank 1 (process");
     weft_stream_destroy(rig.stream);
@@ -303,7 +328,7 @@ static const team_fn host[] = {symm_alloc,
                                params_swapped,
                                params_writers,
                                NULL};
-static const team_fn kernels[] = {all_scopes, tensor_in_kernel, measure, NULL};
+static const team_fn kernels[] = {all_scopes, tensor_in_kernel, host_structures, measure, NULL};
 
 #define PLAN_TEST(name, fn, ...)                                                                   \
     static void name(void **state)                                                                 \

@@ -55,7 +55,7 @@ static void check_zero(weft_symm_h symm, const char *ptr, size_t bytes, int rank
     CHECK(copy);
     CHECK_OK(weft_symm_get(symm, copy, ptr, bytes, rank, NULL));
     for (size_t i = 0; i < bytes; i++) {
-        CHECK_EQ(copy[i], 0);
+        CHECK(copy[i] == 0);
     }
     memset(copy, 0xa5, bytes);
     CHECK_OK(weft_symm_put(symm, (char *)(uintptr_t)ptr, copy, bytes, rank, NULL));
@@ -170,8 +170,9 @@ void symm_sizes_differ(team_t *team)
 
 static void fill(char *data, size_t bytes, uint64_t *state)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        data[i] = (char)symm_random(state);
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word = symm_random(state);
+        memcpy(data + i, &word, bytes - i < 8 ? bytes - i : 8);
     }
 }
 
@@ -313,12 +314,12 @@ void symm_atomics(team_t *team)
 void symm_views(team_t *team)
 {
     weft_symm_view_t view;
-    weft_symm_h symm = symm_open(team, 0), again;
+    weft_symm_h symm = symm_open(team, 300000), again;
     char *ptr = symm_take(symm, 100);
     CHECK_OK(weft_symm_view(symm, &view));
     CHECK_EQ(view.rank, team->rank);
     CHECK_EQ(view.size, team->size);
-    CHECK_EQ(view.bytes, 64 << 20); /* WEFT_SYMM_SIZE */
+    CHECK_EQ(view.bytes, 300032); /* in steps of 256 */
     for (int p = 0; p < team->size; p++) {
         char *there = weft_symm_ptr(symm, ptr, p);
         CHECK(there - view.base[p] == ptr - view.base[team->rank]);
@@ -328,6 +329,20 @@ void symm_views(team_t *team)
     CHECK_OK(weft_symm_destroy(symm));
     CHECK_OK(weft_symm_barrier(again, NULL));
     CHECK_OK(weft_symm_destroy(again));
+}
+
+void symm_settings(team_t *team)
+{
+    weft_symm_h symm = symm_open(team, 0);
+    weft_symm_stats_t stats;
+    CHECK_OK(weft_symm_stats(symm, &stats));
+    CHECK_EQ(stats.bytes, 3 << 20); /* WEFT_SYMM_SIZE */
+    CHECK_OK(weft_symm_destroy(symm));
+    /* More than the device has (WEFT_DEVICE_MEMORY): on all ranks, and nothing is broken. */
+    CHECK_STATUS(weft_symm_create(team->comm, 100 << 20, &symm), WEFT_ERR_NO_MEMORY);
+    CHECK_TEXT(weft_last_error(), "cannot have a heap of 100 MiB (WEFT_SYMM_SIZE");
+    CHECK_TEXT(weft_last_error(), "WEFT_DEVICE_MEMORY");
+    CHECK_OK(weft_barrier(team->comm, NULL));
 }
 
 /* ---- ranks that die ---------------------------------------------------------------------- */

@@ -23,6 +23,7 @@ void symm_ring_of_signals(team_t *team); /* put with signal round and round */
 void symm_on_streams(team_t *team);      /* the same, queued */
 void symm_atomics(team_t *team);         /* all of them, by all ranks on one word */
 void symm_views(team_t *team);
+void symm_settings(team_t *team);        /* with WEFT_SYMM_SIZE=3M WEFT_DEVICE_MEMORY=32M */
 void symm_killed(team_t *team);          /* rank 1 dies while the others wait for a signal */
 void symm_late(team_t *team);            /* a signal that does not come */
 void symm_left_in_barrier(team_t *team); /* rank 1 dies before weft_symm_destroy */

@@ -107,9 +107,9 @@ trap 'rm -rf "$work"' EXIT
     echo '#include <pshmem.h>'
     echo 'typedef void (*any)(void);'
     echo 'any all[] = {'
-    echo "$expected" | sed 's/.*/    (any)&,/'
+    # shellcheck disable=SC2086 # a list of names
+    printf '    (any)%s,\n' $expected
     echo '};'
     echo 'int main(void) { return all[0] == 0; }'
 } >"$work/all.c"
-# shellcheck disable=SC2154 # the build folder comes from ctest
 "$WEFT_BUILD/oshcc" -std=c99 -Wall -Wextra -Werror -fsyntax-only "$work/all.c"

@@ -35,4 +35,9 @@ for program in a b c; do
 done
 readelf -d "$prefix/a" | grep -q 'NEEDED.*libweft\.so\.0' || { echo "not linked by soname"; exit 1; }
 [ ! -e "$prefix/usr/bin/weft" ] || "$prefix/usr/bin/weft" --version >/dev/null
+if [ -e "$prefix/usr/bin/weft" ] && ! grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_BUILD/CMakeCache.txt"; then
+    printf '#include <shmem.h>\nint main(void) { shmem_init(); shmem_finalize(); return 0; }\n' >"$prefix/s.c"
+    "$prefix/usr/bin/oshcc" "$prefix/s.c" -o "$prefix/s"
+    "$prefix/usr/bin/oshrun" -np 2 "$prefix/s"
+fi
 [ -z "$(find "$prefix/usr/include" -type f ! -name '*.h' ! -name '*.cuh')" ]

@@ -336,6 +336,9 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
             status = run_one(cuda, &calls[i], on, mark);
         }
     }
+    if (status == WEFT_ERR_SYSTEM) {
+        return weft__cuda_failed(cuda, 0, NULL);
+    }
     if (status != WEFT_OK) {
         return status;
     }

@@ -177,7 +177,8 @@ bool weft__cuda_broken(weft_cuda_t *cuda);
 weft_status_t weft__cuda_check(weft_cuda_t *cuda);
 
 /* CUDA reports an error. When a process dies its memory goes, and kernels of others that were using it
- * fail: so the rank that died is named, if there is one, and `what` otherwise. */
+ * fail: so the rank that died is named, if there is one, and `what` otherwise, or with error 0 what this
+ * thread's last error says. */
 weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what);
 
 /* weft__cuda_check or _failed, as weft__cuda_remember wants it. */

@@ -161,7 +161,9 @@ weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     if (!weft__cuda_broken(cuda)) {
-        weft__cuda_status(error, what);
+        if (error != 0) {
+            weft__cuda_status(error, what);
+        }
         weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
                          weft_last_error());
     }

@@ -94,14 +94,15 @@ static __device__ __forceinline__ weft_params_head_t *params_head(const weft_sym
     return (weft_params_head_t *)(heap.base[rank] + params.head);
 }
 
-static __device__ bool take_lock(const weft_symm_view_t &heap, uint64_t *lock)
+/* The lock of rank 0; `own`: the same word of this rank, by whose offset a report names it. */
+static __device__ bool take_lock(const weft_symm_view_t &heap, uint64_t *lock, const uint64_t *own)
 {
     unsigned long long *at = (unsigned long long *)lock;
     uint64_t since = 0;
     uint32_t polls = 0;
     while (atomicCAS_system(at, 0ull, (unsigned long long)heap.rank + 1) != 0) {
         __nanosleep(500);
-        if (++polls % 64 == 0 && weft__symm_give_up(heap, lock, WEFT_CMP_EQ, 0, &since)) {
+        if (++polls % 64 == 0 && weft__symm_give_up(heap, own, WEFT_CMP_EQ, 0, &since)) {
             return false;
         }
     }
@@ -120,7 +121,7 @@ static __global__ void plan_kernel(const __grid_constant__ weft_symm_view_t heap
     int lane = threadIdx.x, mine = 0;
     weft_params_head_t *own = params_head(heap, params, heap.rank);
     if (lane == 0) {
-        mine = take_lock(heap, &params_head(heap, params, 0)->lock);
+        mine = take_lock(heap, &params_head(heap, params, 0)->lock, &own->lock);
     }
     if (!__shfl_sync(0xffffffffu, mine, 0)) {
         own->plan = 0;

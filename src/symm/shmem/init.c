@@ -174,6 +174,9 @@ static weft_status_t start(void)
     if (status == WEFT_OK) {
         status = weft__shmem_env_read(&env);
     }
+    if (status == WEFT_OK && env.debug) {
+        weft__log_set_level("debug");
+    }
     if (status == WEFT_OK && job->local_size != job->size) {
         status = weft__fail(WEFT_ERR_UNSUPPORTED,
                             "%d of %d PEs are on this host; all PEs must be on one host",
@@ -189,17 +192,13 @@ static weft_status_t start(void)
         return status;
     }
     weft__shmem_teams_init();
-    weft__shmem.debug = env.debug;
     if (job->rank == 0) {
         weft__shmem_env_print(&env);
     }
-    if (env.debug) {
-        const weft_shmem_state_t *s = &weft__shmem;
-        weft__log_write(WEFT_LOG_DEBUG,
-                        "PE %d of %d: heap of %zu bytes at %p, global variables: %zu bytes at %p%s",
-                        s->me, s->pes, s->heap.bytes, (void *)s->heap.base, s->data.bytes,
-                        (void *)s->data.base, s->crowded ? ", more PEs than cores" : "");
-    }
+    const weft_shmem_state_t *s = &weft__shmem;
+    weft__debug("PE %d of %d: heap of %zu bytes at %p, global variables: %zu bytes at %p%s", s->me,
+                s->pes, s->heap.bytes, (void *)s->heap.base, s->data.bytes, (void *)s->data.base,
+                s->crowded ? ", more PEs than cores" : "");
     weft__shmem_sync(&weft__shmem_world, "shmem_init");
     return WEFT_OK;
 }

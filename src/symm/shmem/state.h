@@ -54,7 +54,6 @@ typedef struct weft_shmem_state {
     _Atomic bool exiting;       /* somebody here has begun to end the process */
     weft_shmem_control_t *mine; /* peers[me].control */
     int thread_level;
-    bool debug;
 } weft_shmem_state_t;
 
 extern HIDDEN weft_shmem_state_t weft__shmem;

@@ -368,6 +368,17 @@ static void run(team_fn fn, int least, int timeout_ms, bool dies)
     }
 }
 
+/* Ranks that NCCL connects may be on several hosts: there is no memory to share. */
+static void symmetric_memory_is_refused(team_t *team)
+{
+    weft_symm_h symm;
+    float one = 1;
+    CHECK_STATUS(weft_symm_create(team->comm, 4096, &symm), WEFT_ERR_UNSUPPORTED);
+    CHECK_TEXT(weft_last_error(), "connected by nccl and cannot reach each other's memory");
+    CHECK_OK(weft_allreduce(&one, &one, 1, WEFT_F32, WEFT_SUM, team->comm, NULL));
+    CHECK_EQ(one, team->size);
+}
+
 #define RUN_TEST(name, fn, ...)                                                                    \
     static void name(void **state)                                                                 \
     {                                                                                              \
@@ -379,6 +390,7 @@ RUN_TEST(collectives_on_1_to_all_gpus, every_collective, 1, 0, false)
 RUN_TEST(host_memory, host_memory_is_staged, 1, 0, false)
 RUN_TEST(split, split_in_two, 1, 0, false)
 RUN_TEST(order_across_streams, calls_on_streams_keep_their_order, 1, 0, false)
+RUN_TEST(symmetric_memory, symmetric_memory_is_refused, 1, 0, false)
 RUN_TEST(killed_rank, killed_rank_is_named, 2, 0, true)
 RUN_TEST(late_rank, late_rank_is_named, 2, 2000, false)
 
@@ -406,6 +418,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(host_memory),
         cmocka_unit_test(split),
         cmocka_unit_test(order_across_streams),
+        cmocka_unit_test(symmetric_memory),
         cmocka_unit_test(killed_rank),
         cmocka_unit_test(late_rank),
         cmocka_unit_test(shared_gpu),

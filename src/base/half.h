@@ -1,0 +1,45 @@
+/* 16-bit floating point, one number at a time; src/kernel has the fast forms. */
+#ifndef WEFT_BASE_HALF_H
+#define WEFT_BASE_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float weft__bf16_to_f32(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* Rounded to nearest even; a NaN stays one. */
+static inline uint16_t weft__f32_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
+        return (uint16_t)(bits >> 16 | 0x40u);
+    }
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+
+static inline float weft__f16_to_f32(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 0x1Fu;
+    uint32_t fraction = half & 0x3FFu, bits;
+    float value;
+    if (exponent == 0) { /* zero, or a multiple of 2^-24 */
+        value = (float)fraction * 0x1p-24f;
+        memcpy(&bits, &value, 4);
+        bits |= sign;
+    } else if (exponent == 31) {
+        bits = sign | 0x7F800000u | fraction << 13;
+    } else {
+        bits = sign | (exponent + 112) << 23 | fraction << 13;
+    }
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+#endif

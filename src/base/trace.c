@@ -1,0 +1,379 @@
+/* Traces: spans in memory, parts on disk, one file for the viewer.
+ *
+ * A part is the rank's number and its events, one per line, each a JSON object with times in
+ * nanoseconds of the host's clock. Merging subtracts the earliest time of all parts, so the file
+ * starts at 0, and adds the names of processes (ranks) and threads (tracks). */
+#include "base/trace.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+
+typedef struct span {
+    const char *name;
+    uint64_t start, end;
+    int64_t step, bytes;
+    int track;
+    int whole; /* set when the rest is written; read by whoever looks at spans */
+} span_t;
+
+struct weft_trace {
+    int rank;
+    size_t capacity;
+    size_t taken; /* spans asked for, also those that did not fit; raised by recording threads */
+    span_t *spans;
+};
+
+static const char *const track_names[] = {
+#define NAME(name, text) text,
+    WEFT_TRACK_TABLE(NAME)
+#undef NAME
+};
+
+weft_status_t weft__trace_open(int rank, size_t capacity, weft_trace_t **trace_p)
+{
+    weft_trace_t *trace = calloc(1, sizeof(*trace));
+    capacity = capacity < 1024 ? 1024 : capacity;
+    if (trace != NULL) {
+        trace->rank = rank;
+        trace->capacity = capacity;
+        trace->spans = calloc(capacity, sizeof(*trace->spans));
+    }
+    if (trace == NULL || trace->spans == NULL) {
+        free(trace);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a trace of %zu spans", capacity);
+    }
+    *trace_p = trace;
+    return WEFT_OK;
+}
+
+void weft__trace_close(weft_trace_t *trace)
+{
+    if (trace != NULL) {
+        free(trace->spans);
+        free(trace);
+    }
+}
+
+void weft__trace_span(weft_trace_t *trace, weft_track_t track, const char *name, uint64_t start_ns,
+                      uint64_t end_ns, int64_t step, int64_t bytes)
+{
+    if (trace == NULL) {
+        return;
+    }
+    /* Relaxed: it only hands out places; what is written there is published by `whole`. */
+    size_t at = __atomic_fetch_add(&trace->taken, 1, __ATOMIC_RELAXED);
+    if (at >= trace->capacity) {
+        return;
+    }
+    span_t *span = &trace->spans[at];
+    span->name = name;
+    span->start = start_ns;
+    span->end = end_ns > start_ns ? end_ns : start_ns;
+    span->step = step;
+    span->bytes = bytes;
+    span->track = (int)track;
+    /* Pairs with the load in next_span. */
+    __atomic_store_n(&span->whole, 1, __ATOMIC_RELEASE);
+}
+
+/* The next whole span from *at_p on, which moves behind it; NULL after the last. */
+static const span_t *next_span(const weft_trace_t *trace, size_t *at_p)
+{
+    size_t taken = __atomic_load_n(&trace->taken, __ATOMIC_RELAXED);
+    taken = taken < trace->capacity ? taken : trace->capacity;
+    while (*at_p < taken) {
+        const span_t *span = &trace->spans[(*at_p)++];
+        /* Pairs with the store at the end of weft__trace_span. */
+        if (__atomic_load_n(&span->whole, __ATOMIC_ACQUIRE)) {
+            return span;
+        }
+    }
+    return NULL;
+}
+
+/* ---- sums ----------------------------------------------------------------------------------- */
+
+typedef struct interval {
+    uint64_t start, end;
+} interval_t;
+
+static int by_start(const void *a, const void *b)
+{
+    uint64_t x = ((const interval_t *)a)->start, y = ((const interval_t *)b)->start;
+    return x < y ? -1 : x > y;
+}
+
+/* The spans of a track within [from, to), sorted and without overlaps; malloced. */
+static interval_t *intervals_of(const weft_trace_t *trace, weft_track_t track, uint64_t from,
+                                uint64_t to, size_t *count_p)
+{
+    interval_t *list = NULL;
+    size_t count = 0, room = 0, at = 0, kept = 0;
+    for (const span_t *span; (span = next_span(trace, &at)) != NULL;) {
+        uint64_t start = span->start > from ? span->start : from,
+                 end = span->end < to ? span->end : to;
+        if (span->track != (int)track || start >= end) {
+            continue;
+        }
+        if (count == room) {
+            interval_t *larger = realloc(list, (room * 2 + 256) * sizeof(*list));
+            if (larger == NULL) {
+                break;
+            }
+            list = larger;
+            room = room * 2 + 256;
+        }
+        list[count++] = (interval_t){start, end};
+    }
+    if (count > 0) {
+        qsort(list, count, sizeof(*list), by_start);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && list[i].start <= list[kept - 1].end) {
+            list[kept - 1].end = list[i].end > list[kept - 1].end ? list[i].end
+                                                                  : list[kept - 1].end;
+        } else {
+            list[kept++] = list[i];
+        }
+    }
+    *count_p = kept;
+    return list;
+}
+
+static uint64_t total(const interval_t *list, size_t count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += list[i].end - list[i].start;
+    }
+    return sum;
+}
+
+uint64_t weft__trace_busy(const weft_trace_t *trace, weft_track_t track, uint64_t from_ns,
+                          uint64_t to_ns)
+{
+    size_t count = 0;
+    interval_t *list = trace != NULL ? intervals_of(trace, track, from_ns, to_ns, &count) : NULL;
+    uint64_t busy = total(list, count);
+    free(list);
+    return busy;
+}
+
+uint64_t weft__trace_exposed(const weft_trace_t *trace, weft_track_t track, weft_track_t hider,
+                             uint64_t from_ns, uint64_t to_ns)
+{
+    if (trace == NULL) {
+        return 0;
+    }
+    size_t count, hiding, h = 0;
+    interval_t *list = intervals_of(trace, track, from_ns, to_ns, &count);
+    interval_t *hiders = intervals_of(trace, hider, from_ns, to_ns, &hiding);
+    uint64_t exposed = total(list, count);
+    for (size_t i = 0; i < count; i++) {
+        while (h < hiding && hiders[h].end <= list[i].start) {
+            h++;
+        }
+        for (size_t k = h; k < hiding && hiders[k].start < list[i].end; k++) {
+            uint64_t start = hiders[k].start > list[i].start ? hiders[k].start : list[i].start;
+            uint64_t end = hiders[k].end < list[i].end ? hiders[k].end : list[i].end;
+            exposed -= end - start;
+        }
+    }
+    free(list);
+    free(hiders);
+    return exposed;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static uint64_t earliest(const weft_trace_t *trace)
+{
+    uint64_t start = UINT64_MAX;
+    size_t at = 0;
+    for (const span_t *span; (span = next_span(trace, &at)) != NULL;) {
+        start = span->start < start ? span->start : start;
+    }
+    return start;
+}
+
+weft_status_t weft__trace_save(const weft_trace_t *trace, const char *path)
+{
+    FILE *out = fopen(path, "we");
+    if (out == NULL) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot create %s: %m", path);
+    }
+    size_t taken = __atomic_load_n(&trace->taken, __ATOMIC_RELAXED), at = 0;
+    size_t lost = taken > trace->capacity ? taken - trace->capacity : 0;
+    fprintf(out, "%d %" PRIu64 " %zu\n", trace->rank, earliest(trace), lost);
+    for (const span_t *span; (span = next_span(trace, &at)) != NULL;) {
+        fprintf(out, "%d %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 " %s\n", span->track,
+                span->start, span->end - span->start, span->step, span->bytes, span->name);
+    }
+    bool failed = ferror(out) != 0;
+    if (fclose(out) != 0 || failed) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %m", path);
+    }
+    return WEFT_OK;
+}
+
+typedef struct part {
+    FILE *file;
+    int rank;
+    uint64_t start;
+    size_t lost;
+} part_t;
+
+static bool open_part(const char *path, part_t *part)
+{
+    part->file = fopen(path, "re");
+    if (part->file == NULL) {
+        return false;
+    }
+    if (fscanf(part->file, "%d %" SCNu64 " %zu\n", &part->rank, &part->start, &part->lost) != 3) {
+        fclose(part->file);
+        part->file = NULL;
+        return false;
+    }
+    return true;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* An event that names a rank or a track. */
+static void write_name(weft_json_t *json, const char *what, int rank, int track, const char *name)
+{
+    weft__json_object(json);
+    weft__json_key(json, "ph");
+    weft__json_string(json, "M");
+    weft__json_key(json, "name");
+    weft__json_string(json, what);
+    weft__json_key(json, "pid");
+    weft__json_int(json, rank);
+    weft__json_key(json, "tid");
+    weft__json_int(json, track);
+    weft__json_key(json, "args");
+    weft__json_object(json);
+    weft__json_key(json, "name");
+    weft__json_string(json, name);
+    weft__json_end(json);
+    weft__json_end(json);
+}
+
+static void write_span(weft_json_t *json, int rank, const span_t *span)
+{
+    weft__json_object(json);
+    weft__json_key(json, "ph");
+    weft__json_string(json, "X");
+    weft__json_key(json, "name");
+    weft__json_string(json, span->name);
+    weft__json_key(json, "pid");
+    weft__json_int(json, rank);
+    weft__json_key(json, "tid");
+    weft__json_int(json, span->track);
+    weft__json_key(json, "ts"); /* microseconds */
+    weft__json_double(json, (double)span->start / 1000);
+    weft__json_key(json, "dur");
+    weft__json_double(json, (double)span->end / 1000);
+    if (span->step >= 0 || span->bytes >= 0) {
+        weft__json_key(json, "args");
+        weft__json_object(json);
+        if (span->step >= 0) {
+            weft__json_key(json, "step");
+            weft__json_int(json, span->step);
+        }
+        if (span->bytes >= 0) {
+            weft__json_key(json, "bytes");
+            weft__json_int(json, span->bytes);
+        }
+        weft__json_end(json);
+    }
+    weft__json_end(json);
+}
+
+/* Here `end` of a span is its length. */
+static void merge_part(weft_json_t *json, const part_t *part, uint64_t zero)
+{
+    char name[256], line[512];
+    snprintf(name, sizeof(name), part->lost > 0 ? "rank %d (%zu spans did not fit)" : "rank %d",
+             part->rank, part->lost);
+    write_name(json, "process_name", part->rank, 0, name);
+    for (int t = 0; t < WEFT_TRACK_COUNT; t++) {
+        write_name(json, "thread_name", part->rank, t, track_names[t]);
+    }
+    while (fgets(line, sizeof(line), part->file) != NULL) {
+        span_t span = {.name = name};
+        int at = 0;
+        if (sscanf(line, "%d %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %n", &span.track,
+                   &span.start, &span.end, &span.step, &span.bytes, &at) != 5) {
+            continue; /* the last line of a rank that was killed */
+        }
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(line + at, "\n"), line + at);
+        span.start = span.start > zero ? span.start - zero : 0;
+        write_span(json, part->rank, &span);
+    }
+}
+
+static weft_status_t write_merged(const char *path, part_t *parts, int count, uint64_t zero)
+{
+    FILE *out = fopen(path, "we");
+    if (out == NULL) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot create %s: %m", path);
+    }
+    weft_json_t json;
+    weft__json_start(&json, out);
+    json.compact = true;
+    weft__json_object(&json);
+    weft__json_key(&json, "displayTimeUnit");
+    weft__json_string(&json, "ms");
+    weft__json_key(&json, "traceEvents");
+    weft__json_array(&json);
+    for (int i = 0; i < count; i++) {
+        if (parts[i].file != NULL) {
+            merge_part(&json, &parts[i], zero);
+        }
+    }
+    weft__json_end(&json);
+    weft__json_end(&json);
+    weft_status_t status = weft__json_finish(&json);
+    if (fclose(out) != 0 && status == WEFT_OK) {
+        status = weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %m", path);
+    }
+    return status;
+}
+
+weft_status_t weft__trace_merge(const char *path, const char *const *paths, int count)
+{
+    part_t *parts = calloc((size_t)count + 1, sizeof(*parts));
+    if (parts == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to merge %d traces", count);
+    }
+    uint64_t zero = UINT64_MAX;
+    int there = 0;
+    for (int i = 0; i < count; i++) {
+        if (open_part(paths[i], &parts[i])) {
+            there++;
+            zero = parts[i].start < zero ? parts[i].start : zero;
+        }
+    }
+    weft_status_t status = there > 0 ? write_merged(path, parts, count, zero)
+                                     : weft__fail(WEFT_ERR_NOT_FOUND, "no rank left a trace for %s",
+                                                  path);
+    for (int i = 0; i < count; i++) {
+        if (parts[i].file != NULL) {
+            fclose(parts[i].file);
+            if (status == WEFT_OK) {
+                unlink(paths[i]);
+            }
+        }
+    }
+    free(parts);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* Traces for Perfetto (ui.perfetto.dev) and chrome://tracing: what every rank did when.
+ *
+ * A rank records spans in memory, which costs two clock reads and one store per span, and writes
+ * its part when it ends; one rank merges the parts into one file. Tracks are the rows below a
+ * rank:
+ *
+ *     weft__trace_open(rank, 1 << 20, &trace);
+ *     uint64_t start = weft__now_ns();
+ *     ... work ...
+ *     weft__trace_span(trace, WEFT_TRACK_COMPUTE, "forward", start, weft__now_ns(), -1, -1);
+ *     weft__trace_save(trace, "run/trace-3.part");
+ *     weft__trace_merge("run/trace.json", parts, ranks);
+ *
+ * A NULL trace records nothing, so that callers need not ask whether one is wanted. */
+#ifndef WEFT_BASE_TRACE_H
+#define WEFT_BASE_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/status.h>
+
+typedef struct weft_trace weft_trace_t;
+
+#define WEFT_TRACK_TABLE(X)                                                                        \
+    X(WEFT_TRACK_STEP, "step")                                                                     \
+    X(WEFT_TRACK_COMPUTE, "compute")                                                               \
+    X(WEFT_TRACK_COMM, "communication")                                                            \
+    X(WEFT_TRACK_DATA, "data")                                                                     \
+    X(WEFT_TRACK_SAVE, "checkpoint")
+
+typedef enum weft_track {
+#define WEFT_TRACK_ENUM(name, text) name,
+    WEFT_TRACK_TABLE(WEFT_TRACK_ENUM)
+#undef WEFT_TRACK_ENUM
+        WEFT_TRACK_COUNT
+} weft_track_t;
+
+/* Room for `capacity` spans (rounded up to 1024 at least); pages are touched as they fill. When
+ * it is full, later spans are counted and dropped, and the saved trace says so. */
+weft_status_t weft__trace_open(int rank, size_t capacity, weft_trace_t **trace_p);
+void weft__trace_close(weft_trace_t *trace);
+
+/* Record one span, in nanoseconds of weft__now_ns (all processes of a host have the same clock; a
+ * span of a GPU is converted by the caller). `name` is kept as a pointer: a literal, or something
+ * that outlives the trace. `step` and `bytes` are shown with the span unless negative. Any
+ * thread; lock-free. */
+void weft__trace_span(weft_trace_t *trace, weft_track_t track, const char *name, uint64_t start_ns,
+                      uint64_t end_ns, int64_t step, int64_t bytes);
+
+/* Total time covered by spans of a track in [from_ns, to_ns), overlaps counted once. Looks at all
+ * spans recorded so far: for a report at the end, not for every step. */
+uint64_t weft__trace_busy(const weft_trace_t *trace, weft_track_t track, uint64_t from_ns,
+                          uint64_t to_ns);
+
+/* Time in which `track` was busy while `hider` was not, as communication that nothing hid. */
+uint64_t weft__trace_exposed(const weft_trace_t *trace, weft_track_t track, weft_track_t hider,
+                             uint64_t from_ns, uint64_t to_ns);
+
+/* Write the spans of this rank to `path`, in the form that merge takes. No span may be recorded
+ * meanwhile. */
+weft_status_t weft__trace_save(const weft_trace_t *trace, const char *path);
+
+/* Join parts into one trace that starts at time 0, and remove them. A part that is missing (a
+ * rank that died) is left out; WEFT_ERR_NOT_FOUND if all are. */
+weft_status_t weft__trace_merge(const char *path, const char *const *parts, int count);
+
+#endif

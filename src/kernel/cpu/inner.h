@@ -1,0 +1,112 @@
+/* The inner loops of the CPU's compute kernels: one thread's share of a kernel, one table per
+ * instruction set. compute.c cuts kernels into these. Internal to this folder.
+ *
+ * Unlike the reductions of kernel.h these may contract a product and a sum into one rounding, so the
+ * tables differ in last bits; a run stays on one table. */
+#ifndef WEFT_KERNEL_CPU_INNER_H
+#define WEFT_KERNEL_CPU_INNER_H
+
+#include "kernel/compute.h"
+
+/* c (m x n, f32) = a b, or += with `add`. Element (i, p) of a is a[i x a_row + p x a_column]; rows of b
+ * and of c are contiguous. For operands that are in cache. */
+typedef struct weft_tile {
+    int64_t m, n, k;
+    const float *a;
+    int64_t a_row, a_column;
+    const float *b;
+    int64_t ldb;
+    float *c;
+    int64_t ldc;
+    bool add;
+} weft_tile_t;
+
+/* c (m x n, f32) = op(a) op(b), or += with `add`, of any size; strides and transposition as in
+ * weft_matmul_t. Operands are copied, block by block, into the order in which they are read. */
+typedef struct weft_own_product {
+    int64_t m, n, k;
+    const float *a;
+    int64_t lda;
+    bool trans_a;
+    const float *b;
+    int64_t ldb;
+    bool trans_b;
+    float *c;
+    int64_t ldc;
+    bool add;
+    float *scratch; /* WEFT_OWN_SCRATCH bytes */
+} weft_own_product_t;
+
+#define WEFT_OWN_SCRATCH ((size_t)1 << 20)
+
+/* What becomes of a block of a product: columns [column, column + n) and rows [row, row + m) of
+ * args->c, whose f32 value before bias, add and epilogue is in `from`. */
+typedef struct weft_finish {
+    const weft_matmul_t *args;
+    int64_t row, column, m, n;
+    const float *from; /* may be where the result goes */
+    int64_t ld_from;
+} weft_finish_t;
+
+/* Functions on a range do elements or rows [first, end). */
+#define WEFT_INNER_RANGES(X)                                                                       \
+    X(dropout, weft_dropout_t)          /* rows */                                                 \
+    X(embed_forward, weft_embed_t)      /* rows */                                                 \
+    X(embed_backward, weft_embed_t)     /* columns, of all rows */                                 \
+    X(norm_forward, weft_norm_t)        /* rows */                                                 \
+    X(gelu_forward, weft_gelu_t)        /* elements */                                             \
+    X(gelu_backward, weft_gelu_t)       /* elements */                                             \
+    X(swiglu_forward, weft_swiglu_t)    /* rows */                                                 \
+    X(swiglu_backward, weft_swiglu_t)   /* rows */                                                 \
+    X(classify, weft_classify_t)        /* rows */                                                 \
+    X(classify_stats, weft_classify_t)  /* rows */                                                 \
+    X(classify_finish, weft_classify_t) /* rows */                                                 \
+    X(adamw, weft_adamw_t)              /* elements */                                             \
+    X(sumsq, weft_sumsq_t)              /* chunks */                                               \
+    X(cast, weft_cast_t)                /* elements */
+
+typedef struct weft_inner {
+    const char *name;
+#define WEFT_INNER_SLOT(name, args_t) void (*name)(const args_t *args, int64_t first, int64_t end);
+    WEFT_INNER_RANGES(WEFT_INNER_SLOT)
+#undef WEFT_INNER_SLOT
+
+    /* Rows [first, end); their share of dweight and dbias into partial[0..width) and [width..). */
+    void (*norm_backward)(const weft_norm_t *args, int64_t first, int64_t end, float *partial);
+
+    /* Tokens [first, end); sines and cosines of their positions: table[t][2][D / 2]. */
+    void (*rope)(const weft_rope_t *args, const float *table, int64_t first, int64_t end);
+
+    /* One head of one sequence, `head` = b x H + h; and one key/value head of one sequence,
+     * `group` = b x G + g, with all query heads that use it. */
+    void (*attention_forward)(const weft_attention_t *args, int64_t head, void *scratch);
+    void (*attention_backward)(const weft_attention_t *args, int64_t group, void *scratch);
+    size_t (*attention_scratch)(const weft_attention_t *args, bool backward);
+    void (*decode)(const weft_decode_t *args, int64_t head, void *scratch);
+    void (*decode_append)(const weft_decode_t *args, int64_t row); /* row = b x seq + t */
+
+    void (*tile)(const weft_tile_t *args);
+    void (*product)(const weft_own_product_t *args);
+    void (*finish)(const weft_finish_t *args);
+
+    /* sums[c - first] = sum over rows [row, row_end) of in[r][c], c in [first, end), in order. */
+    void (*column_sums)(const void *in, int64_t ld, weft_dtype_t type, int64_t row, int64_t row_end,
+                        int64_t first, int64_t end, float *sums);
+    /* out[i] += sum of partial[p x stride + i] over p < parts, i in [0, count). */
+    void (*add_partials)(const float *partial, int64_t parts, int64_t stride, void *out,
+                         weft_dtype_t type, int64_t count);
+} weft_inner_t;
+
+extern const weft_inner_t weft__inner_none;
+#if defined(__x86_64__)
+extern const weft_inner_t weft__inner_avx2, weft__inner_avx512;
+#endif
+
+/* The table for this CPU; follows WEFT_SIMD as the reductions do. */
+const weft_inner_t *weft__inner(void);
+/* The table of that name if this CPU can run it, else NULL. For tests. */
+const weft_inner_t *weft__inner_named(const char *name);
+/* Use this table from now on; NULL: the usual one. For tests, while nothing computes. */
+void weft__inner_use(const weft_inner_t *table);
+
+#endif

@@ -1,0 +1,235 @@
+/* Vectors of floats for the kernels of training, as wide as this file is compiled for: 16 lanes with
+ * AVX-512, 8 with AVX2, else 4. Written with the compilers' vector types; intrinsics only where those
+ * have no word for it.
+ *
+ * Loads and stores take how many elements are `left`: fewer than LANES are padded with zeros, or
+ * not written. `type` is f32 or bf16 and a constant wherever it counts, so that it costs nothing. */
+#ifndef WEFT_KERNEL_CPU_LANES_H
+#define WEFT_KERNEL_CPU_LANES_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "kernel/cpu/inner.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+
+typedef float lanes_t __attribute__((vector_size(LANES * 4)));
+typedef int32_t ilanes_t __attribute__((vector_size(LANES * 4)));
+typedef uint32_t ulanes_t __attribute__((vector_size(LANES * 4)));
+typedef uint16_t half_lanes_t __attribute__((vector_size(LANES * 2)));
+typedef double wide_lanes_t __attribute__((vector_size(LANES * 8)));
+
+INLINE lanes_t splat(float value)
+{
+    return value - (lanes_t){0};
+}
+
+INLINE lanes_t select_lanes(ilanes_t mask, lanes_t yes, lanes_t no)
+{
+    return (lanes_t)((mask & (ilanes_t)yes) | (~mask & (ilanes_t)no));
+}
+
+INLINE lanes_t max_lanes(lanes_t a, lanes_t b)
+{
+#if defined(__AVX512F__)
+    return (lanes_t)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (lanes_t)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return select_lanes(a > b, a, b);
+#endif
+}
+
+INLINE lanes_t sqrt_lanes(lanes_t a)
+{
+#if defined(__AVX512F__)
+    return (lanes_t)_mm512_sqrt_ps((__m512)a);
+#elif defined(__AVX2__)
+    return (lanes_t)_mm256_sqrt_ps((__m256)a);
+#else
+    for (int i = 0; i < LANES; i++) {
+        a[i] = sqrtf(a[i]);
+    }
+    return a;
+#endif
+}
+
+/* ---- sums over lanes, always in the same order ------------------------------------------- */
+
+INLINE float sum_lanes(lanes_t a)
+{
+    float part[LANES];
+    memcpy(part, &a, sizeof(a));
+    for (int width = LANES / 2; width > 0; width /= 2) {
+        for (int i = 0; i < width; i++) {
+            part[i] += part[i + width];
+        }
+    }
+    return part[0];
+}
+
+INLINE float max_of_lanes(lanes_t a)
+{
+    float part[LANES];
+    memcpy(part, &a, sizeof(a));
+    for (int i = 1; i < LANES; i++) {
+        part[0] = part[i] > part[0] ? part[i] : part[0];
+    }
+    return part[0];
+}
+
+/* ---- loads and stores -------------------------------------------------------------------- */
+
+INLINE lanes_t widen_bf16(half_lanes_t halves)
+{
+    return (lanes_t)(__builtin_convertvector(halves, ulanes_t) << 16);
+}
+
+/* To nearest, ties to even; NaNs stay NaNs. */
+INLINE half_lanes_t narrow_bf16(lanes_t value)
+{
+    ulanes_t bits = (ulanes_t)value;
+    ulanes_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    ulanes_t quiet = (bits >> 16) | 0x40;
+    ulanes_t nan = (ulanes_t)(value != value);
+    return __builtin_convertvector((nan & quiet) | (~nan & rounded), half_lanes_t);
+}
+
+INLINE lanes_t load(const void *from, int64_t at, int64_t left, weft_dtype_t type)
+{
+    if (type == WEFT_F32) {
+        lanes_t value = {0};
+        const float *x = (const float *)from + at;
+        if (left >= LANES) {
+            memcpy(&value, x, sizeof(value));
+        } else {
+            memcpy(&value, x, (size_t)left * sizeof(*x));
+        }
+        return value;
+    }
+    half_lanes_t halves = {0};
+    const uint16_t *x = (const uint16_t *)from + at;
+    if (left >= LANES) {
+        memcpy(&halves, x, sizeof(halves));
+    } else {
+        memcpy(&halves, x, (size_t)left * sizeof(*x));
+    }
+    return widen_bf16(halves);
+}
+
+INLINE void store(void *to, int64_t at, int64_t left, lanes_t value, weft_dtype_t type)
+{
+    if (type == WEFT_F32) {
+        float *x = (float *)to + at;
+        if (left >= LANES) {
+            memcpy(x, &value, sizeof(value));
+        } else {
+            memcpy(x, &value, (size_t)left * sizeof(*x));
+        }
+        return;
+    }
+    half_lanes_t halves = narrow_bf16(value);
+    uint16_t *x = (uint16_t *)to + at;
+    if (left >= LANES) {
+        memcpy(x, &halves, sizeof(halves));
+    } else {
+        memcpy(x, &halves, (size_t)left * sizeof(*x));
+    }
+}
+
+/* One element. */
+INLINE float load_one(const void *from, int64_t at, weft_dtype_t type)
+{
+    if (type == WEFT_F32) {
+        return ((const float *)from)[at];
+    }
+    uint32_t bits = (uint32_t)((const uint16_t *)from)[at] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* Lanes below `left` as they are, the others `rest`. */
+INLINE lanes_t keep_left(lanes_t value, int64_t left, float rest)
+{
+    ilanes_t index;
+    for (int i = 0; i < LANES; i++) {
+        index[i] = i;
+    }
+    return select_lanes(index < (int32_t)(left < LANES ? left : LANES), value, splat(rest));
+}
+
+/* Where an element of this type is. */
+INLINE void *element(const void *base, int64_t at, weft_dtype_t type)
+{
+    return (char *)(uintptr_t)base + at * (type == WEFT_F32 ? 4 : 2);
+}
+
+/* ---- functions --------------------------------------------------------------------------- */
+
+/* e^x within 2 units in the last place. Below -87.3, where results are not normal numbers any
+ * more, 0; above 88.3 about 2.4e38 for ever. e^x = 2^k e^r with |r| <= log(2) / 2, and e^r by its
+ * Taylor series, whose first term left out is below 2^-27. */
+INLINE lanes_t exp_lanes(lanes_t x)
+{
+    const lanes_t magic = splat(12582912.0f); /* 1.5 x 2^23: adding it rounds to an integer */
+    lanes_t clamped = select_lanes(x < 88.3f, x, splat(88.3f));
+    clamped = select_lanes(clamped > -87.3f, clamped, splat(-87.3f));
+    lanes_t shifted = clamped * 1.44269504f + magic;
+    lanes_t k = shifted - magic;
+    /* log(2) in two parts, the first with few digits, so that k times it is exact. */
+    lanes_t r = clamped - k * 0.693359375f;
+    r = r - k * -2.12194440e-4f;
+    lanes_t p = splat(1.0f / 5040);
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    ilanes_t exponent = ((ilanes_t)shifted - (ilanes_t)magic) << 23;
+    lanes_t result = (lanes_t)((ilanes_t)p + exponent);
+    ilanes_t tiny = x < -87.3f;
+    result = (lanes_t)(~tiny & (ilanes_t)result);
+    return select_lanes(x == x, result, x); /* a NaN stays one */
+}
+
+INLINE lanes_t sigmoid_lanes(lanes_t x)
+{
+    return 1.0f / (1.0f + exp_lanes(-x));
+}
+
+/* 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3) */
+INLINE lanes_t gelu_sigmoid(lanes_t x)
+{
+    return sigmoid_lanes(x * (1.5957691216f + 0.0713548163f * x * x));
+}
+
+INLINE lanes_t gelu_lanes(lanes_t x)
+{
+    return x * gelu_sigmoid(x);
+}
+
+INLINE lanes_t gelu_slope(lanes_t x)
+{
+    lanes_t s = gelu_sigmoid(x);
+    return s + x * s * (1.0f - s) * (1.5957691216f + 0.2140644488f * x * x);
+}
+
+#endif

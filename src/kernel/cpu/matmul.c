@@ -1,0 +1,194 @@
+/* Matrix products: cut into one block per thread, each a call of a single-threaded sgemm. */
+#include <math.h>
+
+#include "kernel/cpu/blas.h"
+#include "kernel/cpu/launch.h"
+
+/* Blocks are cut at multiples of these where that leaves enough of them. */
+enum { ROW_STEP = 16, COLUMN_STEP = 64, K_STEP = 2048, SUM_ROWS = 8, SUM_COLUMNS = 256 };
+
+typedef struct product {
+    weft_matmul_t args; /* with strides filled in */
+    weft_sgemm_fn sgemm;
+    int64_t grid_columns, rows, columns; /* of a block */
+    bool onto_c;                         /* f32: the product is added to what c holds */
+    float *sums;                         /* for bias_grad: SUM_ROWS x n */
+} product_t;
+
+/* One block of the result. */
+typedef struct block {
+    int64_t row, column, m, n;
+} block_t;
+
+/* ---- cutting ------------------------------------------------------------------------------- */
+
+/* A thread packs its rows of a and its columns of b before it multiplies them, so the best grid has
+ * the smallest sum of the two. */
+static void choose_grid(product_t *p)
+{
+    int threads = weft__team_size();
+    int64_t best = -1;
+    for (int across = 1; across <= threads; across++) {
+        int64_t down = threads / across;
+        int64_t rows = weft__ceil_div(p->args.m, down), columns = weft__ceil_div(p->args.n, across);
+        rows = weft__least(weft__ceil_div(rows, ROW_STEP) * ROW_STEP, p->args.m);
+        columns = weft__least(weft__ceil_div(columns, COLUMN_STEP) * COLUMN_STEP, p->args.n);
+        /* What the slowest thread has to do: its products, and copying at some 32 of them each. */
+        int64_t cost = rows * columns + 32 * (rows + columns);
+        if (best < 0 || cost < best) {
+            best = cost;
+            p->rows = rows;
+            p->columns = columns;
+        }
+    }
+    p->grid_columns = weft__ceil_div(p->args.n, p->columns);
+}
+
+static block_t block_of(const product_t *p, int64_t task)
+{
+    int64_t row = task / p->grid_columns * p->rows, column = task % p->grid_columns * p->columns;
+    return (block_t){row, column, weft__least(p->rows, p->args.m - row),
+                     weft__least(p->columns, p->args.n - column)};
+}
+
+/* ---- one block ----------------------------------------------------------------------------- */
+
+static bool is_plain(const weft_matmul_t *a)
+{
+    return a->bias == NULL && a->add == NULL && a->epilogue == WEFT_EPILOGUE_NONE;
+}
+
+static void multiply(const product_t *p, const weft_own_product_t *x)
+{
+    if (p->sgemm == NULL) {
+        weft__inner()->product(x);
+        return;
+    }
+    p->sgemm(WEFT_CBLAS_ROW_MAJOR, x->trans_a ? WEFT_CBLAS_TRANSPOSED : WEFT_CBLAS_AS_IS,
+             x->trans_b ? WEFT_CBLAS_TRANSPOSED : WEFT_CBLAS_AS_IS, (int)x->m, (int)x->n, (int)x->k,
+             1.0f, x->a, (int)x->lda, x->b, (int)x->ldb, x->add ? 1.0f : 0.0f, x->c, (int)x->ldc);
+}
+
+/* `rows` rows of `columns` bf16, with stride ld, as dense f32. */
+static void widen(const uint16_t *from, int64_t ld, int64_t rows, int64_t columns, float *to)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        weft_cast_t cast = {WEFT_BF16, WEFT_F32, columns, from + r * ld, to + r * columns};
+        weft__inner()->cast(&cast, 0, columns);
+    }
+}
+
+/* bf16: K_STEP of k at a time through f32 copies. */
+static void multiply_bf16(const product_t *p, const block_t *block, float *c, float *scratch)
+{
+    const weft_matmul_t *args = &p->args;
+    const uint16_t *a = args->a, *b = args->b;
+    for (int64_t from = 0; from < args->k; from += K_STEP) {
+        int64_t k = weft__least(K_STEP, args->k - from), m = block->m, n = block->n;
+        float *wide_a = scratch, *wide_b = scratch + m * k;
+        if (args->trans_a) {
+            widen(a + from * args->lda + block->row, args->lda, k, m, wide_a);
+        } else {
+            widen(a + block->row * args->lda + from, args->lda, m, k, wide_a);
+        }
+        if (args->trans_b) {
+            widen(b + block->column * args->ldb + from, args->ldb, n, k, wide_b);
+        } else {
+            widen(b + from * args->ldb + block->column, args->ldb, k, n, wide_b);
+        }
+        multiply(p, &(weft_own_product_t){m, n, k, wide_a, args->trans_a ? m : k, args->trans_a,
+                                          wide_b, args->trans_b ? k : n, args->trans_b, c, n,
+                                          from > 0, wide_b + n * k});
+    }
+}
+
+static void multiply_f32(const product_t *p, const block_t *block, float *scratch)
+{
+    const weft_matmul_t *args = &p->args;
+    const float *a = args->a, *b = args->b;
+    a += args->trans_a ? block->row : block->row * args->lda;
+    b += args->trans_b ? block->column * args->ldb : block->column;
+    multiply(p, &(weft_own_product_t){block->m, block->n, args->k, a, args->lda, args->trans_a, b,
+                                      args->ldb, args->trans_b,
+                                      (float *)args->c + block->row * args->ldc + block->column,
+                                      args->ldc, p->onto_c, scratch});
+}
+
+static void block_task(const void *arg, int64_t task, void *scratch)
+{
+    const product_t *p = arg;
+    const weft_matmul_t *args = &p->args;
+    block_t block = block_of(p, task);
+    weft_finish_t finish = {args, block.row, block.column, block.m, block.n, scratch, block.n};
+    if (args->type == WEFT_BF16) {
+        multiply_bf16(p, &block, scratch, (float *)scratch + block.m * block.n);
+        weft__inner()->finish(&finish);
+        return;
+    }
+    multiply_f32(p, &block, scratch);
+    if (!is_plain(args)) {
+        finish.from = (float *)args->c + block.row * args->ldc + block.column;
+        finish.ld_from = args->ldc;
+        weft__inner()->finish(&finish);
+    }
+}
+
+static size_t block_scratch(const product_t *p)
+{
+    int64_t k = weft__least(p->args.k, K_STEP);
+    size_t own = p->sgemm == NULL ? WEFT_OWN_SCRATCH : 0;
+    if (p->args.type == WEFT_F32) {
+        return own;
+    }
+    int64_t floats = p->rows * p->columns + k * (p->rows + p->columns);
+    return (size_t)floats * sizeof(float) + own;
+}
+
+/* ---- the gradient of a bias: sums of b's columns ------------------------------------------- */
+
+static void sums_task(const void *arg, int64_t task, void *scratch)
+{
+    const product_t *p = arg;
+    int64_t across = weft__ceil_div(p->args.n, SUM_COLUMNS);
+    int64_t part = task / across, first = task % across * SUM_COLUMNS;
+    (void)scratch;
+    weft__inner()->column_sums(p->args.b, p->args.ldb, p->args.type, p->args.k * part / SUM_ROWS,
+                               p->args.k * (part + 1) / SUM_ROWS, first,
+                               weft__least(first + SUM_COLUMNS, p->args.n),
+                               p->sums + part * p->args.n + first);
+}
+
+static weft_status_t bias_gradient(product_t *p)
+{
+    int64_t n = p->args.n;
+    p->sums = weft__team_memory((size_t)(SUM_ROWS * n) * sizeof(float));
+    if (p->sums == NULL) {
+        return WEFT_ERR_NO_MEMORY;
+    }
+    weft_status_t status = weft__team_run(SUM_ROWS * weft__ceil_div(n, SUM_COLUMNS), 0, sums_task,
+                                          p);
+    if (status == WEFT_OK) {
+        weft__inner()->add_partials(p->sums, SUM_ROWS, n, p->args.bias_grad, p->args.c_type, n);
+    }
+    return status;
+}
+
+weft_status_t weft__run_matmul(const void *arg)
+{
+    product_t p = {.args = *(const weft_matmul_t *)arg, .sgemm = weft__blas_sgemm()};
+    weft_matmul_t *args = &p.args;
+    args->lda = args->lda > 0 ? args->lda : args->trans_a ? args->m : args->k;
+    args->ldb = args->ldb > 0 ? args->ldb : args->trans_b ? args->k : args->n;
+    args->ldc = args->ldc > 0 ? args->ldc : args->n;
+    p.onto_c = args->accumulate || args->add == args->c;
+    if (args->type == WEFT_F32 && args->add == args->c) {
+        args->add = NULL;
+    }
+    choose_grid(&p);
+    int64_t tasks = weft__ceil_div(args->m, p.rows) * p.grid_columns;
+    weft_status_t status = weft__team_run(tasks, block_scratch(&p), block_task, &p);
+    if (status == WEFT_OK && args->bias_grad != NULL) {
+        status = bias_gradient(&p);
+    }
+    return status;
+}

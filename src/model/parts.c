@@ -1,0 +1,281 @@
+/* Linear layers, norms and masks of one pass. */
+#include "model/parts.h"
+
+#include <stdio.h>
+
+const void *weft__param_of(const weft_pass_t *pass, int layer, weft_role_t role)
+{
+    int index = weft__model_param(pass->model, layer, role);
+    return index >= 0 ? pass->params[index] : NULL;
+}
+
+void *weft__grad_of(const weft_pass_t *pass, int layer, weft_role_t role)
+{
+    int index = weft__model_param(pass->model, layer, role);
+    return index >= 0 && pass->grads != NULL ? pass->grads[index] : NULL;
+}
+
+void *weft__offset(const weft_pass_t *pass, const void *base, int64_t count)
+{
+    return (char *)(uintptr_t)base + count * (int64_t)weft_dtype_size(pass->model->type);
+}
+
+void *weft__grad_offset(const weft_pass_t *pass, const void *base, int64_t count)
+{
+    return (char *)(uintptr_t)base + count * (int64_t)weft_dtype_size(pass->model->grad_type);
+}
+
+weft_norm_t weft__norm_args(const weft_pass_t *pass, int64_t rows, int layer, weft_role_t weight,
+                            weft_role_t bias)
+{
+    return (weft_norm_t){.type = pass->model->type,
+                         .grad_type = pass->model->grad_type,
+                         .rms = !weft__is_gpt2(pass),
+                         .rows = rows,
+                         .width = pass->model->config.width,
+                         .eps = pass->model->config.norm_eps,
+                         .weight = weft__param_of(pass, layer, weight),
+                         .bias = weft__param_of(pass, layer, bias),
+                         .dweight = weft__grad_of(pass, layer, weight),
+                         .dbias = weft__grad_of(pass, layer, bias),
+                         .work = pass->scratch.work};
+}
+
+/* ---- linear layers --------------------------------------------------------------------------- */
+
+weft_linear_t weft__linear_qkv(const weft_pass_t *pass, int layer)
+{
+    const weft_model_t *model = pass->model;
+    int64_t queries = (int64_t)model->heads * model->config.head_dim;
+    int64_t keys = (int64_t)model->kv_heads * model->config.head_dim;
+    weft_linear_t linear = {.layer = layer, .in = model->config.width, .out = model->qkv_width};
+    if (weft__is_gpt2(pass)) {
+        linear.count = 1;
+        linear.roles[0] = WEFT_QKV_WEIGHT;
+        linear.outs[0] = linear.out;
+        linear.bias = WEFT_QKV_BIAS;
+        linear.biased = true;
+        return linear;
+    }
+    linear.count = 3;
+    linear.roles[0] = WEFT_Q_WEIGHT;
+    linear.roles[1] = WEFT_K_WEIGHT;
+    linear.roles[2] = WEFT_V_WEIGHT;
+    linear.outs[0] = queries;
+    linear.outs[1] = linear.outs[2] = keys;
+    return linear;
+}
+
+weft_linear_t weft__linear_proj(const weft_pass_t *pass, int layer)
+{
+    const weft_model_t *model = pass->model;
+    return (weft_linear_t){.layer = layer,
+                           .in = (int64_t)model->heads * model->config.head_dim,
+                           .out = model->config.width,
+                           .count = 1,
+                           .roles = {WEFT_PROJ_WEIGHT},
+                           .outs = {model->config.width},
+                           .bias = WEFT_PROJ_BIAS,
+                           .biased = weft__is_gpt2(pass)};
+}
+
+weft_linear_t weft__linear_up(const weft_pass_t *pass, int layer)
+{
+    const weft_model_t *model = pass->model;
+    if (weft__is_gpt2(pass)) {
+        return (weft_linear_t){.layer = layer,
+                               .in = model->config.width,
+                               .out = model->ffn,
+                               .count = 1,
+                               .roles = {WEFT_UP_WEIGHT},
+                               .outs = {model->ffn},
+                               .bias = WEFT_UP_BIAS,
+                               .biased = true};
+    }
+    return (weft_linear_t){.layer = layer,
+                           .in = model->config.width,
+                           .out = 2 * (int64_t)model->ffn,
+                           .count = 2,
+                           .roles = {WEFT_GATE_WEIGHT, WEFT_UP_WEIGHT},
+                           .outs = {model->ffn, model->ffn}};
+}
+
+weft_linear_t weft__linear_down(const weft_pass_t *pass, int layer)
+{
+    const weft_model_t *model = pass->model;
+    return (weft_linear_t){.layer = layer,
+                           .in = model->ffn,
+                           .out = model->config.width,
+                           .count = 1,
+                           .roles = {WEFT_DOWN_WEIGHT},
+                           .outs = {model->config.width},
+                           .bias = WEFT_DOWN_BIAS,
+                           .biased = weft__is_gpt2(pass)};
+}
+
+typedef void *(*place_fn)(const weft_pass_t *pass, int layer, weft_role_t role);
+
+static void *weight_place(const weft_pass_t *pass, int layer, weft_role_t role)
+{
+    return (void *)(uintptr_t)weft__param_of(pass, layer, role);
+}
+
+/* The same layer with its matrices as one, if they lie behind each other. */
+static weft_linear_t joined(const weft_pass_t *pass, const weft_linear_t *linear, place_fn place,
+                            int64_t element)
+{
+    weft_linear_t one = *linear;
+    for (int i = 1; i < linear->count; i++) {
+        const char *before = place(pass, linear->layer, linear->roles[i - 1]);
+        const char *here = place(pass, linear->layer, linear->roles[i]);
+        if (here != before + linear->outs[i - 1] * linear->in * element) {
+            return one;
+        }
+    }
+    one.count = 1;
+    one.outs[0] = one.out;
+    return one;
+}
+
+static weft_matmul_t product(const weft_pass_t *pass)
+{
+    return (weft_matmul_t){.type = pass->model->type, .c_type = pass->model->type};
+}
+
+weft_status_t weft__linear_forward(const weft_pass_t *pass, const weft_linear_t *linear,
+                                   const void *x, void *y, weft_ending_t ending)
+{
+    int64_t element = (int64_t)weft_dtype_size(pass->model->type), column = 0;
+    weft_linear_t l = joined(pass, linear, weight_place, element);
+    for (int i = 0; i < l.count; column += l.outs[i++]) {
+        weft_matmul_t args = product(pass);
+        args.m = weft__rows(pass);
+        args.n = l.outs[i];
+        args.k = l.in;
+        args.a = x;
+        args.b = weft__param_of(pass, l.layer, l.roles[i]);
+        args.trans_b = !weft__is_gpt2(pass);
+        args.c = weft__offset(pass, y, column);
+        args.ldc = l.out;
+        args.bias = l.biased && !ending.no_bias ? weft__param_of(pass, l.layer, l.bias) : NULL;
+        args.add = ending.add;
+        args.aux = ending.aux;
+        args.epilogue = ending.epilogue;
+        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__linear_input(const weft_pass_t *pass, const weft_linear_t *linear,
+                                 const void *dy, void *dx, weft_ending_t ending)
+{
+    int64_t element = (int64_t)weft_dtype_size(pass->model->type), column = 0;
+    weft_linear_t l = joined(pass, linear, weight_place, element);
+    for (int i = 0; i < l.count; column += l.outs[i++]) {
+        weft_matmul_t args = product(pass);
+        args.m = weft__rows(pass);
+        args.n = l.in;
+        args.k = l.outs[i];
+        args.a = weft__offset(pass, dy, column);
+        args.lda = l.out;
+        args.b = weft__param_of(pass, l.layer, l.roles[i]);
+        args.trans_b = weft__is_gpt2(pass);
+        args.c = dx;
+        args.accumulate = i > 0;
+        args.aux = ending.aux;
+        args.epilogue = ending.epilogue;
+        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t *linear,
+                                   const void *x, const void *dy)
+{
+    int64_t element = (int64_t)weft_dtype_size(pass->model->grad_type), column = 0;
+    weft_linear_t l = joined(pass, linear, weft__grad_of, element);
+    for (int i = 0; i < l.count; column += l.outs[i++]) {
+        const void *dy_part = weft__offset(pass, dy, column);
+        bool gpt2 = weft__is_gpt2(pass);
+        weft_matmul_t args = product(pass);
+        args.c_type = pass->model->grad_type;
+        args.m = gpt2 ? l.in : l.outs[i];
+        args.n = gpt2 ? l.outs[i] : l.in;
+        args.k = weft__rows(pass);
+        args.a = gpt2 ? x : dy_part;
+        args.lda = gpt2 ? l.in : l.out;
+        args.b = gpt2 ? dy_part : x;
+        args.ldb = gpt2 ? l.out : l.in;
+        args.trans_a = true;
+        args.c = weft__grad_of(pass, l.layer, l.roles[i]);
+        args.accumulate = true;
+        args.bias_grad = l.biased ? weft__grad_of(pass, l.layer, l.bias) : NULL;
+        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
+    }
+    return WEFT_OK;
+}
+
+/* ---- dropout ---------------------------------------------------------------------------------- */
+
+static uint64_t site_key(const weft_pass_t *pass, int layer, const char *site)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "dropout.%d.%s", layer, site);
+    return weft__mask_key(pass->seed, name, pass->step);
+}
+
+weft_mask_t weft__stream_mask(const weft_pass_t *pass, int layer, const char *site, float rate)
+{
+    if (!pass->training || rate == 0.0f) {
+        return (weft_mask_t){0};
+    }
+    return (weft_mask_t){.rate = rate,
+                         .key = site_key(pass, layer, site),
+                         .row0 = pass->sample_first * pass->shape.seq + pass->row_first,
+                         .width = pass->model->config.width};
+}
+
+weft_mask_t weft__attention_mask(const weft_pass_t *pass, int layer)
+{
+    const weft_model_t *model = pass->model;
+    if (!pass->training || model->config.attention_dropout == 0.0f) {
+        return (weft_mask_t){0};
+    }
+    return (weft_mask_t){.rate = model->config.attention_dropout,
+                         .key = site_key(pass, layer, "attention"),
+                         .row0 = pass->sample_first,
+                         .column0 = (int64_t)model->slice.part * model->heads,
+                         .width = model->config.heads};
+}
+
+/* ---- RoPE ------------------------------------------------------------------------------------- */
+
+weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv)
+{
+    return (weft_rope_t){.type = pass->model->type,
+                         .batch = pass->shape.batch,
+                         .seq = pass->shape.seq,
+                         .heads = pass->model->heads,
+                         .kv_heads = pass->model->kv_heads,
+                         .head_dim = pass->model->config.head_dim,
+                         .theta = pass->model->config.rope_theta,
+                         .qkv = qkv};
+}
+
+/* ---- gradients that are complete ---------------------------------------------------------------- */
+
+void weft__tell_ready(const weft_pass_t *pass, int layer, weft_role_t first, weft_role_t last)
+{
+    int from = -1, to = -1;
+    if (pass->grad_ready == NULL) {
+        return;
+    }
+    for (int role = (int)first; role <= (int)last; role++) {
+        int index = weft__model_param(pass->model, layer, (weft_role_t)role);
+        from = from < 0 ? index : from;
+        to = index > to ? index : to;
+    }
+    if (from >= 0) {
+        pass->grad_ready(pass->grad_ready_arg, from, to - from + 1);
+    }
+}

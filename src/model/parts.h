@@ -1,0 +1,92 @@
+/* What the layers share: parameters by role, linear layers of both layouts, norms, masks. Internal
+ * to this folder. */
+#ifndef WEFT_MODEL_PARTS_H
+#define WEFT_MODEL_PARTS_H
+
+#include "model/model.h"
+
+/* Return from the function unless the call is WEFT_OK. */
+#define WEFT_TRY_RETURN(call)                                                                      \
+    do {                                                                                           \
+        weft_status_t try_status = (call);                                                         \
+        if (try_status != WEFT_OK) {                                                               \
+            return try_status;                                                                     \
+        }                                                                                          \
+    } while (0)
+
+static inline bool weft__is_gpt2(const weft_pass_t *pass)
+{
+    return pass->model->config.family == WEFT_GPT2;
+}
+
+static inline int64_t weft__rows(const weft_pass_t *pass)
+{
+    return pass->shape.batch * pass->shape.seq;
+}
+
+/* The parameter, or its gradient; NULL if the model has none such. */
+const void *weft__param_of(const weft_pass_t *pass, int layer, weft_role_t role);
+void *weft__grad_of(const weft_pass_t *pass, int layer, weft_role_t role);
+
+/* `count` elements further, of the model's type or of its gradients'. */
+void *weft__offset(const weft_pass_t *pass, const void *base, int64_t count);
+void *weft__grad_offset(const weft_pass_t *pass, const void *base, int64_t count);
+
+/* Rows that norms have: see weft_shape_t. */
+weft_norm_t weft__norm_args(const weft_pass_t *pass, int64_t rows, int layer, weft_role_t weight,
+                            weft_role_t bias);
+
+/* A linear layer from `in` to `out` columns whose weight is one matrix, or for LLaMA several that
+ * make rows of one (queries, keys, values; gate, up): roles[0 .. count). Where they lie behind each
+ * other in memory, and they do unless somebody spreads them, it is one product. */
+typedef struct weft_linear {
+    int layer;
+    int64_t in, out;
+    int count;
+    weft_role_t roles[3];
+    int64_t outs[3]; /* columns of y that each makes */
+    weft_role_t bias;
+    bool biased;
+} weft_linear_t;
+
+weft_linear_t weft__linear_qkv(const weft_pass_t *pass, int layer);
+weft_linear_t weft__linear_proj(const weft_pass_t *pass, int layer);
+weft_linear_t weft__linear_up(const weft_pass_t *pass, int layer);
+weft_linear_t weft__linear_down(const weft_pass_t *pass, int layer);
+
+/* How a forward product ends; see weft_matmul_t. */
+typedef struct weft_ending {
+    const void *add;
+    void *aux;
+    weft_epilogue_t epilogue;
+    bool no_bias;
+} weft_ending_t;
+
+/* y (rows x out) = x w + bias, then the ending. */
+weft_status_t weft__linear_forward(const weft_pass_t *pass, const weft_linear_t *linear,
+                                   const void *x, void *y, weft_ending_t ending);
+/* dx (rows x in) = dy w^T, then the ending. */
+weft_status_t weft__linear_input(const weft_pass_t *pass, const weft_linear_t *linear,
+                                 const void *dy, void *dx, weft_ending_t ending);
+/* dw += x^T dy, dbias += sum of dy. */
+weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t *linear,
+                                   const void *x, const void *dy);
+
+/* The mask of a use of dropout on the residual stream, and of attention's probabilities. `site` NULL
+ * or a rate of 0, or no training: nothing is dropped. */
+weft_mask_t weft__stream_mask(const weft_pass_t *pass, int layer, const char *site, float rate);
+weft_mask_t weft__attention_mask(const weft_pass_t *pass, int layer);
+
+/* Turn the queries and keys of the pass's micro-batch, whose first position is 0. */
+weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv);
+
+/* weft__embed_forward for tokens that start at a later position. */
+weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int64_t position,
+                             void *x);
+
+/* Tell that the gradients of the parameters from `first` to `last` are complete. */
+void weft__tell_ready(const weft_pass_t *pass, int layer, weft_role_t first, weft_role_t last);
+
+int64_t weft__head_rows(const weft_model_t *model, const weft_shape_t *shape);
+
+#endif

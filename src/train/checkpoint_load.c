@@ -1,0 +1,109 @@
+/* Finding and loading checkpoints. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "train/checkpoint_parts.h"
+
+_Static_assert(sizeof(((weft_loaded_t *)0)->path) == WEFT_PATH_BYTES, "a path fits");
+
+static bool has(const char *folder, const char *name)
+{
+    char path[WEFT_PATH_BYTES];
+    return weft__path_join(path, folder, name) == WEFT_OK &&
+           (weft__is_file(path) || weft__is_folder(path));
+}
+
+/* The folder that `path` means, into `out`. */
+static weft_status_t resolve(const char *path, char *out)
+{
+    char name[64], link[WEFT_PATH_BYTES];
+    int64_t newest = -1;
+    if (!has(path, WEFT_CHECKPOINT_STATE) && has(path, "latest")) {
+        weft_status_t status = weft__path_join(link, path, "latest");
+        char *real = status == WEFT_OK ? realpath(link, NULL) : NULL;
+        status = weft__path_join(out, "", real != NULL ? real : link);
+        free(real);
+        return status;
+    }
+    if (!has(path, WEFT_CHECKPOINT_STATE)) {
+        newest = weft__checkpoint_newest(path, INT64_MAX);
+    }
+    if (newest >= 0) {
+        snprintf(name, sizeof(name), "step-%06" PRId64, newest);
+        return weft__path_join(out, path, name);
+    }
+    if (!weft__is_folder(path)) {
+        return weft__fail(WEFT_ERR_NOT_FOUND, "there is no folder %s to load from", path);
+    }
+    return weft__path_join(out, "", path);
+}
+
+/* Add to the sentence which checkpoint could be taken instead. */
+static weft_status_t suggest_older(const char *folder, weft_status_t status)
+{
+    char run[WEFT_PATH_BYTES], why[1024];
+    const char *slash = strrchr(folder, '/');
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    snprintf(run, sizeof(run), "%.*s", slash != NULL ? (int)(slash - folder) : 1,
+             slash != NULL ? folder : ".");
+    int64_t number = weft__checkpoint_number(slash != NULL ? slash + 1 : folder);
+    int64_t older = number >= 0 ? weft__checkpoint_newest(run, number) : -1;
+    if (older >= 0) {
+        return weft__fail(status, "%s; %s/step-%06" PRId64 " is an older one to go on from", why,
+                          run, older);
+    }
+    return status;
+}
+
+static weft_status_t load_own(weft_loaded_t *out, bool verify)
+{
+    weft_manifest_t manifest;
+    char path[WEFT_PATH_BYTES];
+    weft_status_t status = weft__manifest_read(out->path, &manifest);
+    out->settings = manifest.settings;
+    out->state = manifest.state;
+    status = status == WEFT_OK ? weft__manifest_verify(out->path, &manifest, verify) : status;
+    if (status == WEFT_OK) {
+        status = weft__path_join(path, out->path, WEFT_CHECKPOINT_MODEL);
+        status = status == WEFT_OK ? weft__tensors_open(path, &out->model) : status;
+    }
+    if (status == WEFT_OK && has(out->path, WEFT_CHECKPOINT_OPTIMIZER)) {
+        status = weft__path_join(path, out->path, WEFT_CHECKPOINT_OPTIMIZER);
+        status = status == WEFT_OK ? weft__tensors_open(path, &out->optimizer) : status;
+    }
+    return status == WEFT_OK ? WEFT_OK : suggest_older(out->path, status);
+}
+
+weft_status_t weft__checkpoint_load(const char *path, bool verify, weft_loaded_t *out)
+{
+    *out = (weft_loaded_t){0};
+    weft_status_t status = resolve(path, out->path);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    out->foreign = !has(out->path, WEFT_CHECKPOINT_STATE);
+    bool numbered = weft__checkpoint_number(
+                        strrchr(out->path, '/') != NULL ? strrchr(out->path, '/') + 1 : "") >= 0;
+    if (!out->foreign || numbered) {
+        status = load_own(out, verify);
+    } else {
+        out->state.loss_scale = 1;
+        status = weft__tensors_open(out->path, &out->model);
+    }
+    if (status != WEFT_OK) {
+        weft__checkpoint_unload(out);
+    }
+    return status;
+}
+
+void weft__checkpoint_unload(weft_loaded_t *loaded)
+{
+    weft__tensors_close(loaded->model);
+    weft__tensors_close(loaded->optimizer);
+    free(loaded->settings);
+    *loaded = (weft_loaded_t){0};
+}

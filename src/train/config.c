@@ -1,0 +1,412 @@
+/* The configuration table at work: options, files, help, and writing it all down. */
+#include "train/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/args.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/settings.h"
+
+typedef enum kind { KIND_INT, KIND_SIZE, KIND_REAL, KIND_BOOL, KIND_STR, KIND_ONE } kind_t;
+
+typedef struct row {
+    kind_t kind;
+    size_t offset; /* of the field in weft_train_config_t */
+    const char *name;
+    char letter;
+    const char *metavar, *value, *words, *help;
+} row_t;
+
+static const row_t table[] = {
+#define ROW(kind, field, name, letter, metavar, value, words, help)                                \
+    {KIND_##kind, offsetof(weft_train_config_t, field), name, letter, metavar, value, words, help},
+    WEFT_TRAIN_TABLE(ROW)
+#undef ROW
+};
+
+#define ROWS ((int)(sizeof(table) / sizeof(table[0])))
+#define TEXTS_MOST ((int)(sizeof(((weft_train_config_t *)0)->texts) / sizeof(char *)))
+
+static void *field_of(const row_t *row, weft_train_config_t *config)
+{
+    return (char *)config + row->offset;
+}
+
+/* Is `value` one of the words, which are separated by spaces? */
+static bool is_word(const char *words, const char *value)
+{
+    size_t length = strlen(value);
+    while (*words != '\0') {
+        size_t word = strcspn(words, " ");
+        if (word == length && memcmp(words, value, length) == 0) {
+            return true;
+        }
+        words += word + (words[word] == ' ' ? 1 : 0);
+    }
+    return false;
+}
+
+/* false, and the field is unchanged, if `value` is no such thing. */
+static bool assign(const row_t *row, const char *value, weft_train_config_t *config)
+{
+    void *field = field_of(row, config);
+    switch (row->kind) {
+    case KIND_INT:
+        return weft__parse_int(value, field);
+    case KIND_SIZE:
+        return weft__parse_size(value, field);
+    case KIND_REAL:
+        return weft__parse_real(value, field);
+    case KIND_BOOL:
+        return weft__parse_bool(value, field);
+    case KIND_ONE:
+        if (!is_word(row->words, value)) {
+            return false;
+        }
+        break;
+    case KIND_STR:
+        break;
+    }
+    *(const char **)field = value;
+    return true;
+}
+
+static const char *kind_text(const row_t *row)
+{
+    static const char *const texts[] = {
+        [KIND_INT] = "a whole number",
+        [KIND_SIZE] = "a size such as 4096, 64K or 25M",
+        [KIND_REAL] = "a number such as 3e-4",
+        [KIND_BOOL] = "yes or no",
+        [KIND_STR] = "a text",
+    };
+    return row->kind == KIND_ONE ? row->words : texts[row->kind];
+}
+
+static void set_defaults(weft_train_config_t *config)
+{
+    memset(config, 0, sizeof(*config));
+    for (int i = 0; i < ROWS; i++) {
+        assign(&table[i], table[i].value, config); /* the unit test checks that all of them parse */
+    }
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static const row_t *find_row(const char *name)
+{
+    for (int i = 0; i < ROWS; i++) {
+        if (strcmp(table[i].name, name) == 0) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+static weft_status_t unknown_name(const char *file, int line, const char *name)
+{
+    const char *names[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        names[i] = table[i].name;
+    }
+    const char *nearest = weft__nearest(name, names, ROWS);
+    return weft__fail(WEFT_ERR_INVALID, "%s, line %d: there is no option \"%.60s\"%s%s%s", file,
+                      line, name,
+                      nearest != NULL ? "; did you mean " : "; weft train --help lists them",
+                      nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
+}
+
+/* Cut spaces off both ends, in place. */
+static char *trim(char *text)
+{
+    text += strspn(text, " \t\r");
+    size_t length = strlen(text);
+    while (length > 0 && strchr(" \t\r", text[length - 1]) != NULL) {
+        text[--length] = '\0';
+    }
+    return text;
+}
+
+/* A value in quotes, with \n, \t, \r, \" and \\ in it; in place. false if the quotes do not
+ * close. */
+static bool unquote(char *text)
+{
+    static const char letters[] = "ntr\"\\", meant[] = "\n\t\r\"\\";
+    char *out = text;
+    for (char *at = text + 1; *at != '\0'; at++) {
+        if (*at == '"') {
+            *out = '\0';
+            return at[1] == '\0';
+        }
+        if (*at == '\\') {
+            const char *found = at[1] != '\0' ? strchr(letters, at[1]) : NULL;
+            if (found == NULL) {
+                return false;
+            }
+            at++;
+            *out++ = meant[found - letters];
+        } else {
+            *out++ = *at;
+        }
+    }
+    return false;
+}
+
+static weft_status_t read_line(char *line, const char *file, int number,
+                               weft_train_config_t *config)
+{
+    line = trim(line);
+    if (*line == '\0' || *line == '#') {
+        return WEFT_OK;
+    }
+    char *equals = strchr(line, '=');
+    if (equals == NULL) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s, line %d: \"%.60s\" is not of the form name = value", file, number,
+                          line);
+    }
+    *equals = '\0';
+    const char *name = trim(line);
+    char *value = trim(equals + 1);
+    const row_t *row = find_row(name);
+    if (row == NULL) {
+        return unknown_name(file, number, name);
+    }
+    if (*value == '"' && !unquote(value)) {
+        return weft__fail(WEFT_ERR_INVALID, "%s, line %d: the quotes of %s do not close", file,
+                          number, name);
+    }
+    if (!assign(row, value, config)) {
+        return weft__fail(WEFT_ERR_INVALID, "%s, line %d: %s takes %s%s, not \"%.100s\"", file,
+                          number, name, row->kind == KIND_ONE ? "one of: " : "", kind_text(row),
+                          value);
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__train_read_text(const char *text, const char *name, weft_train_config_t *config)
+{
+    char *copy = config->text_count < TEXTS_MOST ? strdup(text) : NULL;
+    if (copy == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY,
+                          "%s: no memory, or more than %d configurations on top of each "
+                          "other",
+                          name, TEXTS_MOST);
+    }
+    config->texts[config->text_count++] = copy; /* strings point into it */
+    weft_status_t status = WEFT_OK;
+    for (int number = 1; copy != NULL && status == WEFT_OK; number++) {
+        char *line = strsep(&copy, "\n");
+        status = read_line(line, name, number, config);
+    }
+    return status;
+}
+
+weft_status_t weft__train_read(const char *path, weft_train_config_t *config)
+{
+    char *text;
+    size_t size;
+    weft_status_t status = weft__file_read(path, &text, &size);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = strlen(text) == size ? weft__train_read_text(text, path, config)
+                                  : weft__fail(WEFT_ERR_INVALID, "%s is no text", path);
+    free(text);
+    return status;
+}
+
+/* ---- the command line ----------------------------------------------------------------------- */
+
+static void make_options(weft_train_config_t *config, const char **file_p, weft_arg_t *options)
+{
+    static const weft_arg_kind_t kinds[] = {
+        [KIND_INT] = WEFT_ARG_INT,   [KIND_SIZE] = WEFT_ARG_SIZE, [KIND_REAL] = WEFT_ARG_REAL,
+        [KIND_BOOL] = WEFT_ARG_BOOL, [KIND_STR] = WEFT_ARG_STR,   [KIND_ONE] = WEFT_ARG_STR,
+    };
+    for (int i = 0; i < ROWS; i++) {
+        options[i] = (weft_arg_t){.name = table[i].name,
+                                  .letter = table[i].letter,
+                                  .kind = kinds[table[i].kind],
+                                  .metavar = table[i].metavar,
+                                  .target = field_of(&table[i], config),
+                                  .help = table[i].help};
+    }
+    options[ROWS] = (weft_arg_t){.name = "config",
+                                 .letter = 'c',
+                                 .kind = WEFT_ARG_STR,
+                                 .metavar = "FILE",
+                                 .target = file_p,
+                                 .help = "read options from FILE first: lines name = value"};
+}
+
+static weft_args_t make_args(const weft_arg_t *options)
+{
+    return (weft_args_t){
+        .command = "weft train",
+        .synopsis = "--data PATH [OPTION]...",
+        .text = "Train a language model on virtual or real GPUs.",
+        .footer = "example:\n  weft train -n 4 --data src --steps 200 --out run\n"
+                  "  weft train --config run/config --out again",
+        .options = options,
+        .count = ROWS + 1,
+    };
+}
+
+/* weft__args_parse on a copy of argv, which it would reorder. */
+static weft_status_t parse_copy(const weft_args_t *args, int argc, char **argv,
+                                weft_args_found_t *found_p)
+{
+    char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+    if (copy == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d arguments", argc);
+    }
+    memcpy(copy, argv, (size_t)argc * sizeof(*copy));
+    weft_status_t status = weft__args_parse(args, argc, copy, found_p);
+    if (status == WEFT_OK && !found_p->help && found_p->count > 0) {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "weft train: \"%.60s\" is no option; weft train --help lists them",
+                            found_p->positionals[0]);
+    }
+    free(copy);
+    return status;
+}
+
+static weft_status_t check_words(weft_train_config_t *config)
+{
+    for (int i = 0; i < ROWS; i++) {
+        const char *value = table[i].kind == KIND_ONE ? *(const char **)field_of(&table[i], config)
+                                                      : "";
+        if (table[i].kind == KIND_ONE && !is_word(table[i].words, value)) {
+            return weft__fail(WEFT_ERR_INVALID, "weft train: --%s takes one of: %s, not \"%.60s\"",
+                              table[i].name, table[i].words, value);
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *config, bool *help_p)
+{
+    weft_arg_t options[ROWS + 1];
+    const char *file = NULL;
+    weft_args_found_t found;
+    set_defaults(config);
+    make_options(config, &file, options);
+    weft_args_t args = make_args(options);
+    weft_status_t status = parse_copy(&args, argc, argv, &found);
+    *help_p = status == WEFT_OK && found.help;
+    if (status != WEFT_OK || found.help) {
+        return status;
+    }
+    if (file != NULL) {
+        /* Again from the start, now that the file is known: what it says goes first. */
+        set_defaults(config);
+        status = weft__train_read(file, config);
+        status = status == WEFT_OK ? parse_copy(&args, argc, argv, &found) : status;
+    }
+    return status == WEFT_OK ? check_words(config) : status;
+}
+
+void weft__train_free(weft_train_config_t *config)
+{
+    for (int i = 0; i < config->text_count; i++) {
+        free(config->texts[i]);
+    }
+    config->text_count = 0;
+}
+
+void weft__train_help(FILE *out)
+{
+    weft_train_config_t config;
+    weft_arg_t options[ROWS + 1];
+    char helps[ROWS][512];
+    const char *file = NULL;
+    set_defaults(&config);
+    make_options(&config, &file, options);
+    for (int i = 0; i < ROWS; i++) {
+        bool shown = table[i].value[0] != '\0';
+        snprintf(helps[i], sizeof(helps[i]), "%s%s%s%s", table[i].help, shown ? " (default " : "",
+                 table[i].value, shown ? ")" : "");
+        options[i].help = helps[i];
+    }
+    weft_args_t args = make_args(options);
+    weft__args_help(&args, out);
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* In quotes if a reader would otherwise change it. */
+static void write_string(FILE *out, const char *text)
+{
+    size_t length = strlen(text);
+    bool plain = length == 0 ||
+                 (strchr(" \t\"", text[0]) == NULL && strchr(" \t", text[length - 1]) == NULL &&
+                  strpbrk(text, "\n\r") == NULL);
+    if (plain) {
+        fputs(text, out);
+        return;
+    }
+    static const char special[] = "\n\t\r\"\\", letters[] = "ntr\"\\";
+    fputc('"', out);
+    for (; *text != '\0'; text++) {
+        const char *found = strchr(special, *text);
+        if (found != NULL) {
+            fputc('\\', out);
+        }
+        fputc(found != NULL ? letters[found - special] : *text, out);
+    }
+    fputc('"', out);
+}
+
+static void write_value(FILE *out, const row_t *row, const weft_train_config_t *config)
+{
+    char text[32];
+    const void *field = (const char *)config + row->offset;
+    switch (row->kind) {
+    case KIND_INT:
+        fprintf(out, "%d", *(const int *)field);
+        break;
+    case KIND_SIZE:
+        weft__print_size(text, sizeof(text), *(const size_t *)field);
+        fputs(text, out);
+        break;
+    case KIND_REAL:
+        weft__print_real(text, sizeof(text), *(const double *)field);
+        fputs(text, out);
+        break;
+    case KIND_BOOL:
+        fputs(*(const bool *)field ? "yes" : "no", out);
+        break;
+    case KIND_STR:
+    case KIND_ONE:
+        write_string(out, *(const char *const *)field);
+        break;
+    }
+}
+
+weft_status_t weft__train_write_text(const weft_train_config_t *config, const char *extra,
+                                     char **text_p)
+{
+    size_t size = 0;
+    FILE *out = open_memstream(text_p, &size);
+    if (out == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to write the configuration");
+    }
+    while (*extra != '\0') {
+        size_t length = strcspn(extra, "\n");
+        fprintf(out, "# %.*s\n", (int)length, extra);
+        extra += length + (extra[length] == '\n' ? 1 : 0);
+    }
+    for (int i = 0; i < ROWS; i++) {
+        fprintf(out, "%s = ", table[i].name);
+        write_value(out, &table[i], config);
+        fputc('\n', out);
+    }
+    if (fclose(out) != 0) {
+        free(*text_p);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to write the configuration");
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,150 @@
+/* The configuration of a training run, in one table.
+ *
+ * The table makes the struct, the command line options, the names in configuration files, `weft
+ * train --help`, the defaults, and the complete configuration that is written into the run
+ * folder. To add an option, add a row.
+ *
+ * A configuration file has lines `name = value`, with the names and values of the options; #
+ * begins a comment line. Not JSON: sizes are written as on the command line (25M), a line can be
+ * commented out, and what a run wrote can be read, changed and passed back with --config. The
+ * command line has the last word.
+ *
+ * Kinds: INT, SIZE (K, M, G), REAL, BOOL (yes, no), STR, and ONE: one of the words in the last
+ * column. */
+#ifndef WEFT_TRAIN_CONFIG_H
+#define WEFT_TRAIN_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <weft/status.h>
+
+/*    kind  field           option            letter metavar   default  words or ""
+ * help */
+#define WEFT_TRAIN_TABLE(X)                                                                        \
+    X(INT, ranks, "ranks", 'n', "N", "1", "", "number of ranks, each with a device of its own")    \
+    X(ONE, device, "device", 0, "KIND", "auto", "auto cpu cuda",                                   \
+      "where ranks live: cpu (virtual GPUs), cuda, auto (cuda where there is a GPU)")              \
+    X(STR, model, "model", 0, "NAME", "tiny", "",                                                  \
+      "a preset (tiny, gpt2-124m, ...; --model help lists them), a config.json, or a folder with " \
+      "one")                                                                                       \
+    X(STR, data, "data", 0, "PATH", "", "",                                                        \
+      "text file or folder, or token shards of llm.c (.bin file, folder, \"pattern*.bin\")")       \
+    X(STR, eval_data, "eval-data", 0, "PATH", "", "",                                              \
+      "data for validation; without it the end of --data is kept for that")                        \
+    X(REAL, eval_share, "eval-share", 0, "X", "0.05", "",                                          \
+      "share of --data kept for validation if there is no --eval-data")                            \
+    X(STR, tokenizer, "tokenizer", 0, "FILE", "bytes", "",                                         \
+      "bytes, or a tokenizer.json of Hugging Face (byte-level BPE)")                               \
+    X(INT, length, "length", 'T', "T", "0", "",                                                    \
+      "tokens of a sequence; 0: all that the model takes")                                         \
+    X(INT, batch, "batch", 'b', "B", "0", "",                                                      \
+      "sequences of a step, over all ranks; 0: 8 per data-parallel rank")                          \
+    X(INT, micro_batch, "micro-batch", 0, "B", "0", "",                                            \
+      "sequences a rank computes at once; 0: its part of the batch, divided by --accumulate")      \
+    X(INT, accumulate, "accumulate", 0, "N", "0", "",                                              \
+      "micro-batches a rank adds up before gradients are exchanged; 0: as --batch and "            \
+      "--micro-batch need")                                                                        \
+    X(INT, steps, "steps", 's', "N", "1000", "",                                                   \
+      "steps to train in all, those before a --resume included")                                   \
+    X(REAL, lr, "lr", 0, "X", "3e-4", "", "learning rate, at its highest")                         \
+    X(ONE, lr_schedule, "lr-schedule", 0, "NAME", "cosine", "constant linear cosine wsd",          \
+      "after the warmup: constant; linear or cosine down to --min-lr; wsd (constant, then linear " \
+      "over the last --lr-decay)")                                                                 \
+    X(REAL, min_lr, "min-lr", 0, "X", "0", "", "learning rate at the end")                         \
+    X(INT, warmup, "warmup", 0, "N", "0", "", "steps in which the learning rate rises from 0")     \
+    X(REAL, lr_decay, "lr-decay", 0, "X", "0.2", "", "wsd: share of the steps in which it falls")  \
+    X(REAL, weight_decay, "weight-decay", 0, "X", "0.1", "",                                       \
+      "of matrices; not of biases and norms")                                                      \
+    X(REAL, beta1, "beta1", 0, "X", "0.9", "", "AdamW: decay of the first moment")                 \
+    X(REAL, beta2, "beta2", 0, "X", "0.95", "", "AdamW: decay of the second moment")               \
+    X(REAL, eps, "eps", 0, "X", "1e-8", "", "AdamW: added to the root of the second moment")       \
+    X(REAL, clip, "clip", 0, "X", "1", "", "largest norm of the gradient; 0: any")                 \
+    X(REAL, dropout, "dropout", 0, "X", "0", "", "share of activations dropped in training")       \
+    X(ONE, precision, "precision", 0, "TYPE", "auto", "auto fp32 bf16 fp16",                       \
+      "of weights and activations; auto: bf16 on cuda, else fp32. Optimizer state is fp32")        \
+    X(INT, seed, "seed", 0, "N", "1", "", "of weights, order of the data, dropout and sampling")   \
+    X(INT, eval_every, "eval", 0, "N", "0", "", "validate every N steps; 0: at the end only")      \
+    X(INT, eval_batches, "eval-batches", 0, "N", "10", "", "batches of a validation")              \
+    X(INT, save_every, "save", 0, "N", "0", "",                                                    \
+      "write a checkpoint every N steps; 0: at the end only")                                      \
+    X(INT, keep, "keep", 0, "N", "3", "", "newest checkpoints to keep; 0: all")                    \
+    X(STR, out, "out", 'o', "DIR", "", "",                                                         \
+      "run folder: checkpoints, metrics.jsonl, config; none: nothing is written")                  \
+    X(STR, resume, "resume", 0, "PATH", "", "",                                                    \
+      "go on from a checkpoint or a run folder; auto: from --out, if there is one")                \
+    X(INT, sample_every, "sample", 0, "N", "0", "", "write some text every N steps; 0: not")       \
+    X(INT, sample_tokens, "sample-tokens", 0, "N", "128", "", "how much")                          \
+    X(STR, prompt, "prompt", 0, "TEXT", "", "", "what sampled text starts with")                   \
+    X(INT, log_every, "log", 0, "N", "1", "", "print every Nth step where no terminal is")         \
+    X(SIZE, bucket, "bucket", 0, "SIZE", "25M", "",                                                \
+      "gradients exchanged in one call; 0: each tensor by itself")                                 \
+    X(BOOL, overlap, "overlap", 0, "YES", "yes", "",                                               \
+      "exchange gradients while the backward pass goes on")                                        \
+    X(ONE, compress, "compress", 0, "TYPE", "none", "none bf16 fp16 int8",                         \
+      "exchange gradients in fewer bits (int8 with error feedback)")                               \
+    X(STR, trace, "trace", 0, "FILE", "", "",                                                      \
+      "write a trace for Perfetto: compute and communication of every rank")                       \
+    X(INT, dp, "dp", 0, "N", "0", "", "data-parallel ranks; 0: ranks / (pp x tp)")                 \
+    X(INT, pp, "pp", 0, "N", "1", "", "pipeline stages")                                           \
+    X(INT, tp, "tp", 0, "N", "1", "", "tensor-parallel ranks")                                     \
+    X(INT, zero, "zero", 0, "STAGE", "0", "",                                                      \
+      "ZeRO: 0, 1 (optimizer), 2 (and gradients), 3 (and weights) spread over dp")                 \
+    X(ONE, pp_schedule, "pp-schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                \
+      "order of micro-batches in a pipeline")                                                      \
+    X(ONE, recompute, "recompute", 0, "WHAT", "none", "none selective full",                       \
+      "activations computed again in the backward pass")
+
+#define WEFT_TRAIN_INT int
+#define WEFT_TRAIN_SIZE size_t
+#define WEFT_TRAIN_REAL double
+#define WEFT_TRAIN_BOOL bool
+#define WEFT_TRAIN_STR const char *
+#define WEFT_TRAIN_ONE const char *
+
+typedef struct weft_train_config {
+#define WEFT_TRAIN_FIELD(kind, field, name, letter, metavar, value, words, help)                   \
+    WEFT_TRAIN_##kind field;
+    WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
+#undef WEFT_TRAIN_FIELD
+    char *texts[4]; /* owned: what strings from files point into */
+    int text_count;
+} weft_train_config_t;
+
+/* Defaults, then the file named by --config, then the command line. argv is left as it is.
+ * *help_p: --help was given and the rest was not looked at (weft__train_help prints it).
+ * WEFT_ERR_INVALID with a sentence. Strings point into argv or belong to the configuration:
+ * weft__train_free, after failures too. */
+weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *config, bool *help_p);
+void weft__train_free(weft_train_config_t *config);
+void weft__train_help(FILE *out);
+
+/* Read a configuration file over *config; all of it or, on an error, a part. */
+weft_status_t weft__train_read(const char *path, weft_train_config_t *config);
+weft_status_t weft__train_read_text(const char *text, const char *name,
+                                    weft_train_config_t *config);
+
+/* The whole configuration as the text of a configuration file, malloced; reading it gives the
+ * same values. `extra` ("" for none) goes before it, as comments. */
+weft_status_t weft__train_write_text(const weft_train_config_t *config, const char *extra,
+                                     char **text_p);
+
+/* What the model and the machine say, as far as the configuration has to fit them. 0: not known
+ * yet, not checked. */
+typedef struct weft_train_limits {
+    int context; /* longest sequence of the model */
+    int layers, heads, kv_heads;
+    int vocab;
+} weft_train_limits_t;
+
+/* Fill in what was left open (dp, length, batch, micro_batch, accumulate; not device and
+ * precision, which depend on the machine) and refuse what cannot work, saying what would.
+ * Afterwards batch = dp * micro_batch * accumulate and ranks = dp * pp * tp. */
+weft_status_t weft__train_resolve(weft_train_config_t *config, const weft_train_limits_t *limits);
+
+/* Learning rate of step `step` (0, 1, ...) of `config->steps`. */
+double weft__train_lr(const weft_train_config_t *config, uint64_t step);
+
+#endif

@@ -1,0 +1,203 @@
+/* metrics.jsonl, the progress line, the summary. */
+#include "train/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/json_read.h"
+#include "base/log.h"
+#include "train/progress.h"
+
+struct weft_metrics {
+    weft_metrics_options_t options;
+    char path[WEFT_PATH_BYTES];
+    int fd; /* -1: no file */
+    off_t size;
+    weft_progress_t progress;
+    weft_metrics_totals_t totals;
+};
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+/* The step of a line of the file; 0 if it is none of ours. */
+static uint64_t step_of(const char *line, size_t length)
+{
+    weft_json_doc_t doc;
+    uint64_t step = 0;
+    if (weft__json_parse(line, length, "metrics.jsonl", &doc) == WEFT_OK) {
+        weft__json_to_uint(weft__json_get(doc.root, "step"), &step);
+        weft__json_free(&doc);
+    }
+    return step;
+}
+
+/* How much of the file belongs to steps up to `last`: whole lines, as far as they count up. */
+static size_t measure(const char *text, size_t size, uint64_t last)
+{
+    size_t at = 0;
+    while (at < size) {
+        const char *end = memchr(text + at, '\n', size - at);
+        size_t length = end != NULL ? (size_t)(end - (text + at)) : 0;
+        uint64_t step = end != NULL ? step_of(text + at, length) : 0;
+        if (step == 0 || step > last) {
+            break;
+        }
+        at += length + 1;
+    }
+    return at;
+}
+
+static weft_status_t open_file(weft_metrics_t *metrics, const char *folder, uint64_t resumed)
+{
+    weft_status_t status = weft__folder_make(folder);
+    status = status == WEFT_OK ? weft__path_join(metrics->path, folder, "metrics.jsonl") : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    size_t keep = 0, size;
+    char *text;
+    if (resumed > 0 && weft__is_file(metrics->path)) {
+        status = weft__file_read(metrics->path, &text, &size);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        keep = measure(text, size, resumed);
+        free(text);
+    }
+    metrics->fd = open(metrics->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (metrics->fd < 0 || ftruncate(metrics->fd, (off_t)keep) != 0) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", metrics->path, strerror(errno));
+    }
+    metrics->size = (off_t)keep;
+    return WEFT_OK;
+}
+
+static void put(weft_json_t *json, const char *key, double value)
+{
+    if (!isnan(value)) {
+        weft__json_key(json, key);
+        weft__json_double(json, value); /* null if infinite: a loss that exploded is still told */
+    }
+}
+
+static weft_status_t write_step(FILE *out, const weft_metrics_step_t *step)
+{
+    weft_json_t json;
+    weft__json_start(&json, out);
+    json.compact = true;
+    weft__json_object(&json);
+    weft__json_key(&json, "step");
+    weft__json_uint(&json, step->step);
+    put(&json, "loss",
+        isnan(step->loss) ? HUGE_VAL : step->loss); /* always there, null if not finite */
+    put(&json, "eval_loss", step->eval_loss);
+    put(&json, "lr", step->lr);
+    put(&json, "grad_norm", step->grad_norm);
+    put(&json, "seconds", step->seconds);
+    put(&json, "tokens_per_s", step->tokens_per_s);
+    put(&json, "mfu", step->mfu);
+    put(&json, "comm_share", step->comm_share);
+    put(&json, "epoch", step->epoch);
+    put(&json, "loss_scale", step->loss_scale);
+    weft__json_key(&json, "tokens");
+    weft__json_uint(&json, step->tokens);
+    if (step->memory > 0) {
+        weft__json_key(&json, "memory");
+        weft__json_uint(&json, step->memory);
+    }
+    weft__json_end(&json);
+    return weft__json_finish(&json);
+}
+
+static weft_status_t append(weft_metrics_t *metrics, const weft_metrics_step_t *step)
+{
+    char line[1024];
+    FILE *out = fmemopen(line, sizeof(line), "w");
+    if (out == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a line of %s", metrics->path);
+    }
+    weft_status_t status = write_step(out, step);
+    long length = ftell(out);
+    fclose(out);
+    status = status == WEFT_OK ? weft__write_all(metrics->fd, line, (size_t)length, metrics->path)
+                               : status;
+    if (status != WEFT_OK) {
+        /* Take back what may have been written of the line, so that the next one starts well. */
+        return ftruncate(metrics->fd, metrics->size) == 0 ? status : WEFT_ERR_SYSTEM;
+    }
+    metrics->size += length;
+    return WEFT_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_metrics_t **metrics_p)
+{
+    weft_metrics_t *metrics = calloc(1, sizeof(*metrics));
+    if (metrics == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for metrics");
+    }
+    metrics->options = *options;
+    metrics->options.folder = NULL; /* the caller's */
+    metrics->fd = -1;
+    bool wants_file = options->folder != NULL && options->folder[0] != '\0';
+    weft_status_t status = wants_file ? open_file(metrics, options->folder, options->resumed)
+                                      : WEFT_OK;
+    if (status != WEFT_OK) {
+        weft__metrics_close(metrics);
+        return status;
+    }
+    weft__progress_init(&metrics->progress, options->out, options->resumed, options->steps,
+                        options->log_every);
+    weft__totals_init(&metrics->totals);
+    *metrics_p = metrics;
+    return WEFT_OK;
+}
+
+weft_status_t weft__metrics_step(weft_metrics_t *metrics, const weft_metrics_step_t *step)
+{
+    weft__totals_add(&metrics->totals, step);
+    weft__progress_step(&metrics->progress, step);
+    return metrics->fd >= 0 ? append(metrics, step) : WEFT_OK;
+}
+
+void weft__metrics_say(weft_metrics_t *metrics, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    weft__progress_say(&metrics->progress, format, args);
+    va_end(args);
+}
+
+void weft__metrics_summary(weft_metrics_t *metrics)
+{
+    weft__progress_clear(&metrics->progress);
+    if (metrics->options.out != NULL) {
+        weft__totals_print(&metrics->totals, metrics->options.out);
+        fflush(metrics->options.out);
+    }
+}
+
+weft_status_t weft__metrics_close(weft_metrics_t *metrics)
+{
+    if (metrics == NULL) {
+        return WEFT_OK;
+    }
+    weft_status_t status = WEFT_OK;
+    weft__progress_clear(&metrics->progress);
+    if (metrics->fd >= 0 && (fsync(metrics->fd) != 0 || close(metrics->fd) != 0)) {
+        status = weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", metrics->path, strerror(errno));
+    }
+    weft__totals_free(&metrics->totals);
+    free(metrics);
+    return status;
+}

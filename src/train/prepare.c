@@ -1,0 +1,119 @@
+/* Turning texts into token shards, once per set of files and tokenizer. The folder that holds
+ * them appears by a rename when all is written, so that one that is there is complete. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "train/data.h"
+#include "train/shards.h"
+#include "train/sources.h"
+
+#define CHUNK_BYTES ((size_t)1 << 20) /* of text, encoded at once */
+
+static weft_status_t encode_part(weft_tokenizer_t *tokenizer, const char *text, size_t length,
+                                 weft_tokens_t *tokens, weft_shard_writer_t *writer)
+{
+    tokens->count = 0;
+    weft_status_t status = weft__tokenizer_encode(tokenizer, text, length, true, tokens);
+    return status == WEFT_OK ? weft__shards_write(writer, tokens->at, tokens->count) : status;
+}
+
+static weft_status_t encode_file(weft_tokenizer_t *tokenizer, const char *path,
+                                 weft_tokens_t *tokens, weft_shard_writer_t *writer)
+{
+    weft_mapped_t file;
+    weft_status_t status = weft__file_map(path, &file);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const char *text = (const char *)file.data;
+    size_t left = file.size, take = CHUNK_BYTES;
+    while (left > 0 && status == WEFT_OK) {
+        size_t part = left;
+        if (take < left) {
+            part = weft__tokenizer_cut(tokenizer, text, take);
+            if (part == 0) { /* no good place yet: look further on */
+                take *= 2;
+                continue;
+            }
+        }
+        status = encode_part(tokenizer, text, part, tokens, writer);
+        text += part;
+        left -= part;
+        take = CHUNK_BYTES;
+    }
+    weft__file_unmap(&file);
+    int64_t end = weft__tokenizer_end(tokenizer);
+    if (status == WEFT_OK && end >= 0) {
+        uint32_t token = (uint32_t)end;
+        status = weft__shards_write(writer, &token, 1);
+    }
+    return status;
+}
+
+static weft_status_t encode_all(const weft_sources_t *texts, weft_tokenizer_t *tokenizer,
+                                const char *folder)
+{
+    weft_shard_writer_t *writer;
+    weft_tokens_t tokens = {0};
+    int token_bytes = weft__tokenizer_vocab(tokenizer) <= 65536 ? 2 : 4;
+    weft_status_t status = weft__shards_create(folder, token_bytes, 0, &writer);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (int i = 0; i < texts->count && status == WEFT_OK; i++) {
+        status = encode_file(tokenizer, texts->files[i].path, &tokens, writer);
+    }
+    free(tokens.at);
+    if (status != WEFT_OK) {
+        weft__shards_abandon(writer);
+        return status;
+    }
+    return weft__shards_finish(writer, NULL);
+}
+
+/* Encode into a temporary folder and rename it. */
+static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *tokenizer,
+                                const char *cache, const char *folder)
+{
+    char temporary[WEFT_PATH_BYTES], name[64];
+    snprintf(name, sizeof(name), ".tokens-%d.tmp", (int)getpid());
+    weft_status_t status = weft__path_join(temporary, cache, name);
+    status = status == WEFT_OK ? weft__path_remove(temporary) : status;
+    status = status == WEFT_OK ? weft__folder_make(temporary) : status;
+    status = status == WEFT_OK ? encode_all(texts, tokenizer, temporary) : status;
+    if (status == WEFT_OK && rename(temporary, folder) != 0 && !weft__is_folder(folder)) {
+        status = weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", temporary, folder,
+                            strerror(errno));
+    }
+    if (status == WEFT_OK) {
+        status = weft__folder_sync(cache);
+    }
+    char why[512];
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    weft__path_remove(temporary); /* gone, unless something failed or another was faster */
+    weft__error_restore(why);
+    return status;
+}
+
+weft_status_t weft__data_prepare(const char *path, weft_tokenizer_t *tokenizer, const char *cache)
+{
+    weft_sources_t sources;
+    weft_status_t status = weft__sources_find(path, &sources);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    char folder[WEFT_PATH_BYTES];
+    if (!sources.shards) {
+        status = weft__sources_cache(&sources, tokenizer, cache, folder);
+        if (status == WEFT_OK && !weft__is_folder(folder)) {
+            status = fill_cache(&sources, tokenizer, cache, folder);
+        }
+    }
+    weft__sources_free(&sources);
+    return status;
+}

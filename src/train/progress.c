@@ -1,0 +1,275 @@
+/* The progress line and the summary. */
+#include "train/progress.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define REDRAW_NS 100000000u /* ten times a second is enough for eyes */
+
+/* "123", "45.6k", "1.23M", "7.89G" */
+static const char *short_number(char *out, size_t room, double value)
+{
+    static const char units[] = {0, 'k', 'M', 'G', 'T'};
+    int unit = 0;
+    while (fabs(value) >= 999.5 && unit < 4) {
+        value /= 1000;
+        unit++;
+    }
+    int digits = unit == 0 || fabs(value) >= 99.95 ? 0 : fabs(value) >= 9.995 ? 1 : 2;
+    snprintf(out, room, unit > 0 ? "%.*f%c" : "%.*f", digits, value, units[unit]);
+    return out;
+}
+
+static const char *short_bytes(char *out, size_t room, double value)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    while (value >= 1024 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, room, "%.*f %s", unit > 0 && value < 100 ? 1 : 0, value, units[unit]);
+    return out;
+}
+
+/* "12s", "3m05s", "2h14m", "3d04h" */
+static const char *short_time(char *out, size_t room, double seconds)
+{
+    uint64_t s = seconds < 0 ? 0 : (uint64_t)(seconds + 0.5);
+    if (s < 60) {
+        snprintf(out, room, "%" PRIu64 "s", s);
+    } else if (s < 3600) {
+        snprintf(out, room, "%" PRIu64 "m%02" PRIu64 "s", s / 60, s % 60);
+    } else if (s < 86400) {
+        snprintf(out, room, "%" PRIu64 "h%02" PRIu64 "m", s / 3600, s / 60 % 60);
+    } else {
+        snprintf(out, room, "%" PRIu64 "d%02" PRIu64 "h", s / 86400, s / 3600 % 24);
+    }
+    return out;
+}
+
+const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_t *step,
+                                uint64_t steps, double left_s)
+{
+    char part[32];
+    size_t at = 0;
+#define ADD(...) at += at < room ? (size_t)snprintf(out + at, room - at, __VA_ARGS__) : 0
+    ADD("step %" PRIu64 "/%" PRIu64 "  loss %.4f", step->step, steps, step->loss);
+    if (!isnan(step->eval_loss)) {
+        ADD("  eval %.4f", step->eval_loss);
+    }
+    if (!isnan(step->lr)) {
+        ADD("  lr %.2e", step->lr);
+    }
+    if (!isnan(step->grad_norm)) {
+        ADD("  norm %.2f", step->grad_norm);
+    }
+    if (!isnan(step->tokens_per_s)) {
+        ADD("  %s tok/s", short_number(part, sizeof(part), step->tokens_per_s));
+    }
+    if (!isnan(step->mfu)) {
+        ADD("  mfu %.1f%%", 100 * step->mfu);
+    }
+    if (!isnan(step->comm_share)) {
+        ADD("  comm %.0f%%", 100 * step->comm_share);
+    }
+    if (step->memory > 0) {
+        ADD("  mem %s", short_bytes(part, sizeof(part), (double)step->memory));
+    }
+    if (left_s >= 0) {
+        ADD("  left %s", short_time(part, sizeof(part), left_s));
+    }
+#undef ADD
+    return out;
+}
+
+void weft__progress_init(weft_progress_t *progress, FILE *out, uint64_t resumed, uint64_t steps,
+                         int log_every)
+{
+    *progress = (weft_progress_t){.out = out,
+                                  .terminal = out != NULL && isatty(fileno(out)),
+                                  .start_ns = weft__now_ns(),
+                                  .first = resumed,
+                                  .steps = steps,
+                                  .log_every = log_every > 0 ? log_every : 1};
+}
+
+void weft__progress_clear(weft_progress_t *progress)
+{
+    if (progress->drawn) {
+        fputs("\r\033[K", progress->out);
+        fflush(progress->out);
+        progress->drawn = false;
+    }
+}
+
+static int columns(FILE *out)
+{
+    struct winsize size;
+    return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void weft__progress_step(weft_progress_t *progress, const weft_metrics_step_t *step)
+{
+    char text[512];
+    uint64_t now = weft__now_ns();
+    bool last = step->step >= progress->steps;
+    if (progress->out == NULL) {
+        return;
+    }
+    double done = step->step > progress->first ? (double)(step->step - progress->first) : 1;
+    double left = (double)(now - progress->start_ns) * 1e-9 / done *
+                  (double)(last ? 0 : progress->steps - step->step);
+    weft__progress_text(text, sizeof(text), step, progress->steps, last ? -1 : left);
+    if (!progress->terminal) {
+        if (step->step % (uint64_t)progress->log_every == 0 || last || !isnan(step->eval_loss)) {
+            fprintf(progress->out, "%s\n", text);
+            fflush(progress->out);
+        }
+        return;
+    }
+    bool stays = last || !isnan(step->eval_loss); /* worth keeping on the screen */
+    if (!stays && progress->drawn && now - progress->drawn_ns < REDRAW_NS) {
+        return;
+    }
+    int width = columns(progress->out) - 1;
+    fprintf(progress->out, "\r\033[K%.*s%s", width, text, stays ? "\n" : "");
+    fflush(progress->out);
+    progress->drawn = !stays;
+    progress->drawn_ns = now;
+}
+
+void weft__progress_say(weft_progress_t *progress, const char *format, va_list args)
+{
+    if (progress->out == NULL) {
+        return;
+    }
+    weft__progress_clear(progress);
+    vfprintf(progress->out, format, args);
+    fputc('\n', progress->out);
+    fflush(progress->out);
+}
+
+/* ---- totals --------------------------------------------------------------------------------- */
+
+void weft__totals_init(weft_metrics_totals_t *totals)
+{
+    *totals = (weft_metrics_totals_t){.start_ns = weft__now_ns(),
+                                      .first_loss = NAN,
+                                      .last_loss = NAN,
+                                      .best_eval = NAN,
+                                      .last_eval = NAN};
+}
+
+void weft__totals_free(weft_metrics_totals_t *totals)
+{
+    free(totals->rates);
+    totals->rates = NULL;
+}
+
+static void keep_rate(weft_metrics_totals_t *totals, double rate)
+{
+    if (totals->count == totals->room) {
+        size_t room = totals->room * 2 + 1024;
+        float *rates = realloc(totals->rates, room * sizeof(*rates));
+        if (rates == NULL) {
+            return; /* the median is then that of the first steps */
+        }
+        totals->rates = rates;
+        totals->room = room;
+    }
+    totals->rates[totals->count] = isnan(rate) ? 0 : (float)rate;
+}
+
+void weft__totals_add(weft_metrics_totals_t *totals, const weft_metrics_step_t *step)
+{
+    if (totals->count == 0) {
+        totals->first_step = step->step;
+        totals->first_loss = step->loss;
+    }
+    keep_rate(totals, step->tokens_per_s);
+    totals->count++;
+    totals->last_step = step->step;
+    totals->last_loss = step->loss;
+    totals->tokens = step->tokens;
+    totals->memory = step->memory > totals->memory ? step->memory : totals->memory;
+    if (!isnan(step->eval_loss)) {
+        totals->last_eval = step->eval_loss;
+        totals->best_eval = fmin(totals->best_eval, step->eval_loss); /* fmin takes the number */
+    }
+    if (!isnan(step->mfu)) {
+        totals->mfu_sum += step->mfu;
+        totals->mfu_count++;
+    }
+    if (!isnan(step->seconds)) {
+        totals->seconds += step->seconds;
+        if (!isnan(step->comm_share)) {
+            totals->comm_seconds += step->seconds * step->comm_share;
+            totals->comm_count++;
+        }
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Median and quartiles without the first steps, in which caches fill. */
+static void print_rates(const weft_metrics_totals_t *totals, FILE *out)
+{
+    size_t kept = totals->count < totals->room ? totals->count : totals->room;
+    size_t skip = kept > 10 ? 5 : 0, count = kept - skip;
+    float *sorted = count > 0 ? malloc(count * sizeof(*sorted)) : NULL;
+    if (sorted == NULL) {
+        return;
+    }
+    memcpy(sorted, totals->rates + skip, count * sizeof(*sorted));
+    qsort(sorted, count, sizeof(*sorted), by_value);
+    char median[32], low[32], high[32];
+    fprintf(out, "  %-16s %s (middle half %s to %s)\n", "tokens/s",
+            short_number(median, sizeof(median), (double)sorted[count / 2]),
+            short_number(low, sizeof(low), (double)sorted[count / 4]),
+            short_number(high, sizeof(high), (double)sorted[count - 1 - count / 4]));
+    free(sorted);
+}
+
+void weft__totals_print(const weft_metrics_totals_t *totals, FILE *out)
+{
+    char a[32], b[32];
+    if (totals->count == 0) {
+        fprintf(out, "no step was made\n");
+        return;
+    }
+    fprintf(out, "\nsummary\n");
+    fprintf(out, "  %-16s %" PRIu64 " (%" PRIu64 " to %" PRIu64 "), %s tokens seen in all\n",
+            "steps", totals->count, totals->first_step, totals->last_step,
+            short_number(a, sizeof(a), (double)totals->tokens));
+    fprintf(out, "  %-16s %.4f -> %.4f\n", "loss", totals->first_loss, totals->last_loss);
+    if (!isnan(totals->last_eval)) {
+        fprintf(out, "  %-16s %.4f (best %.4f)\n", "validation loss", totals->last_eval,
+                totals->best_eval);
+    }
+    print_rates(totals, out);
+    if (totals->mfu_count > 0) {
+        fprintf(out, "  %-16s %.1f%%\n", "mfu", 100 * totals->mfu_sum / (double)totals->mfu_count);
+    }
+    if (totals->comm_count > 0 && totals->seconds > 0) {
+        fprintf(out, "  %-16s %.1f%% of the time\n", "communication",
+                100 * totals->comm_seconds / totals->seconds);
+    }
+    if (totals->memory > 0) {
+        fprintf(out, "  %-16s %s per rank\n", "peak memory",
+                short_bytes(a, sizeof(a), (double)totals->memory));
+    }
+    double wall = (double)(weft__now_ns() - totals->start_ns) * 1e-9;
+    fprintf(out, "  %-16s %s in steps, %s in all\n", "time",
+            short_time(a, sizeof(a), totals->seconds), short_time(b, sizeof(b), wall));
+}

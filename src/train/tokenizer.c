@@ -1,0 +1,245 @@
+/* Encoding and decoding. A text is cut at the names of added tokens, what is between into words,
+ * and these are encoded. */
+#include "train/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "train/tokenizer_parts.h"
+
+weft_status_t weft__tokenizer_open(const char *path, weft_tokenizer_t **tokenizer_p)
+{
+    char file[WEFT_PATH_BYTES], *json;
+    size_t length;
+    bool bytes = strcmp(path, "bytes") == 0;
+    weft_status_t status = WEFT_OK;
+    if (bytes) {
+        status = weft__tokenizer_of_bytes(&json, &length);
+    } else {
+        status = weft__path_join(file, weft__is_folder(path) ? path : "",
+                                 weft__is_folder(path) ? "tokenizer.json" : path);
+        status = status == WEFT_OK ? weft__file_read(file, &json, &length) : status;
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft__tokenizer_load(json, length, bytes ? "bytes" : file, tokenizer_p);
+    free(json);
+    if (status == WEFT_OK) {
+        (*tokenizer_p)->bytes = bytes;
+    }
+    return status;
+}
+
+void weft__tokenizer_close(weft_tokenizer_t *tokenizer)
+{
+    if (tokenizer == NULL) {
+        return;
+    }
+    for (int i = 0; i < tokenizer->added_count; i++) {
+        free(tokenizer->added[i].name);
+    }
+    free(tokenizer->added);
+    free(tokenizer->passes[0].sorted);
+    free(tokenizer->passes[1].sorted);
+    weft__bpe_destroy(tokenizer->bpe);
+    free(tokenizer->json);
+    free(tokenizer);
+}
+
+uint32_t weft__tokenizer_vocab(const weft_tokenizer_t *tokenizer)
+{
+    return tokenizer->vocab;
+}
+
+int64_t weft__tokenizer_end(const weft_tokenizer_t *tokenizer)
+{
+    return tokenizer->end;
+}
+
+uint32_t weft__tokenizer_identity(const weft_tokenizer_t *tokenizer)
+{
+    return tokenizer->identity;
+}
+
+const char *weft__tokenizer_json(const weft_tokenizer_t *tokenizer, size_t *length_p)
+{
+    *length_p = tokenizer->json_length;
+    return tokenizer->json;
+}
+
+/* ---- encoding ------------------------------------------------------------------------------- */
+
+static weft_status_t encode_words(weft_tokenizer_t *t, const char *text, size_t length,
+                                  weft_tokens_t *tokens)
+{
+    if (t->bytes) {
+        weft_status_t status = weft__tokens_reserve(tokens, length);
+        for (size_t i = 0; i < length && status == WEFT_OK; i++) {
+            tokens->at[tokens->count++] = (unsigned char)text[i];
+        }
+        return status;
+    }
+    while (length > 0) {
+        size_t word = weft__split_next(t->split, text, length);
+        weft_status_t status = weft__bpe_encode(t->bpe, text, word, t->whole, tokens);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        text += word;
+        length -= word;
+    }
+    return WEFT_OK;
+}
+
+/* The longest name of the pass that `text` starts with; NULL if there is none. */
+static const weft_added_t *match(const weft_added_pass_t *pass, const char *text, size_t length)
+{
+    const weft_added_t *found = NULL;
+    int low = 0, high = pass->count; /* names that agree with the text so far */
+    for (size_t depth = 0; depth < length && low < high; depth++) {
+        unsigned char wanted = (unsigned char)text[depth];
+        while (low < high && (unsigned char)pass->sorted[low]->name[depth] < wanted) {
+            low++;
+        }
+        int end = low;
+        while (end < high && (unsigned char)pass->sorted[end]->name[depth] == wanted) {
+            end++;
+        }
+        high = end;
+        if (low < high && pass->sorted[low]->length == depth + 1) {
+            found = pass->sorted[low++]; /* the shortest of those left, which are sorted */
+        }
+    }
+    return found;
+}
+
+/* Cut `text` at the names of pass `number`, and encode what is between with the passes after it. */
+static weft_status_t encode_from(weft_tokenizer_t *t, int number, const char *text, size_t length,
+                                 bool specials, weft_tokens_t *tokens)
+{
+    if (number == 2) {
+        return encode_words(t, text, length, tokens);
+    }
+    const weft_added_pass_t *pass = &t->passes[number];
+    if (pass->count == 0) {
+        return encode_from(t, number + 1, text, length, specials, tokens);
+    }
+    size_t start = 0;
+    weft_status_t status = WEFT_OK;
+    for (size_t at = 0; at < length && status == WEFT_OK;) {
+        const weft_added_t *found = NULL;
+        if (pass->starts[(unsigned char)text[at]]) {
+            found = match(pass, text + at, length - at);
+        }
+        if (found == NULL) {
+            at++;
+            continue;
+        }
+        if (!found->special || specials) {
+            status = encode_from(t, number + 1, text + start, at - start, specials, tokens);
+            status = status == WEFT_OK ? weft__tokens_reserve(tokens, 1) : status;
+            if (status == WEFT_OK) {
+                tokens->at[tokens->count++] = found->token;
+            }
+            start = at + found->length;
+        }
+        at += found->length;
+    }
+    if (status == WEFT_OK) {
+        status = encode_from(t, number + 1, text + start, length - start, specials, tokens);
+    }
+    return status;
+}
+
+weft_status_t weft__tokenizer_encode(weft_tokenizer_t *tokenizer, const char *text, size_t length,
+                                     bool specials, weft_tokens_t *tokens)
+{
+    return encode_from(tokenizer, 0, text, length, specials, tokens);
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+size_t weft__tokenizer_cut(const weft_tokenizer_t *tokenizer, const char *text, size_t length)
+{
+    if (tokenizer->split == WEFT_WORDS_NONE && !tokenizer->bytes) {
+        return 0; /* the whole text is one word */
+    }
+    for (int i = 0; i < tokenizer->added_count; i++) {
+        if (strchr(tokenizer->added[i].name, ' ') != NULL) {
+            return 0; /* the space may be inside of a name */
+        }
+    }
+    for (size_t at = length; at-- > 2;) {
+        /* Every splitter ends a word of letters there, and gives the space to the next one. */
+        if (text[at - 1] == ' ' && is_letter(text[at - 2]) && is_letter(text[at])) {
+            return at - 1;
+        }
+    }
+    return 0;
+}
+
+/* ---- decoding ------------------------------------------------------------------------------- */
+
+static const weft_added_t *added_at(const weft_tokenizer_t *t, uint32_t token)
+{
+    int low = 0, high = t->added_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (t->added[middle].token < token) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < t->added_count && t->added[low].token == token ? &t->added[low] : NULL;
+}
+
+const char *weft__tokenizer_bytes(const weft_tokenizer_t *tokenizer, uint32_t token,
+                                  size_t *length_p)
+{
+    const weft_added_t *added = added_at(tokenizer, token);
+    if (added != NULL) {
+        *length_p = added->length;
+        return added->name;
+    }
+    return weft__bpe_bytes(tokenizer->bpe, token, length_p);
+}
+
+weft_status_t weft__tokenizer_decode(const weft_tokenizer_t *tokenizer, const uint32_t *tokens,
+                                     size_t count, char **text_p, size_t *length_p)
+{
+    char *text = NULL;
+    size_t total = 0;
+    for (int write = 0; write < 2; write++) { /* first the length, then the bytes */
+        size_t at = 0;
+        for (size_t i = 0; i < count; i++) {
+            size_t length;
+            const weft_added_t *added = added_at(tokenizer, tokens[i]);
+            const char *bytes = weft__tokenizer_bytes(tokenizer, tokens[i], &length);
+            if (bytes == NULL || (added != NULL && added->special)) {
+                continue;
+            }
+            if (write) {
+                memcpy(text + at, bytes, length);
+            }
+            at += length;
+        }
+        total = at;
+        text = write ? text : malloc(total + 1);
+        if (text == NULL) {
+            return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes of text", total);
+        }
+    }
+    text[total] = '\0';
+    *text_p = text;
+    if (length_p != NULL) {
+        *length_p = total;
+    }
+    return WEFT_OK;
+}

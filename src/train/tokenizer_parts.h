@@ -1,0 +1,50 @@
+/* The inside of a tokenizer: what tokenizer_load.c reads from a file and tokenizer.c works with. */
+#ifndef WEFT_TRAIN_TOKENIZER_PARTS_H
+#define WEFT_TRAIN_TOKENIZER_PARTS_H
+
+#include <stdbool.h>
+
+#include "train/bpe.h"
+#include "train/split.h"
+#include "train/tokenizer.h"
+
+/* A token that is found in the text by its name, before anything else is done with the text. */
+typedef struct weft_added {
+    char *name;
+    size_t length;
+    uint32_t token;
+    bool special;
+    int pass; /* 0: looked for first; 1: in what is left (the file says "normalized") */
+} weft_added_t;
+
+/* The names of a pass, sorted, so that the longest one that starts somewhere is found by
+ * narrowing. */
+typedef struct weft_added_pass {
+    const weft_added_t **sorted;
+    int count;
+    bool starts[256]; /* does one start with this byte? */
+} weft_added_pass_t;
+
+struct weft_tokenizer {
+    weft_bpe_t *bpe;
+    weft_word_rule_t split;
+    bool whole; /* a word that is a token is taken as it is (the file says ignore_merges) */
+    bool bytes; /* token = byte */
+    uint32_t vocab;
+    int64_t end;
+    uint32_t identity;
+    char *json;
+    size_t json_length;
+    weft_added_t *added; /* by token number */
+    int added_count;
+    weft_added_pass_t passes[2];
+};
+
+/* Build from the text of a tokenizer.json, which is copied; `path` begins error sentences. */
+weft_status_t weft__tokenizer_load(const char *json, size_t length, const char *path,
+                                   weft_tokenizer_t **tokenizer_p);
+
+/* The tokenizer.json for bytes, malloced. */
+weft_status_t weft__tokenizer_of_bytes(char **json_p, size_t *length_p);
+
+#endif

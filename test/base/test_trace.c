@@ -1,0 +1,143 @@
+/* ctest: tsan */
+/* Traces: spans of many threads, sums, parts of ranks in one file that starts at 0. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json_read.h"
+#include "base/rng.h"
+#include "base/trace.h"
+#include "train/fixture.h"
+
+static weft_trace_t *open_trace(int rank, size_t capacity)
+{
+    weft_trace_t *trace;
+    assert_int_equal(weft__trace_open(rank, capacity, &trace), WEFT_OK);
+    return trace;
+}
+
+static void *record(void *context)
+{
+    for (uint64_t i = 0; i < 1000; i++) {
+        weft__trace_span(context, WEFT_TRACK_COMPUTE, "matmul", i * 10, i * 10 + 5, (int64_t)i, -1);
+    }
+    return NULL;
+}
+
+static void threads_record_at_once(void **state)
+{
+    (void)state;
+    weft_trace_t *trace = open_trace(0, 3000);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, record, trace), 0);
+    }
+    weft__trace_busy(trace, WEFT_TRACK_COMPUTE, 0, UINT64_MAX); /* while they do */
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    uint64_t busy = weft__trace_busy(trace, WEFT_TRACK_COMPUTE, 0, UINT64_MAX);
+    assert_true(busy > 0 && busy <= 5000);
+    assert_int_equal(weft__trace_save(trace, in_scratch("full.part")), WEFT_OK);
+    const char *parts[] = {in_scratch("full.part")};
+    assert_int_equal(weft__trace_merge(in_scratch("full.json"), parts, 1), WEFT_OK);
+    char *text;
+    assert_int_equal(weft__file_read(in_scratch("full.json"), &text, NULL), WEFT_OK);
+    assert_non_null(strstr(text, "rank 0 (1000 spans did not fit)"));
+    free(text);
+    weft__trace_close(trace);
+    weft__trace_span(NULL, WEFT_TRACK_COMM, "nothing", 0, 1, -1, -1);
+}
+
+/* Against counting nanosecond by nanosecond. */
+static void sums_count_overlaps_once(void **state)
+{
+    (void)state;
+    for (uint64_t round = 0; round < 50; round++) {
+        weft_trace_t *trace = open_trace(0, 0);
+        uint8_t comm[500] = {0}, compute[500] = {0};
+        for (uint64_t i = 0; i < 30; i++) {
+            uint64_t start = weft__rng_at(round, 2 * i) % 450,
+                     length = weft__rng_at(round, 2 * i + 1) % 40;
+            bool is_comm = i % 2 == 0;
+            weft__trace_span(trace, is_comm ? WEFT_TRACK_COMM : WEFT_TRACK_COMPUTE, "x", start,
+                             start + length, -1, -1);
+            memset((is_comm ? comm : compute) + start, 1, length);
+        }
+        uint64_t busy = 0, exposed = 0;
+        for (int t = 50; t < 400; t++) {
+            busy += comm[t];
+            exposed += comm[t] && !compute[t];
+        }
+        assert_int_equal(weft__trace_busy(trace, WEFT_TRACK_COMM, 50, 400), busy);
+        assert_int_equal(weft__trace_exposed(trace, WEFT_TRACK_COMM, WEFT_TRACK_COMPUTE, 50, 400),
+                         exposed);
+        weft__trace_close(trace);
+    }
+}
+
+static void ranks_are_merged(void **state)
+{
+    (void)state;
+    const char *parts[] = {in_scratch("0.part"), in_scratch("1.part"), in_scratch("2.part")};
+    for (int rank = 0; rank < 3; rank += 2) { /* rank 1 died */
+        weft_trace_t *trace = open_trace(rank, 16);
+        uint64_t base = 5000000000000000u + (uint64_t)rank * 1000;
+        weft__trace_span(trace, WEFT_TRACK_STEP, "step", base, base + 3500, 7, -1);
+        weft__trace_span(trace, WEFT_TRACK_COMM, "allreduce \"bucket 3\"", base + 1000, base + 1500,
+                         7, 4096);
+        assert_int_equal(weft__trace_save(trace, parts[rank]), WEFT_OK);
+        weft__trace_close(trace);
+    }
+    assert_int_equal(weft__trace_merge(in_scratch("trace.json"), parts, 3), WEFT_OK);
+    assert_false(weft__is_file(parts[0]));
+    weft_json_doc_t doc;
+    assert_int_equal(weft__json_load(in_scratch("trace.json"), &doc), WEFT_OK);
+    const weft_json_value_t *events = weft__json_get(doc.root, "traceEvents");
+    const weft_json_value_t *event = weft__json_first(events);
+    int spans = 0, names = 0;
+    for (; event != NULL; event = weft__json_next(events, event)) {
+        double start = -1, length = -1;
+        int64_t pid = -1, bytes = -1;
+        assert_true(weft__json_to_int(weft__json_get(event, "pid"), &pid) &&
+                    (pid == 0 || pid == 2));
+        if (weft__json_is(weft__json_get(event, "ph"), "M")) {
+            names++;
+            continue;
+        }
+        spans++;
+        weft__json_to_double(weft__json_get(event, "ts"), &start);
+        weft__json_to_double(weft__json_get(event, "dur"), &length);
+        if (weft__json_is(weft__json_get(event, "name"), "allreduce \"bucket 3\"")) {
+            assert_true(start == (double)pid + 1 && length == 0.5);
+            assert_true(
+                weft__json_to_int(weft__json_get(weft__json_get(event, "args"), "bytes"), &bytes));
+            assert_int_equal(bytes, 4096);
+        } else {
+            assert_true(start == (double)pid && length == 3.5);
+        }
+    }
+    assert_int_equal(spans, 4);
+    assert_int_equal(names, 2 * (1 + WEFT_TRACK_COUNT));
+    weft__json_free(&doc);
+    assert_int_equal(weft__trace_merge(in_scratch("none.json"), parts, 3), WEFT_ERR_NOT_FOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_record_at_once),
+        cmocka_unit_test(sums_count_overlaps_once),
+        cmocka_unit_test(ranks_are_merged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* Arrays of random numbers, plain references' helpers. */
+#include "kernel/numbers.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "kernel/cpu/inner.h"
+#include "kernel/reference.h"
+
+enum { GUARD = 256, GUARD_BYTE = 0x5b };
+
+static size_t bytes_of(const numbers_t *numbers)
+{
+    return (size_t)numbers->count * weft_dtype_size(numbers->type);
+}
+
+uint64_t numbers_seed(void)
+{
+    static uint64_t seed;
+    const char *given = getenv("WEFT_TEST_SEED");
+    if (seed == 0) {
+        numbers_ok(weft__random_bytes(&seed, sizeof(seed)));
+        seed = given != NULL ? strtoull(given, NULL, 0) : seed;
+        printf("to repeat this run: WEFT_TEST_SEED=%llu\n", (unsigned long long)seed);
+    }
+    return seed;
+}
+
+static numbers_t make(int64_t count, weft_dtype_t type, int fill)
+{
+    numbers_t numbers = {.type = type, .count = count};
+    size_t bytes = bytes_of(&numbers);
+    numbers.base = malloc(bytes + 2 * GUARD);
+    numbers.values = calloc((size_t)count + 1, sizeof(double));
+    assert_non_null(numbers.base);
+    assert_non_null(numbers.values);
+    memset(numbers.base, GUARD_BYTE, bytes + 2 * GUARD);
+    numbers.data = numbers.base + GUARD;
+    memset(numbers.data, fill, bytes);
+    return numbers;
+}
+
+/* To bf16 and back: to nearest, ties to even. */
+static float rounded(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    bits = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static void put(numbers_t *numbers, int64_t i, double value)
+{
+    float single = (float)value;
+    if (numbers->type == WEFT_F32) {
+        ((float *)numbers->data)[i] = single;
+    } else {
+        uint32_t bits;
+        single = rounded(single);
+        memcpy(&bits, &single, sizeof(bits));
+        ((uint16_t *)numbers->data)[i] = (uint16_t)(bits >> 16);
+    }
+    numbers->values[i] = (double)single;
+}
+
+numbers_t numbers_random(uint64_t seed, const char *what, int64_t count, weft_dtype_t type,
+                         double scale)
+{
+    numbers_t numbers = make(count, type, 0);
+    uint64_t key = weft__name_key(seed, what);
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t bits = weft__rng_at(key, (uint64_t)i) >> 11;
+        put(&numbers, i, ((double)bits / 4503599627370496.0 - 1.0) * scale);
+    }
+    return numbers;
+}
+
+numbers_t numbers_garbage(int64_t count, weft_dtype_t type)
+{
+    return make(count, type, 0x7f); /* large, in f32 and in bf16 */
+}
+
+numbers_t numbers_zero(int64_t count, weft_dtype_t type)
+{
+    return make(count, type, 0);
+}
+
+void numbers_free(numbers_t *numbers)
+{
+    free(numbers->base);
+    free(numbers->values);
+}
+
+void numbers_read(numbers_t *numbers)
+{
+    for (int64_t i = 0; i < numbers->count; i++) {
+        numbers->values[i] = reference_value(numbers->data, (size_t)i, numbers->type);
+    }
+}
+
+static void check_guards(const char *what, const numbers_t *numbers)
+{
+    size_t bytes = bytes_of(numbers);
+    for (size_t i = 0; i < GUARD; i++) {
+        if (numbers->base[i] != GUARD_BYTE || numbers->base[GUARD + bytes + i] != GUARD_BYTE) {
+            fail_msg("%s: something was written outside of the array", what);
+        }
+    }
+}
+
+void numbers_check(const char *what, numbers_t *got, const double *expected, double limit)
+{
+    double largest = 1e-30, apart = 0;
+    int64_t where = 0;
+    numbers_read(got);
+    for (int64_t i = 0; i < got->count; i++) {
+        double difference = fabs(got->values[i] - expected[i]);
+        largest = fabs(expected[i]) > largest ? fabs(expected[i]) : largest;
+        if (!(difference <= apart)) {
+            apart = difference;
+            where = i;
+        }
+    }
+    limit = got->type == WEFT_BF16 ? fmax(1.0 / 128, limit * 128) : limit;
+    if (!(apart <= limit * largest)) {
+        fail_msg("%s, %s, %s: element %lld is %.9g and not %.9g (off by %.2g of the largest)", what,
+                 weft__inner()->name, weft_dtype_name(got->type), (long long)where,
+                 got->values[where], expected[where], apart / largest);
+    }
+    check_guards(what, got);
+}
+
+void numbers_slope(double (*f)(void *arg), void *arg, double *x, int64_t count, double *slope)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double kept = x[i], step = 1e-4;
+        x[i] = kept + step;
+        double above = f(arg);
+        x[i] = kept - step;
+        slope[i] = (above - f(arg)) / (2 * step);
+        x[i] = kept;
+    }
+}
+
+double numbers_dot(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += a[i] * b[i];
+    }
+    return sum;
+}
+
+void numbers_ok(weft_status_t status)
+{
+    if (status != WEFT_OK) {
+        fail_msg("%s", weft_last_error());
+    }
+}
+
+const weft_compute_t *numbers_table(void)
+{
+    const weft_compute_t *table = NULL;
+    numbers_ok(weft__compute(&table));
+    return table;
+}
+
+void numbers_everywhere(void (*test)(uint64_t seed, weft_dtype_t type))
+{
+    static const char *const names[] = {"none", "avx2", "avx512"};
+    uint64_t seed = numbers_seed();
+    for (int i = 0; i < 3; i++) {
+        const weft_inner_t *inner = weft__inner_named(names[i]);
+        if (inner == NULL) {
+            printf("this CPU cannot run %s\n", names[i]);
+            continue;
+        }
+        weft__inner_use(inner);
+        for (int threads = 1; threads <= 3; threads += 2) {
+            weft__compute_threads(threads);
+            test(seed, WEFT_F32);
+            test(seed, WEFT_BF16);
+        }
+    }
+    weft__inner_use(NULL);
+    weft__compute_threads(0);
+}

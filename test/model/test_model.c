@@ -1,0 +1,315 @@
+/* ctest: timeout=120 */
+/* Whole models: gradients with dropout against differences of the loss, accumulation, the order in
+ * which gradients are ready, bf16, same bits, and generation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "kernel/numbers.h"
+#include "model/rig.h"
+
+static weft_model_config_t config_of(weft_family_t family)
+{
+    weft_model_config_t c = {.family = family,
+                             .layers = 2,
+                             .width = 24,
+                             .heads = 4,
+                             .kv_heads = 4,
+                             .head_dim = 6,
+                             .ffn = 40,
+                             .vocab = 51,
+                             .context = 80,
+                             .tied = true,
+                             .norm_eps = 1e-5f,
+                             .rope_theta = 10000.0f,
+                             .init_std = 0.02f};
+    if (family == WEFT_LLAMA) {
+        c.kv_heads = 2;
+        c.tied = false;
+    }
+    return c;
+}
+
+static const weft_family_t families[] = {WEFT_GPT2, WEFT_LLAMA};
+
+static void open_random(rig_t *rig, weft_model_config_t config, weft_shape_t shape)
+{
+    rig_options_t options = {.config = config, .shape = shape};
+    rig_open(rig, &options);
+    rig_init(rig, numbers_seed(), 10.0f);
+    rig_tokens(rig, numbers_seed());
+}
+
+/* ---- gradients ----------------------------------------------------------------------------------- */
+
+/* Move all parameters by `step` along a random direction; returns gradient times direction. */
+static double move(rig_t *rig, float step)
+{
+    double slope = 0;
+    for (int i = 0; i < rig->model->param_count; i++) {
+        uint64_t key = weft__name_key(numbers_seed() + 1, rig->model->params[i].name);
+        float *w = rig->params[i], *g = rig->grads[i];
+        for (int64_t j = 0; j < rig->model->params[i].count; j++) {
+            float along = (weft__rng_at(key, (uint64_t)j) & 1) != 0 ? 1.0f : -1.0f;
+            w[j] += step * along;
+            slope += (double)g[j] * along;
+        }
+    }
+    return slope;
+}
+
+/* With dropout everywhere: backward must use the masks of forward. */
+static void gradients_match_differences_with_dropout(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        rig_t rig;
+        weft_model_config_t config = config_of(families[f]);
+        config.embed_dropout = families[f] == WEFT_GPT2 ? 0.1f : 0;
+        config.residual_dropout = families[f] == WEFT_GPT2 ? 0.2f : 0;
+        config.attention_dropout = 0.15f;
+        open_random(&rig, config, WEFT_SHAPE(2, 70));
+        rig.pass.seed = 5;
+        rig.pass.step = 3;
+        rig_run(&rig);
+        const float step = 1e-3f;
+        double slope = move(&rig, step), above = rig_run(&rig);
+        move(&rig, -2 * step);
+        double difference = (above - rig_run(&rig)) / (2 * (double)step);
+        if (!(fabs(slope - difference) < 1e-2 * fabs(slope) + 1e-3)) {
+            fail_msg("family %d: the gradient says %g, differences %g", f, slope, difference);
+        }
+        rig_close(&rig);
+    }
+}
+
+static void dropout_changes_with_step_and_sample(void **state)
+{
+    rig_t rig;
+    weft_model_config_t config = config_of(WEFT_GPT2);
+    (void)state;
+    config.residual_dropout = 0.5f;
+    open_random(&rig, config, WEFT_SHAPE(1, 20));
+    double first = rig_run(&rig), again = rig_run(&rig);
+    rig.pass.step = 1;
+    double later = rig_run(&rig);
+    rig.pass.step = 0;
+    rig.pass.sample_first = 1;
+    double other = rig_run(&rig);
+    rig.pass.sample_first = 0;
+    rig.pass.training = false;
+    double without = rig_run(&rig);
+    assert_true(first == again);
+    assert_true(first != later && first != other && later != other && without != first);
+    rig_close(&rig);
+}
+
+/* Two micro-batches give the sum of what one batch of both gives, with dropout too. */
+static void micro_batches_add_up(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        rig_t whole, half;
+        weft_model_config_t config = config_of(families[f]);
+        config.attention_dropout = 0.1f;
+        config.residual_dropout = families[f] == WEFT_GPT2 ? 0.1f : 0;
+        open_random(&whole, config, WEFT_SHAPE(4, 9));
+        open_random(&half, config, WEFT_SHAPE(2, 9));
+        double loss = rig_run(&whole), sum = 0;
+        half.pass.loss_scale = whole.pass.loss_scale;
+        for (int i = 0; i < 2; i++) {
+            memcpy(half.acts.tokens, whole.acts.tokens + i * 18, 18 * sizeof(int32_t));
+            memcpy(half.acts.targets, whole.acts.targets + i * 18, 18 * sizeof(int32_t));
+            half.pass.sample_first = 2 * i;
+            sum += rig_run(&half) / 2;
+        }
+        assert_true(fabs(sum - loss) < 1e-6);
+        for (int i = 0; i < whole.model->param_count; i++) {
+            assert_true(rig_apart(half.grads[i], whole.grads[i], whole.model->params[i].count) <
+                        2e-5);
+        }
+        rig_close(&whole);
+        rig_close(&half);
+    }
+}
+
+/* ---- ready gradients -------------------------------------------------------------------------------- */
+
+typedef struct ready {
+    rig_t *rig;
+    int last;      /* the lowest parameter told of so far */
+    int calls[64]; /* by parameter */
+    float *copy[64];
+} ready_t;
+
+/* What is told to be ready does not change any more. */
+static void note_ready(void *arg, int first, int count)
+{
+    ready_t *ready = arg;
+    assert_true(first + count <= ready->last);
+    ready->last = first;
+    for (int i = first; i < first + count; i++) {
+        size_t bytes = (size_t)ready->rig->model->params[i].count * sizeof(float);
+        ready->calls[i]++;
+        ready->copy[i] = malloc(bytes);
+        memcpy(ready->copy[i], ready->rig->grads[i], bytes);
+    }
+}
+
+static void gradients_are_ready_once_and_in_reverse(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        rig_t rig;
+        open_random(&rig, config_of(families[f]), WEFT_SHAPE(2, 7));
+        ready_t ready = {.rig = &rig, .last = rig.model->param_count};
+        rig.pass.grad_ready = note_ready;
+        rig.pass.grad_ready_arg = &ready;
+        rig_run(&rig);
+        for (int i = 0; i < rig.model->param_count; i++) {
+            assert_int_equal(ready.calls[i], 1);
+            assert_memory_equal(ready.copy[i], rig.grads[i],
+                                (size_t)rig.model->params[i].count * sizeof(float));
+            free(ready.copy[i]);
+        }
+        rig_close(&rig);
+    }
+}
+
+/* ---- types, bits ------------------------------------------------------------------------------------- */
+
+static void bf16_is_near_f32(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        rig_t exact, rough;
+        rig_options_t options = {
+            .config = config_of(families[f]), .type = WEFT_BF16, .shape = WEFT_SHAPE(2, 33)};
+        open_random(&exact, options.config, options.shape);
+        rig_open(&rough, &options);
+        rig_init(&rough, numbers_seed(), 10.0f);
+        rig_tokens(&rough, numbers_seed());
+        double apart = fabs(rig_run(&rough) / rig_run(&exact) - 1), dot = 0, a = 0, b = 0;
+        for (int i = 0; i < exact.model->param_count; i++) {
+            const float *x = exact.grads[i], *y = rough.grads[i];
+            for (int64_t j = 0; j < exact.model->params[i].count; j++) {
+                dot += (double)x[j] * (double)y[j];
+                a += (double)x[j] * (double)x[j];
+                b += (double)y[j] * (double)y[j];
+            }
+        }
+        if (!(apart < 0.02 && dot / sqrt(a * b) > 0.995)) {
+            fail_msg("bf16: loss off by %g, cosine of gradients %g", apart, dot / sqrt(a * b));
+        }
+        rig_close(&exact);
+        rig_close(&rough);
+    }
+}
+
+static void runs_repeat_bit_for_bit(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        rig_t first, second;
+        weft__compute_threads(threads);
+        open_random(&first, config_of(WEFT_GPT2), WEFT_SHAPE(3, 70));
+        open_random(&second, config_of(WEFT_GPT2), WEFT_SHAPE(3, 70));
+        assert_true(rig_run(&first) == rig_run(&second));
+        for (int i = 0; i < first.model->param_count; i++) {
+            assert_memory_equal(first.grads[i], second.grads[i],
+                                (size_t)first.model->params[i].count * sizeof(float));
+        }
+        rig_close(&first);
+        rig_close(&second);
+    }
+    weft__compute_threads(0);
+}
+
+static void a_model_learns(void **state)
+{
+    const weft_adamw_t adamw = {
+        .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.0f};
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        rig_t rig;
+        rig_options_t options = {.config = config_of(families[f]), .shape = WEFT_SHAPE(2, 16)};
+        rig_open(&rig, &options);
+        rig_init(&rig, numbers_seed(), 1.0f);
+        rig_tokens(&rig, numbers_seed());
+        double first = rig_run(&rig), last = 0;
+        assert_true(fabs(first - log(51)) < 0.2); /* knows nothing yet */
+        for (int step = 1; step <= 60; step++) {
+            rig_zero_grads(&rig);
+            last = rig_run(&rig);
+            rig_step(&rig, step, &adamw, 1.0f);
+        }
+        assert_true(last < 0.3);
+        rig_close(&rig);
+    }
+}
+
+/* ---- generation ---------------------------------------------------------------------------------------- */
+
+/* Token by token, and a prompt in pieces: the logits of the whole sequence at once. */
+static void generation_follows_forward(void **state)
+{
+    enum { B = 2, T = 23 };
+    static const int pieces[] = {9, 1, 1, 4, 7, 1};
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        rig_t rig;
+        weft_cache_t cache;
+        int32_t tokens[B * T];
+        open_random(&rig, config_of(families[f]), WEFT_SHAPE(B, T));
+        rig.pass.training = false;
+        rig_run(&rig);
+        int64_t vocab = rig.model->vocab_rows;
+        float *all = malloc((size_t)(B * T * vocab) * sizeof(float));
+        float *logits = malloc((size_t)(B * vocab) * sizeof(float));
+        memcpy(all, rig.pass.scratch.logits, (size_t)(B * T * vocab) * sizeof(float));
+        void *memory = aligned_alloc(256, weft__cache_bytes(rig.model, B, T, 9));
+        weft__cache_carve(rig.model, B, T, 9, memory, &cache);
+        for (int i = 0, past = 0; i < 6; past += pieces[i++]) {
+            for (int b = 0; b < B; b++) {
+                memcpy(tokens + b * pieces[i], rig.acts.tokens + b * T + past,
+                       (size_t)pieces[i] * sizeof(int32_t));
+            }
+            rig_check(weft__model_extend(&rig.pass, &cache, tokens, pieces[i], logits), "extend");
+            for (int b = 0; b < B; b++) {
+                const float *expected = all + (b * T + past + pieces[i] - 1) * vocab;
+                assert_true(rig_apart(logits + b * vocab, expected, vocab) < 1e-5);
+            }
+        }
+        assert_int_equal(cache.length, T);
+        assert_int_equal(weft__model_extend(&rig.pass, &cache, tokens, 1, logits),
+                         WEFT_ERR_INVALID);
+        free(memory);
+        free(all);
+        free(logits);
+        rig_close(&rig);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_match_differences_with_dropout),
+        cmocka_unit_test(dropout_changes_with_step_and_sample),
+        cmocka_unit_test(micro_batches_add_up),
+        cmocka_unit_test(gradients_are_ready_once_and_in_reverse),
+        cmocka_unit_test(bf16_is_near_f32),
+        cmocka_unit_test(runs_repeat_bit_for_bit),
+        cmocka_unit_test(a_model_learns),
+        cmocka_unit_test(generation_follows_forward),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* OpenSHMEM program: does one thing wrong, named by its argument. The last PE is the one that dies. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "symm/pe.h"
+
+static int word;
+static long lock, flag;
+static double values[20000], sums[20000];
+
+static void die(void)
+{
+    if (me == pes - 1) {
+        usleep(50000); /* the others wait by then */
+        kill(getpid(), SIGKILL);
+    }
+}
+
+static void heap_too_small(void)
+{
+    char *block = shmem_malloc(3 << 20);
+    if (block != NULL) {
+        block[(3 << 20) - 1] = 1;
+        printf("PE %d has memory\n", me);
+    }
+    shmem_finalize();
+    exit(block == NULL ? 42 : 0);
+}
+
+static void killed_in_barrier(void)
+{
+    die();
+    shmem_barrier_all();
+}
+
+static void killed_in_wait(void)
+{
+    die();
+    shmem_long_wait_until(&flag, SHMEM_CMP_EQ, 1);
+}
+
+static void killed_in_wait_any(void)
+{
+    die();
+    shmem_long_wait_until_any(&flag, 1, NULL, SHMEM_CMP_EQ, 1);
+}
+
+static void killed_with_lock(void)
+{
+    if (me == pes - 1) {
+        shmem_set_lock(&lock);
+    }
+    shmem_barrier_all();
+    die();
+    shmem_set_lock(&lock);
+}
+
+static void killed_in_reduce(void)
+{
+    die();
+    shmem_double_sum_reduce(SHMEM_TEAM_WORLD, sums, values, 20000);
+}
+
+static void killed_in_active_set(void)
+{
+    static long sync[SHMEM_SYNC_SIZE];
+    die();
+    shmem_fcollect64(sums, values, 10, 0, 0, pes, sync);
+}
+
+static void exits_early(void)
+{
+    if (me == pes - 1) {
+        exit(9);
+    }
+    shmem_barrier_all();
+}
+
+/* One asks for the end while the others compute, and one of them waits. */
+static void global_exit(void)
+{
+    printf("PE %d says this", me); /* in a buffer: to be flushed */
+    if (me == pes - 1) {
+        usleep(20000);
+        shmem_global_exit(23);
+    }
+    if (me == 0) {
+        shmem_barrier_all();
+    }
+    for (volatile long i = 0;; i++) {
+    }
+}
+
+static void wrong_pe(void)
+{
+    shmem_int_p(&word, 1, pes);
+}
+
+static void wrong_pe_of_team(void)
+{
+    shmem_team_t team;
+    shmem_ctx_t ctx;
+    shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, 1, NULL, 0, &team);
+    if (team != SHMEM_TEAM_INVALID) {
+        shmem_team_create_ctx(team, 0, &ctx);
+        shmem_ctx_int_p(ctx, &word, 1, 1);
+    }
+    shmem_barrier_all();
+}
+
+static void not_symmetric(void)
+{
+    int here = 0;
+    shmem_int_put(&here, &word, 1, 0);
+}
+
+static void too_long(void)
+{
+    char *block = shmem_malloc(64);
+    shmem_putmem(block, block, (size_t)1 << 40, 0);
+}
+
+static void wait_not_symmetric(void)
+{
+    long here = 0;
+    shmem_long_wait_until(&here, SHMEM_CMP_EQ, 0);
+}
+
+static void wrong_ctx(void)
+{
+    shmem_ctx_int_p(SHMEM_CTX_INVALID, &word, 1, 0);
+}
+
+static void wrong_team(void)
+{
+    shmem_team_sync(SHMEM_TEAM_INVALID);
+}
+
+static void wrong_cmp(void)
+{
+    shmem_long_wait_until(&flag, 99, 1);
+}
+
+static void wrong_free(void)
+{
+    shmem_free(&word);
+}
+
+static void unlike_malloc(void)
+{
+    shmem_malloc(me == 0 ? 100 : 200);
+}
+
+static void wrong_set(void)
+{
+    static long sync[SHMEM_SYNC_SIZE];
+    shmem_barrier(0, 1, pes, sync);
+}
+
+static void other_program(void)
+{
+    long *heap = shmem_calloc(1, sizeof(long));
+    shmem_long_atomic_inc(heap, 0);
+    shmem_barrier_all();
+    CHECK_INT(shmem_long_g(heap, 0), pes);
+    shmem_barrier_all();
+    shmem_int_p(&word, 1, (me + 1) % pes);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+#define CASE(name) {#name, name},
+    CASE(heap_too_small) CASE(killed_in_barrier) CASE(killed_in_wait) CASE(killed_in_wait_any)
+        CASE(killed_with_lock) CASE(killed_in_reduce) CASE(killed_in_active_set) CASE(exits_early)
+            CASE(global_exit) CASE(wrong_pe) CASE(wrong_pe_of_team) CASE(not_symmetric)
+                CASE(too_long) CASE(wait_not_symmetric) CASE(wrong_ctx) CASE(wrong_team)
+                    CASE(wrong_cmp) CASE(wrong_free) CASE(unlike_malloc) CASE(wrong_set)
+                        CASE(other_program)
+#undef CASE
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "not_started") == 0) {
+        shmem_int_p(&word, 1, 0);
+    }
+    shmem_init();
+    me = shmem_my_pe();
+    pes = shmem_n_pes();
+    for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (strcmp(argv[1], cases[i].name) == 0) {
+            cases[i].run();
+        }
+    }
+    shmem_finalize();
+    return 0;
+}
