@@ -42,9 +42,10 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 
 /* ---- the program's variables --------------------------------------------------------------------- */
 
-/* May look at what a sanitizer keeps between variables. */
-__attribute__((no_sanitize("address", "thread"))) static bool is_zero(const char *page,
-                                                                      size_t bytes)
+/* What walks over pages meets what a sanitizer keeps between variables. */
+#define ALL_BYTES __attribute__((no_sanitize("address", "thread")))
+
+ALL_BYTES static bool is_zero(const char *page, size_t bytes)
 {
     const volatile uint64_t *words = (const volatile uint64_t *)page;
     for (size_t i = 0; i < bytes / sizeof(*words); i++) {
@@ -81,7 +82,7 @@ static weft_status_t share_data(const weft_shmem_span_t *data)
 }
 
 /* A child of fork must not write to the variables of its parent. Touching each page makes it its own. */
-static void own_data(void)
+ALL_BYTES static void own_data(void)
 {
     const weft_shmem_span_t *data = &weft__shmem.data;
     size_t page = page_size();
