@@ -19,8 +19,9 @@
 #include "comm/shm/segment.h"
 #include "device/cpu/sysmem.h"
 
-#define CARD_MAGIC UINT64_C(0x31304d4853544657) /* "WFTSHM01" */
-#define ALIGN_MOST (UINT64_C(1) << 30)          /* of the heap: what shmem_align can promise */
+/* "WFTSHM01"; PEs that lay out their control parts differently must not meet. */
+#define CARD_MAGIC (UINT64_C(0x31304d4853544657) + sizeof(weft_shmem_control_t))
+#define ALIGN_MOST (UINT64_C(1) << 30) /* of the heap: what shmem_align can promise */
 #define ALIGN_LEAST (UINT64_C(1) << 21)
 
 static struct {
