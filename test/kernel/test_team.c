@@ -25,10 +25,8 @@ typedef struct job {
 static void count(const void *arg, int64_t task, void *scratch)
 {
     const job_t *job = arg;
-    volatile int64_t sink = 0;
     memset(scratch, 0x5a, 100); /* each thread has its own */
-    for (int64_t i = 0; i < job->spin; i++) {
-        sink += i;
+    for (volatile int64_t i = 0; i < job->spin; i++) {
     }
     job->done[task]++;
 }

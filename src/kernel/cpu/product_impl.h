@@ -49,25 +49,37 @@ static void pack_columns(const weft_own_product_t *x, int64_t p0, int64_t depth,
     }
 }
 
+/* Where a's rows are columns: row by row of memory, TILE_ROWS to every panel in turn. */
+static void pack_columns_of_a(const weft_own_product_t *x, int64_t p0, int64_t depth, int64_t row,
+                              int64_t rows, float *packed)
+{
+    for (int64_t p = 0; p < depth; p++) {
+        const float *from = x->a + (p0 + p) * x->lda + row;
+        float *to = packed + p * TILE_ROWS;
+        int64_t at = 0;
+        for (; at + TILE_ROWS <= rows; at += TILE_ROWS, to += depth * TILE_ROWS) {
+            memcpy(to, from + at, TILE_ROWS * sizeof(*to));
+        }
+        for (int64_t i = 0; i < TILE_ROWS && at < rows; i++) {
+            to[i] = at + i < rows ? from[at + i] : 0.0f;
+        }
+    }
+}
+
 /* packed[panel][p][TILE_ROWS]; the last panel is filled up with zeros. */
 static void pack_rows(const weft_own_product_t *x, int64_t p0, int64_t depth, int64_t row,
                       int64_t rows, float *packed)
 {
+    if (x->trans_a) {
+        pack_columns_of_a(x, p0, depth, row, rows, packed);
+        return;
+    }
     for (int64_t at = 0; at < rows; at += TILE_ROWS, packed += depth * TILE_ROWS) {
         int64_t height = rows - at < TILE_ROWS ? rows - at : TILE_ROWS;
         if (height < TILE_ROWS) {
             memset(packed, 0, (size_t)(depth * TILE_ROWS) * sizeof(*packed));
         }
-        if (!x->trans_a) {
-            transpose(x->a + (row + at) * x->lda + p0, x->lda, height, depth, packed, TILE_ROWS);
-            continue;
-        }
-        const float *from = x->a + p0 * x->lda + row + at;
-        for (int64_t p = 0; p < depth; p++) {
-            for (int64_t i = 0; i < height; i++) {
-                packed[p * TILE_ROWS + i] = from[p * x->lda + i];
-            }
-        }
+        transpose(x->a + (row + at) * x->lda + p0, x->lda, height, depth, packed, TILE_ROWS);
     }
 }
 

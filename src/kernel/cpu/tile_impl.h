@@ -28,6 +28,14 @@ INLINE void tile_block(const weft_tile_t *t, int64_t i, int64_t j, const int row
             sum[r][v] = splat(0);
         }
     }
+    /* c is wanted when the sums are done; it may be far away until then. */
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            __builtin_prefetch(t->c + (i + r) * t->ldc + j + v * LANES, 1, 3);
+        }
+    }
     for (int64_t p = 0; p < t->k; p++, b += t->ldb, a += t->a_column) {
         lanes_t row[TILE_VECTORS];
 #pragma GCC unroll 4
