@@ -69,7 +69,7 @@
     X(INT, eval_every, "eval", 0, "N", "0", "", "validate every N steps; 0: at the end only")      \
     X(INT, eval_batches, "eval-batches", 0, "N", "10", "", "batches of a validation")              \
     X(INT, save_every, "save", 0, "N", "0", "",                                                    \
-      "write a checkpoint every N steps; 0: at the end only")                                      \
+      "write a checkpoint every N steps; 0: at the end only; -1: never")                           \
     X(INT, keep, "keep", 0, "N", "3", "", "newest checkpoints to keep; 0: all")                    \
     X(STR, out, "out", 'o', "DIR", "", "",                                                         \
       "run folder: checkpoints, metrics.jsonl, config; none: nothing is written")                  \

@@ -28,6 +28,7 @@ typedef struct run {
     bool paused; /* something else happened since the last step: its time starts anew */
     bool stopping;
     int skips;
+    bool metrics_failed; /* said once; the run goes on, and fails in the end */
     weft_train_result_t *result;
 } run_t;
 
@@ -204,6 +205,14 @@ static void advance(run_t *run, const weft_flight_t *flight, double loss)
     run->result->step = state->step;
 }
 
+/* A full disk is no reason to lose what is being computed: there may be room again. */
+static void say_trouble(run_t *run)
+{
+    char sentence[1024];
+    snprintf(sentence, sizeof(sentence), "%s", weft_last_error());
+    weft__metrics_say(run->metrics, "%s; training goes on", sentence);
+}
+
 /* Read what came of a step, on all ranks; write it down on rank 0. */
 static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
 {
@@ -227,7 +236,12 @@ static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
         WEFT_TRY(weft__step_validate(t, &step.eval_loss));
         run->result->eval_loss = step.eval_loss;
     }
-    return t->rank == 0 ? weft__metrics_step(run->metrics, &step) : WEFT_OK;
+    if (t->rank == 0 && !run->metrics_failed &&
+        weft__metrics_step(run->metrics, &step) != WEFT_OK) {
+        run->metrics_failed = true;
+        say_trouble(run);
+    }
+    return WEFT_OK;
 }
 
 /* ---- between steps --------------------------------------------------------------------------------------- */
@@ -242,7 +256,8 @@ static bool is_last(const run_t *run, uint64_t steps_done)
     return steps_done == (uint64_t)run->config->steps;
 }
 
-static weft_status_t save(run_t *run)
+/* Begin a checkpoint; one that cannot be written ends the run only where it is the last. */
+static weft_status_t save(run_t *run, bool last)
 {
     weft_trainer_t *t = &run->t;
     if (t->rank != 0 || run->writer == NULL) {
@@ -252,27 +267,45 @@ static weft_status_t save(run_t *run)
                                     (int64_t)t->state.step - 1, -1, t->stream);
     weft_status_t status = weft__save(t, run->writer);
     weft__timeline_end(t->timeline, span, t->stream);
+    if (status != WEFT_OK && !last) {
+        say_trouble(run);
+        return WEFT_OK;
+    }
     return status;
 }
 
-/* Errors of a checkpoint that was being written end the run: what it computes could not be kept. */
-static weft_status_t watch_writer(run_t *run, bool wait)
+static void announce(run_t *run)
 {
     weft_checkpoint_times_t times;
-    if (run->writer == NULL) {
-        return WEFT_OK;
-    }
-    weft_status_t status = wait ? weft__checkpoint_wait(run->writer)
-                                : weft__checkpoint_poll(run->writer);
-    if (status != WEFT_OK && status != WEFT_PENDING) {
-        return status;
-    }
     weft__checkpoint_times(run->writer, &times);
-    if (status == WEFT_OK && times.step > run->told_saved) {
+    if (times.step > run->told_saved) {
         run->told_saved = times.step;
         weft__metrics_say(run->metrics, "saved step %llu in %s: %.1f MiB in %.1f s",
                           (unsigned long long)times.step, run->config->out,
                           (double)times.bytes / (1 << 20), times.written_s);
+    }
+}
+
+/* Look after the checkpoint that is being written. */
+static void watch_writer(run_t *run)
+{
+    weft_status_t status = run->writer != NULL ? weft__checkpoint_poll(run->writer) : WEFT_PENDING;
+    if (status == WEFT_OK) {
+        announce(run);
+    } else if (status != WEFT_PENDING) {
+        say_trouble(run);
+    }
+}
+
+static weft_status_t finish_writing(run_t *run)
+{
+    if (run->writer != NULL) {
+        WEFT_TRY(weft__checkpoint_wait(run->writer));
+        announce(run);
+    }
+    if (run->metrics_failed) {
+        return weft__fail(WEFT_ERR_SYSTEM, "%s/metrics.jsonl is not complete, as was said before",
+                          run->config->out);
     }
     return WEFT_OK;
 }
@@ -299,7 +332,7 @@ static duties_t duties_after(const run_t *run, uint64_t steps_done)
 {
     const weft_train_config_t *config = run->config;
     bool last = is_last(run, steps_done) || run->stopping;
-    bool keeps = config->out[0] != '\0';
+    bool keeps = config->out[0] != '\0' && config->save_every >= 0;
     return (duties_t){.validate = config->eval_batches > 0 &&
                                   (due(steps_done, config->eval_every) || is_last(run, steps_done)),
                       .sample = due(steps_done, config->sample_every),
@@ -316,13 +349,13 @@ static weft_status_t one_step(run_t *run, uint64_t step)
     duties_t duties = duties_after(run, step + 1);
     WEFT_TRY(weft__step_queue(t, step, duties.save, now));
     WEFT_TRY(settle(run, before, false));
-    WEFT_TRY(watch_writer(run, false));
+    watch_writer(run);
     if (!duties.validate && !duties.sample && !duties.save) {
         return WEFT_OK;
     }
     WEFT_TRY(settle(run, now, duties.validate));
     if (duties.save) {
-        WEFT_TRY(save(run));
+        WEFT_TRY(save(run, is_last(run, step + 1) || run->stopping));
     }
     run->paused = true;
     return duties.sample ? sample(run) : WEFT_OK;
@@ -367,7 +400,7 @@ static weft_status_t close_run(run_t *run, weft_status_t status)
 {
     char sentence[1024];
     if (status == WEFT_OK) {
-        status = watch_writer(run, true);
+        status = finish_writing(run);
     }
     if (status == WEFT_OK && run->metrics != NULL) {
         weft__metrics_summary(run->metrics);
