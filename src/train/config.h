@@ -85,6 +85,8 @@
       "exchange gradients while the backward pass goes on")                                        \
     X(ONE, compress, "compress", 0, "TYPE", "none", "none bf16 fp16 int8",                         \
       "exchange gradients in fewer bits (int8 with error feedback)")                               \
+    X(ONE, dp_style, "dp-style", 0, "NAME", "buckets", "buckets naive",                            \
+      "buckets, or for comparison naive: rank 0 collects gradients and hands out weights")         \
     X(STR, trace, "trace", 0, "FILE", "", "",                                                      \
       "write a trace for Perfetto: compute and communication of every rank")                       \
     X(INT, dp, "dp", 0, "N", "0", "", "data-parallel ranks; 0: ranks / (pp x tp)")                 \
@@ -109,6 +111,7 @@ typedef struct weft_train_config {
     WEFT_TRAIN_##kind field;
     WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
 #undef WEFT_TRAIN_FIELD
+    bool dry_run;   /* --dry-run: not part of a configuration, and not written */
     char *texts[4]; /* owned: what strings from files point into */
     int text_count;
 } weft_train_config_t;
@@ -119,6 +122,11 @@ typedef struct weft_train_config {
  * weft__train_free, after failures too. */
 weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *config, bool *help_p);
 void weft__train_free(weft_train_config_t *config);
+
+/* The same for a run that goes on: `settings`, as the earlier one wrote them, in place of the
+ * defaults. How the batch was divided among its ranks is left open again. */
+weft_status_t weft__train_parse_resumed(const char *settings, int argc, char **argv,
+                                        weft_train_config_t *config);
 void weft__train_help(FILE *out);
 
 /* Read a configuration file over *config; all of it or, on an error, a part. */
