@@ -59,6 +59,7 @@
     X(STR, master_addr, "WEFT_MASTER_ADDR", "", "set by weft run: host of the job's store")        \
     X(INT, master_port, "WEFT_MASTER_PORT", "0", "set by weft run: port of the job's store")       \
     X(STR, secret, "WEFT_SECRET", "", "set by weft run: what a client of the store must know")     \
+    X(STR, terminal, "WEFT_TERMINAL", "", "set by weft train: terminal that shows progress")       \
     X(INT, restart, "WEFT_RESTART", "0", "set by weft run: how often the job was restarted")
 
 #define WEFT_SETTING_INT int
