@@ -39,6 +39,13 @@
       "threads that compute for a rank; 0: as many as the CPUs that it is bound to")               \
     X(STR, blas, "WEFT_BLAS", "libopenblas.so.0",                                                  \
       "library with CBLAS for matrix products; a name or a path, or own: Weft's own product")      \
+    X(STR, cublas, "WEFT_CUBLASLT", "",                                                            \
+      "cuBLASLt, for matrix products on GPUs: a name or a path; empty: CUDA 13's or 12's")          \
+    X(INT, matmul_tune, "WEFT_MATMUL_TUNE", "0",                                                   \
+      "algorithms to time for each new shape of a product on a GPU; 0: take cuBLASLt's choice, "   \
+      "the same in every run")                                                                     \
+    X(STR, attention, "WEFT_ATTENTION", "auto",                                                    \
+      "attention on GPUs: auto (the fastest), warp (tensor cores since Ampere), plain (none)")     \
     X(SIZE, eager_max, "WEFT_EAGER_MAX", "0",                                                      \
       "largest message that travels inside its flag; 0: the tuner decides, at most 64K")           \
     X(SIZE, stream_min, "WEFT_STREAM_MIN", "0",                                                    \
@@ -59,6 +66,7 @@
     X(STR, master_addr, "WEFT_MASTER_ADDR", "", "set by weft run: host of the job's store")        \
     X(INT, master_port, "WEFT_MASTER_PORT", "0", "set by weft run: port of the job's store")       \
     X(STR, secret, "WEFT_SECRET", "", "set by weft run: what a client of the store must know")     \
+    X(STR, terminal, "WEFT_TERMINAL", "", "set by weft train: terminal that shows progress")       \
     X(INT, restart, "WEFT_RESTART", "0", "set by weft run: how often the job was restarted")
 
 #define WEFT_SETTING_INT int

@@ -18,6 +18,7 @@ const weft_pair_t *const weft__pairs[] = {
     &weft__pair_balance,
     &weft__pair_handoff,
     &weft__pair_handoff_get,
+    &weft__pair_handoff_both,
     &weft__pair_lookup,
     &weft__pair_kv,
     &weft__pair_gradient,

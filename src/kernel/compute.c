@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "kernel/cpu/compute.h"
 #include "kernel/cpu/team.h"
+#include "kernel/cuda/compute.h"
 
 weft_status_t weft__compute(const weft_compute_t **table_p)
 {
@@ -17,10 +18,7 @@ weft_status_t weft__compute(const weft_compute_t **table_p)
         return status;
     }
     if (strcmp(kind, weft__compute_cpu.kind) != 0) {
-        return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "there are no kernels for training on devices of kind \"%s\"; "
-                          "WEFT_DEVICE=cpu trains on virtual GPUs",
-                          kind);
+        return weft__compute_cuda(table_p);
     }
     *table_p = &weft__compute_cpu;
     return WEFT_OK;

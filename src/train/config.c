@@ -27,6 +27,7 @@ static const row_t table[] = {
 };
 
 #define ROWS ((int)(sizeof(table) / sizeof(table[0])))
+#define OPTIONS (ROWS + 2) /* and --config, --dry-run */
 #define TEXTS_MOST ((int)(sizeof(((weft_train_config_t *)0)->texts) / sizeof(char *)))
 
 static void *field_of(const row_t *row, weft_train_config_t *config)
@@ -240,6 +241,11 @@ static void make_options(weft_train_config_t *config, const char **file_p, weft_
                                  .metavar = "FILE",
                                  .target = file_p,
                                  .help = "read options from FILE first: lines name = value"};
+    options[ROWS + 1] = (weft_arg_t){
+        .name = "dry-run",
+        .kind = WEFT_ARG_FLAG,
+        .target = &config->dry_run,
+        .help = "check everything, say what a rank needs, and start nothing"};
 }
 
 static weft_args_t make_args(const weft_arg_t *options)
@@ -251,7 +257,7 @@ static weft_args_t make_args(const weft_arg_t *options)
         .footer = "example:\n  weft train -n 4 --data src --steps 200 --out run\n"
                   "  weft train --config run/config --out again",
         .options = options,
-        .count = ROWS + 1,
+        .count = OPTIONS,
     };
 }
 
@@ -287,9 +293,25 @@ static weft_status_t check_words(weft_train_config_t *config)
     return WEFT_OK;
 }
 
-weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *config, bool *help_p)
+/* What comes before the command line: defaults, the settings of an earlier run, a file. */
+static weft_status_t start_from(const char *settings, const char *file, weft_train_config_t *config)
 {
-    weft_arg_t options[ROWS + 1];
+    set_defaults(config);
+    if (settings != NULL) {
+        weft_status_t status = weft__train_read_text(settings, "the resumed run", config);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        config->dp = config->accumulate = config->micro_batch = 0;
+        config->resume = config->trace = "";
+    }
+    return file != NULL ? weft__train_read(file, config) : WEFT_OK;
+}
+
+static weft_status_t parse_over(const char *settings, int argc, char **argv,
+                                weft_train_config_t *config, bool *help_p)
+{
+    weft_arg_t options[OPTIONS];
     const char *file = NULL;
     weft_args_found_t found;
     set_defaults(config);
@@ -300,13 +322,24 @@ weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *conf
     if (status != WEFT_OK || found.help) {
         return status;
     }
-    if (file != NULL) {
+    if (file != NULL || settings != NULL) {
         /* Again from the start, now that the file is known: what it says goes first. */
-        set_defaults(config);
-        status = weft__train_read(file, config);
+        status = start_from(settings, file, config);
         status = status == WEFT_OK ? parse_copy(&args, argc, argv, &found) : status;
     }
     return status == WEFT_OK ? check_words(config) : status;
+}
+
+weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *config, bool *help_p)
+{
+    return parse_over(NULL, argc, argv, config, help_p);
+}
+
+weft_status_t weft__train_parse_resumed(const char *settings, int argc, char **argv,
+                                        weft_train_config_t *config)
+{
+    bool help;
+    return parse_over(settings, argc, argv, config, &help);
 }
 
 void weft__train_free(weft_train_config_t *config)
@@ -320,7 +353,7 @@ void weft__train_free(weft_train_config_t *config)
 void weft__train_help(FILE *out)
 {
     weft_train_config_t config;
-    weft_arg_t options[ROWS + 1];
+    weft_arg_t options[OPTIONS];
     char helps[ROWS][512];
     const char *file = NULL;
     set_defaults(&config);

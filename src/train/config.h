@@ -69,7 +69,7 @@
     X(INT, eval_every, "eval", 0, "N", "0", "", "validate every N steps; 0: at the end only")      \
     X(INT, eval_batches, "eval-batches", 0, "N", "10", "", "batches of a validation")              \
     X(INT, save_every, "save", 0, "N", "0", "",                                                    \
-      "write a checkpoint every N steps; 0: at the end only")                                      \
+      "write a checkpoint every N steps; 0: at the end only; -1: never")                           \
     X(INT, keep, "keep", 0, "N", "3", "", "newest checkpoints to keep; 0: all")                    \
     X(STR, out, "out", 'o', "DIR", "", "",                                                         \
       "run folder: checkpoints, metrics.jsonl, config; none: nothing is written")                  \
@@ -85,6 +85,8 @@
       "exchange gradients while the backward pass goes on")                                        \
     X(ONE, compress, "compress", 0, "TYPE", "none", "none bf16 fp16 int8",                         \
       "exchange gradients in fewer bits (int8 with error feedback)")                               \
+    X(ONE, dp_style, "dp-style", 0, "NAME", "buckets", "buckets naive",                            \
+      "buckets, or for comparison naive: rank 0 collects gradients and hands out weights")         \
     X(STR, trace, "trace", 0, "FILE", "", "",                                                      \
       "write a trace for Perfetto: compute and communication of every rank")                       \
     X(INT, dp, "dp", 0, "N", "0", "", "data-parallel ranks; 0: ranks / (pp x tp)")                 \
@@ -95,7 +97,15 @@
     X(ONE, pp_schedule, "pp-schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                \
       "order of micro-batches in a pipeline")                                                      \
     X(ONE, recompute, "recompute", 0, "WHAT", "none", "none selective full",                       \
-      "activations computed again in the backward pass")
+      "activations computed again in the backward pass")                                           \
+    X(INT, virtual_stages, "virtual-stages", 0, "N", "2", "",                                      \
+      "pipeline stages that a rank has with --pp-schedule interleaved")                            \
+    X(BOOL, sequence_parallel, "sequence-parallel", 0, "YES", "no", "",                            \
+      "cut norms and the residual stream among tensor-parallel ranks too, by rows")                \
+    X(ONE, offload, "offload", 0, "WHAT", "none", "none optimizer",                                \
+      "keep optimizer state in host memory and update it there")                                   \
+    X(BOOL, lean, "lean", 0, "YES", "no", "",                                                      \
+      "--zero 2 and 3: exchange gradients after every micro-batch, to hold fewer of them")
 
 #define WEFT_TRAIN_INT int
 #define WEFT_TRAIN_SIZE size_t
@@ -109,6 +119,7 @@ typedef struct weft_train_config {
     WEFT_TRAIN_##kind field;
     WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
 #undef WEFT_TRAIN_FIELD
+    bool dry_run;   /* --dry-run: not part of a configuration, and not written */
     char *texts[4]; /* owned: what strings from files point into */
     int text_count;
 } weft_train_config_t;
@@ -119,6 +130,11 @@ typedef struct weft_train_config {
  * weft__train_free, after failures too. */
 weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *config, bool *help_p);
 void weft__train_free(weft_train_config_t *config);
+
+/* The same for a run that goes on: `settings`, as the earlier one wrote them, in place of the
+ * defaults. How the batch was divided among its ranks is left open again. */
+weft_status_t weft__train_parse_resumed(const char *settings, int argc, char **argv,
+                                        weft_train_config_t *config);
 void weft__train_help(FILE *out);
 
 /* Read a configuration file over *config; all of it or, on an error, a part. */

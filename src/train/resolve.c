@@ -48,7 +48,7 @@ static weft_status_t check_ranges(const weft_train_config_t *c)
         {"eval-share", c->eval_share, 0, below_1, "0 or more and less than 1"},
         {"eval", c->eval_every, 0, most, "0 or more"},
         {"eval-batches", c->eval_batches, 1, most, "1 or more"},
-        {"save", c->save_every, 0, most, "0 or more"},
+        {"save", c->save_every, -1, most, "-1 or more"},
         {"keep", c->keep, 0, most, "0 or more"},
         {"seed", c->seed, 0, most, "0 or more"},
         {"sample", c->sample_every, 0, most, "0 or more"},

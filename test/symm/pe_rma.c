@@ -200,13 +200,10 @@ int main(int argc, char **argv)
     CHECK_INT(shmem_team_split_strided(SHMEM_TEAM_WORLD, pes - 1, -1, pes, NULL, 0, &team), 0);
     CHECK_INT(shmem_team_create_ctx(team, SHMEM_CTX_SERIALIZED, &ctx), 0);
     void *heap = shmem_malloc(ROOM * 16);
-#define RUN(name, type)                                                                            \
-    test_##name(name##_static);                                                                    \
-    test_##name(heap);
+    size_t turn = pe_draw(0, 0, 2); /* by turns, and another turn in another run */
+#define RUN(name, type) test_##name(turn++ % 2 ? name##_static : heap);
     SHMEM_TYPES_RMA(RUN)
-#define RUN_SIZE(bits, bytes)                                                                      \
-    test_bits_##bits(uchar_static);                                                                \
-    test_bits_##bits(heap);
+#define RUN_SIZE(bits, bytes) test_bits_##bits(turn++ % 2 ? uchar_static : heap);
     SHMEM_SIZES(RUN_SIZE)
     test_large();
     shmem_free(heap);

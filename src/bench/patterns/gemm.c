@@ -2,8 +2,9 @@
  *
  *   column   W cut by columns: rank r has N/p of them and computes that panel of Y. All-gather: each band
  *            of rows is put to everybody as soon as it is computed, while the next one is computed.
- *   row      X cut by columns and W by rows: every rank computes a summand of all of Y. All-reduce: band
- *            b of the summand is put to rank b, which adds them up and puts the sum to everybody.
+ *   row      X cut by columns and W by rows: every rank computes a summand of all of Y. All-reduce: when
+ *            a rank has band b of its summand it tells rank b, which adds the bands up where they lie and
+ *            stores the sum to everybody, while others still compute theirs.
  *
  * The baseline computes everything, then calls the collective. Whole numbers: sums are exact in any order.
  * Y lies as p panels of M x N/p behind each other (column), or as M x N (row); run->bytes are those of Y. */
@@ -11,38 +12,33 @@
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
+#include "kernel/kernel.h"
 
 #define M 32
 #define K 32
 #define BANDS 4 /* of rows, in the column-parallel form */
 
 typedef struct gemm {
-    float *x, *w;     /* this rank's parts */
-    float *y[2];      /* symmetric, in turns */
-    float *part;      /* row: this rank's summand */
-    float *boxes;     /* symmetric, row: what everybody puts for our band */
-    uint64_t *signal; /* symmetric: a line per rank, bands it has put */
-    uint64_t *sums;   /* symmetric, row: a line per rank, sums it has put */
+    float *x, *w; /* this rank's parts */
+    float *y[2];  /* symmetric, in turns */
+    float *part;  /* symmetric, row: this rank's summand */
+    uint64_t
+        *signal; /* symmetric: a line per rank, bands it has put (row: calls whose band is there) */
+    uint64_t *sums; /* symmetric, row: a line per rank, sums it has put */
     uint64_t calls;
+    const void **srcs; /* room for lists of sources and destinations */
+    void **dsts;
     size_t n, k; /* columns of Y, and of X, that this rank computes with */
 } gemm_t;
 
 static size_t heap_bytes(const weft_pair_run_t *run)
 {
-    size_t ranks = (size_t)run->size;
-    return 2 * run->bytes + ranks * ((M + ranks - 1) / ranks) * (run->bytes / M) + 2 * ranks * 64 +
-           (16 << 10);
+    return 3 * run->bytes + 2 * (size_t)run->size * 64 + (16 << 10);
 }
 
 static bool by_rows(const weft_pair_run_t *run)
 {
     return run->pair == &weft__pair_gemm_row;
-}
-
-/* Elements of a box: as many rows as the largest band has, of `n` columns. */
-static size_t box_of(const weft_pair_run_t *run, size_t n)
-{
-    return (M + (size_t)run->size - 1) / (size_t)run->size * n;
 }
 
 static weft_status_t open_gemm(weft_pair_run_t *run)
@@ -56,13 +52,13 @@ static weft_status_t open_gemm(weft_pair_run_t *run)
     for (int i = 0; i < 2; i++) {
         WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->y[i]));
     }
-    WEFT_PAIR_TRY(
-        weft_symm_malloc(run->symm, ranks * box_of(run, n) * sizeof(float), (void **)&g->boxes));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->part));
     WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->signal));
     WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->sums));
     WEFT_PAIR_TRY(weft__pair_private(M * g->k * sizeof(float), (void **)&g->x));
-    WEFT_PAIR_TRY(weft__pair_private(g->k * g->n * sizeof(float), (void **)&g->w));
-    return weft_malloc((void **)&g->part, run->bytes);
+    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
+    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
+    return weft__pair_private(g->k * g->n * sizeof(float), (void **)&g->w);
 }
 
 static void close_gemm(weft_pair_run_t *run)
@@ -70,7 +66,8 @@ static void close_gemm(weft_pair_run_t *run)
     gemm_t *g = run->ctx;
     free(g->x);
     free(g->w);
-    weft_free(g->part);
+    free(g->srcs);
+    free(g->dsts);
 }
 
 /* Rows [first, first + rows) of out (as wide as w) = those of x times w. */
@@ -130,17 +127,15 @@ static size_t band_first(const weft_pair_run_t *run, int rank)
     return (size_t)M * (size_t)rank / (size_t)run->size;
 }
 
-/* Boxes are free: whoever has all sums of the call before knows that their owners have read them. */
-static weft_status_t put_summands(weft_pair_run_t *run, gemm_t *g)
+/* Whoever has all sums of the call before knows that all ranks have read its summand. */
+static weft_status_t compute_bands(weft_pair_run_t *run, gemm_t *g)
 {
-    float *box = g->boxes + (size_t)run->rank * box_of(run, g->n);
     for (int n = 1; n <= run->size; n++) { /* our own band last: the others' are waited for */
         int owner = (run->rank + n) % run->size;
         size_t first = band_first(run, owner), rows = band_first(run, owner + 1) - first;
         multiply(g, first, rows, g->part);
-        WEFT_PAIR_TRY(weft_symm_put_signal(
-            run->symm, box, g->part + first * g->n, rows * g->n * sizeof(float),
-            g->signal + run->rank * WEFT_PAIR_LINE, g->calls, WEFT_SIGNAL_SET, owner, NULL));
+        WEFT_PAIR_TRY(weft_symm_signal_op(run->symm, g->signal + run->rank * WEFT_PAIR_LINE,
+                                          g->calls, WEFT_SIGNAL_SET, owner, NULL));
     }
     return WEFT_OK;
 }
@@ -148,29 +143,26 @@ static weft_status_t put_summands(weft_pair_run_t *run, gemm_t *g)
 static weft_status_t add_up(weft_pair_run_t *run, gemm_t *g, float *y)
 {
     size_t first = band_first(run, run->rank), rows = band_first(run, run->rank + 1) - first;
-    size_t room = box_of(run, g->n), count = rows * g->n;
-    float *sum = y + first * g->n;
     WEFT_PAIR_TRY(weft__pair_await(run, g->signal, g->calls));
-    memcpy(sum, g->boxes, count * sizeof(float));
-    for (size_t r = 1; r < (size_t)run->size; r++) {
-        for (size_t i = 0; i < count; i++) {
-            sum[i] += g->boxes[r * room + i];
-        }
+    for (int r = 0; r < run->size; r++) {
+        g->srcs[r] = weft_symm_ptr(run->symm, g->part + first * g->n, r);
+        g->dsts[r] = weft_symm_ptr(run->symm, y + first * g->n, (run->rank + r) % run->size);
     }
+    weft__kernels()->reduce(g->dsts, run->size, g->srcs, run->size, rows * g->n, WEFT_F32, WEFT_SUM,
+                            WEFT_STORE_CACHED);
     for (int n = 1; n < run->size; n++) {
-        WEFT_PAIR_TRY(weft_symm_put_signal(run->symm, sum, sum, count * sizeof(float),
-                                           g->sums + run->rank * WEFT_PAIR_LINE, g->calls,
-                                           WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
+        WEFT_PAIR_TRY(weft_symm_signal_op(run->symm, g->sums + run->rank * WEFT_PAIR_LINE, g->calls,
+                                          WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
     }
     return WEFT_OK;
 }
 
-static weft_status_t row_by_put(weft_pair_run_t *run, int rounds)
+static weft_status_t row_one_sided(weft_pair_run_t *run, int rounds)
 {
     gemm_t *g = run->ctx;
     for (int i = 0; i < rounds; i++) {
         g->calls++;
-        WEFT_PAIR_TRY(put_summands(run, g));
+        WEFT_PAIR_TRY(compute_bands(run, g));
         WEFT_PAIR_TRY(add_up(run, g, g->y[g->calls % 2]));
         WEFT_PAIR_TRY(weft__pair_await(run, g->sums, g->calls));
     }
@@ -265,7 +257,7 @@ const weft_pair_t weft__pair_gemm_column = {
 
 const weft_pair_t weft__pair_gemm_row = {
     .target = "gemm-row",
-    .text = "Y = XW with W cut by rows, summands of a band put to the rank that adds them up",
+    .text = "Y = XW with W cut by rows, bands of the summands added up as they are computed",
     .other = "all-reduce",
     .min = 16 << 10,
     .max = 1 << 20,
@@ -274,7 +266,7 @@ const weft_pair_t weft__pair_gemm_row = {
     .heap = heap_bytes,
     .open = open_gemm,
     .close = close_gemm,
-    .one_sided = row_by_put,
+    .one_sided = row_one_sided,
     .two_sided = row_by_allreduce,
     .check = check,
 };

@@ -1,9 +1,10 @@
 /* Pipeline hand-off: activations go from stage to stage around a ring; each stage changes them and hands
- * them on. One-sided, in two ways:
+ * them on. One-sided, in three ways:
  *
  *   put   a stage puts them into the next one's inbox with a signal: one trip, best for few bytes
  *   get   it signals that they are there, and the next stage fetches them: on a CPU, many bytes then cross
  *         between caches once, where a put first takes the lines away from their reader
+ *   both  it signals, then puts the second half while the next stage fetches the first: two cores copy
  *
  * On GPUs the put is made inside a kernel that stays for all laps.
  *
@@ -19,6 +20,7 @@ typedef struct handoff {
     float *host;   /* where data is made and looked at */
     weft_symm_view_t view;
     uint64_t *signal; /* symmetric: laps of the ring */
+    uint64_t *half;   /* symmetric: laps whose second half has come */
     uint64_t laps;
     size_t count;
 } handoff_t;
@@ -41,6 +43,7 @@ static weft_status_t open_handoff(weft_pair_run_t *run)
     WEFT_PAIR_TRY(weft_malloc((void **)&h->target, run->bytes));
     WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&h->inbox));
     WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->signal));
+    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->half));
     return weft_host_malloc((void **)&h->host, run->bytes);
 }
 
@@ -98,11 +101,12 @@ static weft_status_t by_put(weft_pair_run_t *run, int rounds)
     return WEFT_OK;
 }
 
-static weft_status_t fetch(weft_pair_run_t *run, handoff_t *h)
+/* The first `bytes` from the stage before, once it says that they are there. */
+static weft_status_t fetch(weft_pair_run_t *run, handoff_t *h, size_t bytes)
 {
     int last = (run->rank + run->size - 1) % run->size;
     WEFT_PAIR_TRY(weft_symm_signal_wait(run->symm, h->signal, WEFT_CMP_GE, h->laps, NULL));
-    return weft_symm_get(run->symm, h->inbox, h->inbox, run->bytes, last, NULL);
+    return weft_symm_get(run->symm, h->inbox, h->inbox, bytes, last, NULL);
 }
 
 static weft_status_t by_get(weft_pair_run_t *run, int rounds)
@@ -112,13 +116,46 @@ static weft_status_t by_get(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         h->laps++;
         if (run->rank > 0) {
-            WEFT_PAIR_TRY(fetch(run, h));
+            WEFT_PAIR_TRY(fetch(run, h, run->bytes));
         }
         stage(run, h);
         WEFT_PAIR_TRY(
             weft_symm_signal_op(run->symm, h->signal, h->laps, WEFT_SIGNAL_SET, next, NULL));
         if (run->rank == 0) {
-            WEFT_PAIR_TRY(fetch(run, h));
+            WEFT_PAIR_TRY(fetch(run, h, run->bytes));
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t take_both(weft_pair_run_t *run, handoff_t *h)
+{
+    size_t half = h->count / 2;
+    WEFT_PAIR_TRY(fetch(run, h, half * sizeof(float)));
+    return weft_symm_signal_wait(run->symm, h->half, WEFT_CMP_GE, h->laps, NULL);
+}
+
+static weft_status_t give_both(weft_pair_run_t *run, handoff_t *h)
+{
+    size_t half = h->count / 2, rest = (h->count - half) * sizeof(float);
+    int next = (run->rank + 1) % run->size;
+    WEFT_PAIR_TRY(weft_symm_signal_op(run->symm, h->signal, h->laps, WEFT_SIGNAL_SET, next, NULL));
+    return weft_symm_put_signal(run->symm, h->inbox + half, h->inbox + half, rest, h->half, h->laps,
+                                WEFT_SIGNAL_SET, next, NULL);
+}
+
+static weft_status_t by_both(weft_pair_run_t *run, int rounds)
+{
+    handoff_t *h = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        h->laps++;
+        if (run->rank > 0) {
+            WEFT_PAIR_TRY(take_both(run, h));
+        }
+        stage(run, h);
+        WEFT_PAIR_TRY(give_both(run, h));
+        if (run->rank == 0) {
+            WEFT_PAIR_TRY(take_both(run, h));
         }
     }
     return WEFT_OK;
@@ -222,6 +259,25 @@ const weft_pair_t weft__pair_handoff_get = {
     .open = open_handoff,
     .close = close_handoff,
     .one_sided = by_get,
+    .two_sided = by_messages,
+    .copy = by_copy,
+    .check = check,
+};
+
+const weft_pair_t weft__pair_handoff_both = {
+    .target = "handoff",
+    .name = "both",
+    .text = "activations from one pipeline stage to the next",
+    .other = "send/recv",
+    .advise = "hand-off",
+    .min = 1 << 10,
+    .max = 1 << 20,
+    .unit = 4,
+    .ranks = 2,
+    .heap = heap_bytes,
+    .open = open_handoff,
+    .close = close_handoff,
+    .one_sided = by_both,
     .two_sided = by_messages,
     .copy = by_copy,
     .check = check,

@@ -1,7 +1,8 @@
 /* The CUDA module: everything that needs the CUDA toolkit to be compiled, as a library of its own
  * that is loaded when there is a GPU (libweft-cuda.so). The rest of Weft is built without CUDA and
  * calls it through tables: this one for devices, comm/cuda/launch.h for collectives,
- * symm/cuda/launch.h for symmetric memory, bench/cuda/launch.h for benchmarks of kernels.
+ * symm/cuda/launch.h for symmetric memory, kernel/cuda/launch.h for the arithmetic of training,
+ * bench/cuda/launch.h for benchmarks of kernels.
  *
  * The module holds no policy and no state of Weft's: pools, order, errors and names are made on
  * this side of the table. Functions return 0 or a CUDA error (error_text says what it is), may be
@@ -17,7 +18,7 @@
 extern "C" {
 #endif
 
-#define WEFT_CUDA_ABI 3
+#define WEFT_CUDA_ABI 4
 #define WEFT_CUDA_IPC_BYTES 64
 #define WEFT_CUDA_SLABS 256 /* pieces of memory of one device; what other processes map */
 
@@ -93,11 +94,13 @@ extern const weft_cuda_device_ops_t weft_cuda_device; /* inside the module */
 struct weft_cuda_comm_ops; /* comm/cuda/launch.h */
 struct weft_cuda_symm_ops; /* symm/cuda/launch.h */
 struct weft_cuda_bench_ops; /* bench/cuda/launch.h */
+struct weft_cuda_compute_ops; /* kernel/cuda/launch.h */
 typedef struct weft_cuda_tables {
     const weft_cuda_device_ops_t *device;
     const struct weft_cuda_comm_ops *comm;
     const struct weft_cuda_symm_ops *symm;
     const struct weft_cuda_bench_ops *bench;
+    const struct weft_cuda_compute_ops *compute;
 } weft_cuda_tables_t;
 typedef const weft_cuda_tables_t *(*weft_cuda_entry_fn)(uint32_t abi);
 

@@ -46,7 +46,7 @@ _Noreturn void weft__shmem_bad_ctx(const char *call, shmem_ctx_t ctx);
 _Noreturn void weft__shmem_bad_team(const char *call, shmem_team_t team);
 
 /* The number in the world of PE `pe` of a context's team. */
-static inline int weft__shmem_ctx_pe(shmem_ctx_t ctx, int pe, const char *call)
+FAST int weft__shmem_ctx_pe(shmem_ctx_t ctx, int pe, const char *call)
 {
     if (likely(ctx == SHMEM_CTX_DEFAULT)) {
         return pe;
@@ -62,7 +62,7 @@ static inline int weft__shmem_ctx_pe(shmem_ctx_t ctx, int pe, const char *call)
 }
 
 /* The team of a handle, which must be valid. */
-static inline weft_shmem_team_t *weft__shmem_team(shmem_team_t team, const char *call)
+FAST weft_shmem_team_t *weft__shmem_team(shmem_team_t team, const char *call)
 {
     if (unlikely(weft__shmem.pes == 0 || team == SHMEM_TEAM_INVALID)) {
         weft__shmem_bad_team(call, team);

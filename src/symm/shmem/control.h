@@ -11,14 +11,14 @@
 #define WEFT_SHMEM_TEAMS                                                                           \
     64 /* that a PE can be in at the same time, the two predefined ones included */
 #define WEFT_SHMEM_RING 8 /* calls of a team that may be under way at the same time */
-#define WEFT_SHMEM_INLINE 120
+#define WEFT_SHMEM_INLINE 112
 #define WEFT_SHMEM_BULK 4096
 
 /* What a PE says in call number `call` of a team. Partner: readers acquire `call`, then read data.
  * Two lines, because processors fetch lines in pairs. */
 typedef struct weft_shmem_entry {
     _Alignas(128) _Atomic uint64_t call;
-    unsigned char data[WEFT_SHMEM_INLINE];
+    _Alignas(16) unsigned char data[WEFT_SHMEM_INLINE]; /* of any type */
 } weft_shmem_entry_t;
 
 _Static_assert(sizeof(weft_shmem_entry_t) == 128, "a pair of cache lines");
@@ -39,7 +39,7 @@ typedef struct weft_shmem_control {
     /* Of PE 0: 0, or 1 << 32 | the status all are to exit with. Who changes it has the say. */
     _Alignas(64) _Atomic uint64_t end;
     weft_shmem_entry_t entries[WEFT_SHMEM_TEAMS][WEFT_SHMEM_RING];
-    unsigned char bulk[WEFT_SHMEM_TEAMS][WEFT_SHMEM_RING][WEFT_SHMEM_BULK];
+    _Alignas(64) unsigned char bulk[WEFT_SHMEM_TEAMS][WEFT_SHMEM_RING][WEFT_SHMEM_BULK];
     weft_shmem_pair_t pairs[]; /* one per PE: what that PE has signalled to this one */
 } weft_shmem_control_t;
 

@@ -4,9 +4,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernel/kernel.h"
-#include "symm/shmem/state.h"
-
 /* Beyond this a copy does not fit in a cache beside its source: storing past the cache saves the reading
  * of what is overwritten. */
 #define STREAM_MIN ((size_t)8 << 20)
@@ -19,8 +16,8 @@ void weft__shmem_copy_large(void *to, const void *from, size_t bytes)
         memmove(to, from, bytes);
         return;
     }
-    weft__kernels()->copy(to, from, bytes,
-                          bytes >= STREAM_MIN ? WEFT_STORE_STREAM : WEFT_STORE_CACHED);
+    weft__shmem.kernels->copy(to, from, bytes,
+                              bytes >= STREAM_MIN ? WEFT_STORE_STREAM : WEFT_STORE_CACHED);
 }
 
 #define STRIDED(type)                                                                              \

@@ -5,13 +5,15 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "symm/shmem/state.h"
+
 #define WEFT_SHMEM_COPY_LARGE 16384u
 
 /* As weft__shmem_copy; for what is large. */
 void weft__shmem_copy_large(void *to, const void *from, size_t bytes);
 
 /* Copy. Stores of the caller that come after it are seen after it. */
-static inline void weft__shmem_copy(void *to, const void *from, size_t bytes)
+FAST void weft__shmem_copy(void *to, const void *from, size_t bytes)
 {
     if (bytes < WEFT_SHMEM_COPY_LARGE) {
         memmove(to, from, bytes);

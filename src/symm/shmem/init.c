@@ -142,6 +142,7 @@ static weft_status_t join(const weft_job_t *job, const weft_shmem_env_t *env)
             peers[pe].pidfd = weft__proc_open(peers[pe].pid);
         }
     }
+    s->kernels = weft__kernels();
     s->crowded = is_crowded(job->size);
     s->spin = weft__wait_spin(s->crowded);
     s->pes = job->size;

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel/kernel.h"
 #include "symm/shmem/copy.h"
 
 #define BLOCK_BYTES 16384u
@@ -43,7 +42,7 @@ static void reduce_small(weft_shmem_team_t *team, void *dest, const void *source
         if (i == 0) {
             memcpy(dest, said, bytes);
         } else if (count > FEW && has_kernel(reduction)) {
-            weft__kernels()->combine(dest, dest, said, count, reduction->type, reduction->op);
+            weft__shmem.kernels->combine(dest, dest, said, count, reduction->type, reduction->op);
         } else {
             reduction->combine(dest, said, count);
         }
@@ -63,8 +62,8 @@ static void reduce_block(const buffers_t *buffers, int size, size_t at, size_t c
             buffers->from[i] = buffers->sources[i] + at;
             buffers->to[i] = buffers->dests[i] + at;
         }
-        weft__kernels()->reduce(buffers->to, size, buffers->from, size, count, reduction->type,
-                                reduction->op, WEFT_STORE_CACHED);
+        weft__shmem.kernels->reduce(buffers->to, size, buffers->from, size, count, reduction->type,
+                                    reduction->op, WEFT_STORE_CACHED);
         return;
     }
     memcpy(sum, buffers->sources[0] + at, bytes);

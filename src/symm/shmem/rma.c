@@ -5,14 +5,14 @@
 #include "symm/shmem/api.h"
 #include "symm/shmem/copy.h"
 
-static inline void put(void *dest, const void *source, size_t bytes, int pe, const char *call)
+FAST void put(void *dest, const void *source, size_t bytes, int pe, const char *call)
 {
     if (bytes > 0) {
         weft__shmem_copy(weft__shmem_remote(dest, bytes, pe, call), source, bytes);
     }
 }
 
-static inline void get(void *dest, const void *source, size_t bytes, int pe, const char *call)
+FAST void get(void *dest, const void *source, size_t bytes, int pe, const char *call)
 {
     if (bytes > 0) {
         weft__shmem_copy(dest, weft__shmem_remote(source, bytes, pe, call), bytes);

@@ -19,8 +19,9 @@
 #include "comm/shm/segment.h"
 #include "device/cpu/sysmem.h"
 
-#define CARD_MAGIC UINT64_C(0x31304d4853544657) /* "WFTSHM01" */
-#define ALIGN_MOST (UINT64_C(1) << 30)          /* of the heap: what shmem_align can promise */
+/* "WFTSHM01"; PEs that lay out their control parts differently must not meet. */
+#define CARD_MAGIC (UINT64_C(0x31304d4853544657) + sizeof(weft_shmem_control_t))
+#define ALIGN_MOST (UINT64_C(1) << 30) /* of the heap: what shmem_align can promise */
 #define ALIGN_LEAST (UINT64_C(1) << 21)
 
 static struct {
@@ -42,9 +43,10 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 
 /* ---- the program's variables --------------------------------------------------------------------- */
 
-/* May look at what a sanitizer keeps between variables. */
-__attribute__((no_sanitize("address", "thread"))) static bool is_zero(const char *page,
-                                                                      size_t bytes)
+/* What walks over pages meets what a sanitizer keeps between variables. */
+#define ALL_BYTES __attribute__((no_sanitize("address", "thread")))
+
+ALL_BYTES static bool is_zero(const char *page, size_t bytes)
 {
     const volatile uint64_t *words = (const volatile uint64_t *)page;
     for (size_t i = 0; i < bytes / sizeof(*words); i++) {
@@ -81,7 +83,7 @@ static weft_status_t share_data(const weft_shmem_span_t *data)
 }
 
 /* A child of fork must not write to the variables of its parent. Touching each page makes it its own. */
-static void own_data(void)
+ALL_BYTES static void own_data(void)
 {
     const weft_shmem_span_t *data = &weft__shmem.data;
     size_t page = page_size();

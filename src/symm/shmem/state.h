@@ -25,8 +25,11 @@
 
 #include <weft/status.h>
 
+#include "kernel/kernel.h"
 #include "symm/shmem/control.h"
 
+/* The way from a call to memory is to be a few instructions, whatever the compiler thinks of its length. */
+#define FAST static inline __attribute__((always_inline))
 #define HIDDEN __attribute__((visibility("hidden")))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -48,6 +51,7 @@ typedef struct weft_shmem_state {
     int me, pes; /* pes: 0 before shmem_init and after shmem_finalize */
     weft_shmem_span_t heap, data;
     weft_shmem_peer_t *peers;
+    const weft_kernels_t *kernels;
     int spin;                   /* polls before a core is given away */
     bool crowded;               /* more PEs than cores */
     _Atomic int dead;           /* 1 + a PE that ended too early; set by the watch */
@@ -76,8 +80,7 @@ void weft__shmem_watch_stop(void);
 
 /* ---- addresses ----------------------------------------------------------------------------------- */
 
-static inline bool weft__shmem_within(const weft_shmem_span_t *span, const void *address,
-                                      size_t bytes)
+FAST bool weft__shmem_within(const weft_shmem_span_t *span, const void *address, size_t bytes)
 {
     uintptr_t offset = (uintptr_t)address - span->base;
     return offset < span->bytes && bytes <= span->bytes - offset;
@@ -85,7 +88,7 @@ static inline bool weft__shmem_within(const weft_shmem_span_t *span, const void 
 
 /* Where `bytes` at the symmetric `address` of PE `pe` are here. Ends the job if there is no such PE, or
  * the address is not symmetric. */
-static inline void *weft__shmem_remote(const void *address, size_t bytes, int pe, const char *call)
+FAST void *weft__shmem_remote(const void *address, size_t bytes, int pe, const char *call)
 {
     const weft_shmem_state_t *s = &weft__shmem;
     if (unlikely((unsigned)pe >= (unsigned)s->pes)) {
@@ -102,7 +105,7 @@ static inline void *weft__shmem_remote(const void *address, size_t bytes, int pe
 }
 
 /* For what must be symmetric although it is only looked at here. */
-static inline void weft__shmem_check(const void *address, size_t bytes, const char *call)
+FAST void weft__shmem_check(const void *address, size_t bytes, const char *call)
 {
     const weft_shmem_state_t *s = &weft__shmem;
     if (unlikely(!weft__shmem_within(&s->heap, address, bytes) &&

@@ -1,0 +1,121 @@
+/* weft generate: write text with a trained model. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "base/args.h"
+#include "base/settings.h"
+#include "cli/commands.h"
+#include "train/generate.h"
+#include "train/model_load.h"
+
+typedef struct options {
+    const char *from, *prompt, *device, *tokenizer;
+    int tokens, top_k, seed;
+    double temperature;
+} options_t;
+
+static int complain(int exit_status)
+{
+    fprintf(stderr, "weft generate: %s\n", weft_last_error());
+    return exit_status;
+}
+
+static int refuse(const char *sentence)
+{
+    fprintf(stderr, "weft generate: %s\n", sentence);
+    return WEFT_EXIT_USAGE;
+}
+
+/* Text appears as it is made. */
+static weft_status_t print_token(void *arg, uint32_t token)
+{
+    size_t length;
+    const char *bytes = weft__tokenizer_bytes(arg, token, &length);
+    if (bytes != NULL) {
+        fwrite(bytes, 1, length, stdout);
+        fflush(stdout);
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t generate(const options_t *o, const weft_model_loaded_t *loaded)
+{
+    weft_tokens_t prompt = {0};
+    weft_generate_t g = {.model = loaded->model,
+                         .compute = loaded->compute,
+                         .params = loaded->params,
+                         .tokens = o->tokens,
+                         .temperature = o->temperature,
+                         .top_k = o->top_k,
+                         .seed = (uint64_t)o->seed,
+                         .end = weft__tokenizer_end(loaded->tokenizer),
+                         .emit = print_token,
+                         .arg = loaded->tokenizer};
+    weft_status_t status = weft__generate_prompt(loaded->tokenizer, o->prompt, &prompt);
+    if (status == WEFT_OK) {
+        fputs(o->prompt, stdout);
+        status = weft__generate(&g, prompt.at, prompt.count);
+        fputc('\n', stdout);
+    }
+    free(prompt.at);
+    return status;
+}
+
+int weft__cmd_generate(int argc, char **argv)
+{
+    options_t o = {.from = "",
+                   .prompt = "",
+                   .device = "auto",
+                   .tokenizer = "",
+                   .tokens = 256,
+                   .top_k = 50,
+                   .seed = 1,
+                   .temperature = 0.8};
+    const weft_arg_t options[] = {
+        {"from", 'f', WEFT_ARG_STR, "PATH", &o.from,
+         "a run folder, a checkpoint in it, or a model folder of transformers"},
+        {"prompt", 'p', WEFT_ARG_STR, "TEXT", &o.prompt, "what the text starts with"},
+        {"tokens", 'n', WEFT_ARG_INT, "N", &o.tokens, "how many tokens to write (default 256)"},
+        {"temperature", 't', WEFT_ARG_REAL, "X", &o.temperature,
+         "0: always the likeliest token; 1: as the model has it (default 0.8)"},
+        {"top-k", 'k', WEFT_ARG_INT, "K", &o.top_k,
+         "choose among the K likeliest; 0: among all (default 50)"},
+        {"seed", 's', WEFT_ARG_INT, "N", &o.seed, "the same seed writes the same text (default 1)"},
+        {"device", 'd', WEFT_ARG_STR, "KIND", &o.device, "cpu, cuda or auto (default auto)"},
+        {"tokenizer", 0, WEFT_ARG_STR, "FILE", &o.tokenizer,
+         "bytes or a tokenizer.json, where the folder has none"},
+    };
+    const weft_args_t args = {
+        .command = "weft generate",
+        .synopsis = "--from PATH [OPTION]...",
+        .text = "Write text with a model that weft train, or another, trained.",
+        .footer = "Example: weft generate --from run --prompt 'int main('\n",
+        .options = options,
+        .count = (int)(sizeof(options) / sizeof(options[0]))};
+    weft_args_found_t found;
+    weft_model_loaded_t loaded;
+    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_last_error());
+        return WEFT_EXIT_USAGE;
+    }
+    if (found.help) {
+        weft__args_help(&args, stdout);
+        return 0;
+    }
+    if (found.count > 0 || o.from[0] == '\0') {
+        return refuse("say which model to use, with --from PATH, and nothing but options");
+    }
+    if (o.tokens < 1 || o.top_k < 0 || !(o.temperature >= 0.0)) {
+        return refuse("--tokens must be at least 1, --top-k and --temperature not negative");
+    }
+    weft__settings_set("WEFT_DEVICE", o.device);
+    weft_status_t status = weft__model_load(o.from, o.tokenizer, &loaded);
+    if (status == WEFT_OK) {
+        status = generate(&o, &loaded);
+        weft__model_unload(&loaded);
+    }
+    return status == WEFT_OK ? 0 : complain(1);
+}

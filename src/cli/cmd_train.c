@@ -1,0 +1,219 @@
+/* weft train: train a model on this host's devices. Starts its own ranks, unless it is one. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <weft/weft.h>
+
+#include "base/settings.h"
+#include "boot/job.h"
+#include "boot/launch.h"
+#include "cli/commands.h"
+#include "model/config.h"
+#include "train/loop.h"
+
+/* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint. */
+#define GRACE_MS 10000
+
+static int complain(int exit_status)
+{
+    fprintf(stderr, "weft train: %s\n", weft_last_error());
+    return exit_status;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------- */
+
+/* Its settings, with the folder that the checkpoint is in now: it may have been moved. */
+static char *settings_of(const weft_loaded_t *loaded)
+{
+    size_t room = strlen(loaded->settings) + sizeof(loaded->path) + 16;
+    char *text = malloc(room);
+    const char *slash = strrchr(loaded->path, '/');
+    if (text != NULL) {
+        snprintf(text, room, "%s\nout = %.*s\n", loaded->settings,
+                 slash != NULL ? (int)(slash - loaded->path) : 1,
+                 slash != NULL ? loaded->path : ".");
+    }
+    return text;
+}
+
+/* What an earlier run said, where this one goes on from it. */
+static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config)
+{
+    weft_loaded_t loaded;
+    const char *path = strcmp(config->resume, "auto") != 0 ? config->resume : config->out;
+    if (path[0] == '\0' || weft__checkpoint_load(path, false, &loaded) != WEFT_OK) {
+        return WEFT_OK; /* said later, if it matters, when everything is checked */
+    }
+    weft_status_t status = WEFT_OK;
+    char *settings = loaded.settings != NULL ? settings_of(&loaded) : NULL;
+    if (settings != NULL) {
+        weft__train_free(config);
+        status = weft__train_parse_resumed(settings, argc, argv, config);
+    }
+    free(settings);
+    weft__checkpoint_unload(&loaded);
+    return status;
+}
+
+static void print_models(void)
+{
+    const char *name;
+    weft_model_config_t model;
+    for (int i = 0; (name = weft__config_preset_name(i)) != NULL; i++) {
+        if (weft__config_preset(name, &model) == WEFT_OK) {
+            printf("%-12s %3d layers of %-5d %3d heads  context %-5d %9.1f M parameters\n", name,
+                   model.layers, model.width, model.heads, model.context,
+                   (double)weft__config_params(&model) / 1e6);
+        }
+    }
+}
+
+/* ---- being a rank ---------------------------------------------------------------------------------------- */
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    weft__train_interrupt();
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* Progress goes to the launcher's terminal, if it has one: our own output is a pipe to it. */
+static FILE *open_progress(void)
+{
+    const char *path = weft__settings()->terminal;
+    FILE *terminal = path[0] != '\0' ? fopen(path, "a") : NULL;
+    return terminal != NULL ? terminal : stdout;
+}
+
+/* Is this rank to say why the run failed? One that was told by others has nothing to add. */
+static bool has_news(int rank, weft_status_t status, const weft_train_result_t *result)
+{
+    bool hearsay = status == WEFT_ERR_RANK_LEFT || status == WEFT_ERR_ABORTED ||
+                   status == WEFT_ERR_BROKEN || result->told;
+    return rank == 0 || !hearsay;
+}
+
+static int train_as_rank(weft_setup_t *setup)
+{
+    weft_comm_h comm;
+    weft_train_result_t result = {0};
+    int rank = 0;
+    catch_signals();
+    if (weft_comm_init_job(&comm, NULL) != WEFT_OK) {
+        return complain(1);
+    }
+    weft_comm_rank(comm, &rank);
+    FILE *out = rank == 0 ? open_progress() : NULL;
+    weft_status_t status = weft__train_run(setup, comm, out, &result);
+    if (status != WEFT_OK && has_news(rank, status, &result)) {
+        complain(1);
+    }
+    if (out != NULL && out != stdout) {
+        fclose(out);
+    }
+    if (status != WEFT_OK) {
+        weft_comm_abort(comm); /* others may still wait for us */
+        return 1;
+    }
+    if (result.interrupted && rank == 0) {
+        fprintf(stderr, "weft train: stopped after step %llu%s%s\n",
+                (unsigned long long)result.step,
+                setup->config->out[0] != '\0' ? "; go on with --resume " : "", setup->config->out);
+    }
+    weft_comm_destroy(comm);
+    return 0;
+}
+
+/* ---- starting ranks ----------------------------------------------------------------------------------------- */
+
+static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
+{
+    char self[] = "/proc/self/exe", name[] = "train";
+    char **command = calloc((size_t)argc + 2, sizeof(char *));
+    const char *terminal = isatty(STDOUT_FILENO) ? ttyname(STDOUT_FILENO) : NULL;
+    int status = 1;
+    if (command == NULL) {
+        fprintf(stderr, "weft train: out of memory\n");
+        return 1;
+    }
+    command[0] = self;
+    command[1] = name;
+    memcpy(command + 2, argv + 1, (size_t)(argc - 1) * sizeof(char *));
+    if (terminal != NULL) {
+        weft__settings_set("WEFT_TERMINAL", terminal);
+    }
+    weft_launch_t launch = {.name = "weft train",
+                            .ranks = setup->config->ranks,
+                            .argv = command,
+                            .bind = strcmp(weft__settings()->bind, "none") != 0,
+                            .device = setup->device,
+                            .grace_ms = GRACE_MS};
+    if (weft__launch(&launch, &status) != WEFT_OK) {
+        complain(status);
+    }
+    free(command);
+    return status;
+}
+
+/* ---- the command ---------------------------------------------------------------------------------------------- */
+
+static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **argv)
+{
+    bool launched = strcmp(job->launcher, "none") != 0;
+    if (setup->config->dry_run) {
+        return weft__setup_print(setup, stdout) == WEFT_OK ? 0 : complain(1);
+    }
+    if (launched) {
+        return train_as_rank(setup);
+    }
+    /* Texts that cannot be read should not start ranks first. */
+    if (weft__setup_prepare(setup) != WEFT_OK) {
+        return complain(1);
+    }
+    return setup->config->ranks == 1 ? train_as_rank(setup) : start_ranks(setup, argc, argv);
+}
+
+int weft__cmd_train(int argc, char **argv)
+{
+    weft_train_config_t config;
+    weft_setup_t setup = {0};
+    const weft_job_t *job;
+    bool help = false;
+    weft_status_t status = weft__train_parse(argc, argv, &config, &help);
+    if (status == WEFT_OK && help) {
+        weft__train_help(stdout);
+    } else if (status == WEFT_OK && strcmp(config.model, "help") == 0) {
+        print_models();
+        help = true;
+    }
+    if (status == WEFT_OK && !help && config.resume[0] != '\0') {
+        status = inherit(argc, argv, &config);
+    }
+    if (status == WEFT_OK && !help) {
+        status = weft__job(&job);
+    }
+    if (status == WEFT_OK && !help) {
+        if (strcmp(job->launcher, "none") != 0) {
+            config.ranks = job->size; /* whoever started us said how many */
+        }
+        status = weft__setup_open(&config, &setup);
+    }
+    int exit_status = 0;
+    if (status != WEFT_OK) {
+        exit_status = complain(WEFT_EXIT_USAGE);
+    } else if (!help) {
+        exit_status = train(&setup, job, argc, argv);
+    }
+    weft__setup_close(&setup);
+    weft__train_free(&config);
+    return exit_status;
+}

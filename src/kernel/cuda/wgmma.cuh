@@ -1,0 +1,90 @@
+/* Products of a warpgroup (four warps) on Hopper's tensor cores, with tiles of 64 bf16 a row in shared
+ * memory. Compiled for sm_90a only.
+ *
+ * The swizzle of attention.cuh is the hardware's 128-byte one if a tile starts at a multiple of 1024
+ * bytes. Such a tile serves in both ways: with its rows along the product's inner dimension, or across
+ * it ("turned"). A warp of the group has 16 rows of the result, in the layout of attention.cuh's
+ * multiply; an A in registers has the layout of as_a. */
+#ifndef WEFT_KERNEL_CUDA_WGMMA_CUH
+#define WEFT_KERNEL_CUDA_WGMMA_CUH
+
+#include "kernel/cuda/attention.cuh"
+
+/* Rows of 128 bytes, eight of them in a group of 1024. */
+static __device__ __forceinline__ uint64_t tile_at(uint32_t address)
+{
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (uint64_t)64 << 32 |
+           (uint64_t)1 << 62;
+}
+
+/* From one step of 16 along the inner dimension to the next, in descriptors: 16 elements of a row, or 16
+ * rows. */
+enum { STEP_ALONG = 32 >> 4, STEP_TURNED = 2048 >> 4 };
+
+static __device__ __forceinline__ void group_start(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void group_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until at most LEFT groups of products are under way. */
+template <int LEFT> static __device__ __forceinline__ void group_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+/* What this thread has written to shared memory, the tensor cores may read after the next barrier. */
+static __device__ __forceinline__ void publish(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+#define WGMMA_OUT_4(c, n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define WGMMA_OUT_16(c) WGMMA_OUT_4(c, 0), WGMMA_OUT_4(c, 1), WGMMA_OUT_4(c, 2), WGMMA_OUT_4(c, 3)
+#define WGMMA_OUT_32(c)                                                                            \
+    WGMMA_OUT_16(c), WGMMA_OUT_4(c, 4), WGMMA_OUT_4(c, 5), WGMMA_OUT_4(c, 6), WGMMA_OUT_4(c, 7)
+#define WGMMA_LIST_16 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
+#define WGMMA_LIST_32                                                                              \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"  \
+    "%25,%26,%27,%28,%29,%30,%31}"
+
+/* c (64 x 64) = a b or, with `add`, c += a b, over 16. TURNED: b's rows are the inner dimension. */
+template <bool TURNED>
+static __device__ __forceinline__ void group_multiply(float c[8][4], const uint32_t a[4],
+                                                      uint64_t b, int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_LIST_32
+                 ", {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
+                 : WGMMA_OUT_32(c)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),
+                   "n"(TURNED ? 1 : 0));
+}
+
+/* The same with a from shared memory, rows along the inner dimension; b likewise. */
+static __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, uint64_t b,
+                                                            int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_LIST_32
+                 ", %32, %33, p, 1, 1, 0, 0;\n}"
+                 : WGMMA_OUT_32(c)
+                 : "l"(a), "l"(b), "r"(add));
+}
+
+/* c (64 x 32) from two turned tiles. */
+static __device__ __forceinline__ void group_multiply_turned(float c[4][4], uint64_t a, uint64_t b,
+                                                             int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " WGMMA_LIST_16
+                 ", %16, %17, p, 1, 1, 1, 1;\n}"
+                 : WGMMA_OUT_16(c)
+                 : "l"(a), "l"(b), "r"(add));
+}
+
+#endif

@@ -1,0 +1,232 @@
+/* All-reduce of gradients in fewer bits: see squeeze.h. */
+#include "parallel/squeeze.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/device.h>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "kernel/compress.h"
+
+struct weft_squeeze {
+    weft_compress_t kind;
+    const weft_layout_t *layout;
+    const weft_compute_t *compute;
+    const weft_compress_ops_t *ops; /* fp16 and int8 */
+    weft_comm_h comm;
+    int rank, ranks;
+    char *memory;                     /* one allocation, cut into what follows */
+    char *out;                        /* halves, or pieces for everybody */
+    char *in;                         /* int8: pieces from everybody */
+    float *sum;                       /* int8: this rank's part, summed */
+    float *peak;                      /* fp16 */
+    float *residual, *owner_residual; /* int8: of all buckets; of this rank's parts of them */
+};
+
+static const char *const names[] = {"none", "bf16", "fp16", "int8"};
+
+int weft__compress_named(const char *name)
+{
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+int64_t weft__squeeze_align(weft_compress_t kind, int ranks)
+{
+    /* Every rank owns the same number of whole blocks of each bucket. */
+    bool divides = WEFT_SUMSQ_CHUNK % (ranks * WEFT_QUANT_BLOCK) == 0;
+    return kind != WEFT_COMPRESS_INT8 || divides ? WEFT_SUMSQ_CHUNK
+                                                 : (int64_t)WEFT_SUMSQ_CHUNK * ranks;
+}
+
+static int64_t largest_bucket(const weft_layout_t *layout)
+{
+    int64_t most = 0;
+    for (int i = 0; i < layout->bucket_count; i++) {
+        most = layout->buckets[i].count > most ? layout->buckets[i].count : most;
+    }
+    return most;
+}
+
+/* A piece: the 8-bit values of one rank's part of a bucket, then their scales. */
+static int64_t piece_bytes(int64_t part)
+{
+    return part + part / WEFT_QUANT_BLOCK * (int64_t)sizeof(float);
+}
+
+/* Cut `memory` (NULL: only count) into buffers; returns the bytes. */
+static size_t carve(weft_squeeze_t *s, const weft_layout_t *layout, char *memory)
+{
+    enum { OUT, IN, SUM, RESIDUAL, OWNER_RESIDUAL, PEAK, BUFFERS };
+    int64_t most = largest_bucket(layout), part = most / s->ranks;
+    size_t sizes[BUFFERS] = {0}, offsets[BUFFERS], used = 0;
+    if (s->kind == WEFT_COMPRESS_INT8) {
+        sizes[OUT] = sizes[IN] = (size_t)(piece_bytes(part) * s->ranks);
+        sizes[SUM] = (size_t)part * sizeof(float);
+        sizes[RESIDUAL] = (size_t)layout->total * sizeof(float);
+        sizes[OWNER_RESIDUAL] = (size_t)(layout->total / s->ranks) * sizeof(float);
+    } else if (s->kind != WEFT_COMPRESS_NONE) {
+        sizes[OUT] = (size_t)most * 2;
+        sizes[PEAK] = sizeof(float);
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        offsets[i] = used;
+        used += (sizes[i] + 255) / 256 * 256;
+    }
+    if (memory != NULL) {
+        s->out = memory + offsets[OUT];
+        s->in = memory + offsets[IN];
+        s->sum = (float *)(memory + offsets[SUM]);
+        s->residual = (float *)(memory + offsets[RESIDUAL]);
+        s->owner_residual = (float *)(memory + offsets[OWNER_RESIDUAL]);
+        s->peak = (float *)(memory + offsets[PEAK]);
+    }
+    return used;
+}
+
+size_t weft__squeeze_bytes(weft_compress_t kind, const weft_layout_t *layout, int ranks)
+{
+    weft_squeeze_t squeeze = {.kind = kind, .ranks = ranks};
+    return carve(&squeeze, layout, NULL);
+}
+
+static weft_status_t allocate(weft_squeeze_t *s)
+{
+    size_t bytes = carve(s, s->layout, NULL);
+    weft_status_t status = WEFT_OK;
+    if (s->kind == WEFT_COMPRESS_FP16 || s->kind == WEFT_COMPRESS_INT8) {
+        status = weft__compress_ops(&s->ops);
+    }
+    if (status == WEFT_OK && bytes > 0) {
+        status = weft_malloc((void **)&s->memory, bytes);
+    }
+    if (status == WEFT_OK && bytes > 0) {
+        carve(s, s->layout, s->memory);
+        status = weft_memset(s->memory, 0, bytes, NULL);
+    }
+    return status;
+}
+
+weft_status_t weft__squeeze_create(weft_compress_t kind, const weft_layout_t *layout,
+                                   const weft_compute_t *compute, weft_comm_h comm,
+                                   weft_squeeze_t **squeeze_p)
+{
+    weft_squeeze_t *s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to compress gradients");
+    }
+    *s = (weft_squeeze_t){.kind = kind, .layout = layout, .compute = compute, .comm = comm};
+    weft_status_t status = weft_comm_size(comm, &s->ranks);
+    if (status == WEFT_OK) {
+        status = weft_comm_rank(comm, &s->rank);
+    }
+    if (status == WEFT_OK) {
+        status = allocate(s);
+    }
+    if (status != WEFT_OK) {
+        weft__squeeze_destroy(s);
+        return status;
+    }
+    *squeeze_p = s;
+    return WEFT_OK;
+}
+
+void weft__squeeze_destroy(weft_squeeze_t *squeeze)
+{
+    if (squeeze != NULL) {
+        weft_free(squeeze->memory);
+        free(squeeze);
+    }
+}
+
+/* ---- one bucket ----------------------------------------------------------------------------- */
+
+static weft_status_t by_bf16(weft_squeeze_t *s, float *x, int64_t count, weft_stream_h stream)
+{
+    weft_cast_t narrow = {WEFT_F32, WEFT_BF16, count, x, s->out};
+    weft_cast_t widen = {WEFT_BF16, WEFT_F32, count, s->out, x};
+    WEFT_TRY(s->compute->cast(&narrow, stream));
+    WEFT_TRY(weft_allreduce(s->out, s->out, (size_t)count, WEFT_BF16, WEFT_SUM, s->comm, stream));
+    return s->compute->cast(&widen, stream);
+}
+
+static weft_status_t by_fp16(weft_squeeze_t *s, float *x, int64_t count, weft_stream_h stream)
+{
+    weft_peak_t peak = {count, x, s->peak};
+    weft_f16_t narrow = {count, x, s->out, s->peak, s->ranks};
+    weft_f16_t widen = {count, s->out, x, s->peak, s->ranks};
+    WEFT_TRY(s->ops->peak(&peak, stream));
+    WEFT_TRY(weft_allreduce(s->peak, s->peak, 1, WEFT_F32, WEFT_MAX, s->comm, stream));
+    WEFT_TRY(s->ops->to_f16(&narrow, stream));
+    WEFT_TRY(weft_allreduce(s->out, s->out, (size_t)count, WEFT_F16, WEFT_SUM, s->comm, stream));
+    return s->ops->from_f16(&widen, stream);
+}
+
+static weft_status_t by_int8(weft_squeeze_t *s, float *x, int64_t first, int64_t count,
+                             weft_stream_h stream)
+{
+    int64_t part = count / s->ranks, piece = piece_bytes(part);
+    for (int p = 0; p < s->ranks; p++) {
+        char *out = s->out + p * piece;
+        weft_quantize_t quantize = {part, x + p * part, s->residual + first + p * part,
+                                    (int8_t *)out, (float *)(out + part)};
+        WEFT_TRY(s->ops->quantize(&quantize, stream));
+    }
+    WEFT_TRY(weft_alltoall(s->out, s->in, (size_t)piece, WEFT_U8, s->comm, stream));
+    weft_dequantize_t add = {
+        part, s->ranks, piece, (const int8_t *)s->in, (const float *)(s->in + part), s->sum};
+    WEFT_TRY(s->ops->dequantize(&add, stream));
+    weft_quantize_t again = {part, s->sum, s->owner_residual + first / s->ranks, (int8_t *)s->out,
+                             (float *)(s->out + part)};
+    WEFT_TRY(s->ops->quantize(&again, stream));
+    WEFT_TRY(weft_allgather(s->out, s->in, (size_t)piece, WEFT_U8, s->comm, stream));
+    for (int p = 0; p < s->ranks; p++) {
+        const char *in = s->in + p * piece;
+        weft_dequantize_t spread = {
+            part, 1, 0, (const int8_t *)in, (const float *)(in + part), x + p * part};
+        WEFT_TRY(s->ops->dequantize(&spread, stream));
+    }
+    return WEFT_OK;
+}
+
+/* Put the residuals of a bucket back into its gradients. */
+static weft_status_t restore_residuals(weft_squeeze_t *s, float *x, int64_t first, int64_t count,
+                                       weft_stream_h stream)
+{
+    int64_t part = count / s->ranks;
+    float *residual = s->residual + first, *owned = s->owner_residual + first / s->ranks;
+    weft_add_t mine = {count, residual, x};
+    weft_add_t owners = {part, owned, x + s->rank * part};
+    WEFT_TRY(s->ops->add(&mine, stream));
+    WEFT_TRY(s->ops->add(&owners, stream));
+    WEFT_TRY(weft_memset(residual, 0, (size_t)count * sizeof(float), stream));
+    return weft_memset(owned, 0, (size_t)part * sizeof(float), stream);
+}
+
+weft_status_t weft__squeeze_allreduce(weft_squeeze_t *s, int bucket, float *grads, bool exact,
+                                      weft_stream_h stream)
+{
+    const weft_bucket_t *b = &s->layout->buckets[bucket];
+    float *x = grads + b->first;
+    switch (s->kind) {
+    case WEFT_COMPRESS_BF16:
+        return by_bf16(s, x, b->count, stream);
+    case WEFT_COMPRESS_FP16:
+        return by_fp16(s, x, b->count, stream);
+    case WEFT_COMPRESS_INT8:
+        if (!exact) {
+            return by_int8(s, x, b->first, b->count, stream);
+        }
+        WEFT_TRY(restore_residuals(s, x, b->first, b->count, stream));
+        break;
+    default:
+        break;
+    }
+    return weft_allreduce(x, x, (size_t)b->count, WEFT_F32, WEFT_SUM, s->comm, stream);
+}

@@ -1,0 +1,53 @@
+/* All-reduce of gradients in fewer bits.
+ *
+ *   bf16   cast, all-reduce (summed in f32), cast back
+ *   fp16   the same, times a power of two that all ranks agree on for each bucket
+ *   int8   quantize, all-to-all, sum in f32, quantize, all-gather. Both roundings leave a residual,
+ *          which this rank adds to the next gradients (error feedback):
+ *
+ *            grads + residual --8 bits--> owner: sum + residual --8 bits--> everybody
+ *
+ * All ranks get the same bits. Residuals are state of a rank and in no checkpoint: with int8 an
+ * exchange that is asked to be `exact` sends gradients and residuals in f32 and leaves residuals of
+ * zero, so that nothing is lost and nothing needs to be saved. Ask for it in the step before a
+ * checkpoint. The others have no state and ignore it. */
+#ifndef WEFT_PARALLEL_SQUEEZE_H
+#define WEFT_PARALLEL_SQUEEZE_H
+
+#include <stdbool.h>
+
+#include <weft/comm.h>
+
+#include "parallel/layout.h"
+
+typedef enum weft_compress {
+    WEFT_COMPRESS_NONE,
+    WEFT_COMPRESS_BF16,
+    WEFT_COMPRESS_FP16,
+    WEFT_COMPRESS_INT8
+} weft_compress_t;
+
+/* By name: "none", "bf16", "fp16", "int8"; -1 if there is none such. */
+int weft__compress_named(const char *name);
+
+/* What buckets must be aligned to, in elements. */
+int64_t weft__squeeze_align(weft_compress_t kind, int ranks);
+
+typedef struct weft_squeeze weft_squeeze_t;
+
+/* Memory for compressed copies of the largest bucket and, with int8, for the residuals of all. NONE
+ * needs none and does what weft_allreduce does. */
+weft_status_t weft__squeeze_create(weft_compress_t kind, const weft_layout_t *layout,
+                                   const weft_compute_t *compute, weft_comm_h comm,
+                                   weft_squeeze_t **squeeze_p);
+void weft__squeeze_destroy(weft_squeeze_t *squeeze);
+
+/* Bytes of device memory that create takes. */
+size_t weft__squeeze_bytes(weft_compress_t kind, const weft_layout_t *layout, int ranks);
+
+/* Sum bucket `bucket` of `grads` (the whole row, f32) over all ranks, in place, in the order of
+ * `stream`. All calls must be on one stream. Collective. */
+weft_status_t weft__squeeze_allreduce(weft_squeeze_t *squeeze, int bucket, float *grads, bool exact,
+                                      weft_stream_h stream);
+
+#endif

@@ -1,0 +1,29 @@
+/* When work on streams ran, for traces and for the share of communication.
+ *
+ * A span is two events on a stream, so measuring never waits; the times are asked for later, when
+ * the events have passed. The same for virtual and real GPUs: their events have clocks that this
+ * maps to the host's. */
+#ifndef WEFT_PARALLEL_TIMELINE_H
+#define WEFT_PARALLEL_TIMELINE_H
+
+#include <weft/device.h>
+
+#include "base/trace.h"
+
+typedef struct weft_timeline weft_timeline_t;
+
+/* Record into `trace`; NULL: no timeline is made, *timeline_p is NULL, and the functions below do
+ * nothing. */
+weft_status_t weft__timeline_create(weft_trace_t *trace, weft_timeline_t **timeline_p);
+void weft__timeline_destroy(weft_timeline_t *timeline);
+
+/* Begin a span on `stream`; returns its number for the end, -1 if there is none. `name` is kept as a
+ * pointer. Spans may overlap. One thread. */
+int weft__timeline_begin(weft_timeline_t *timeline, weft_track_t track, const char *name,
+                         int64_t step, int64_t bytes, weft_stream_h stream);
+void weft__timeline_end(weft_timeline_t *timeline, int span, weft_stream_h stream);
+
+/* Put spans that have ended into the trace. */
+void weft__timeline_collect(weft_timeline_t *timeline);
+
+#endif

@@ -1,0 +1,38 @@
+/* Text from a model: tokens that follow a prompt, one after the other. */
+#ifndef WEFT_TRAIN_GENERATE_H
+#define WEFT_TRAIN_GENERATE_H
+
+#include "model/model.h"
+#include "train/tokenizer.h"
+
+typedef struct weft_generate {
+    const weft_model_t *model; /* whole */
+    const weft_compute_t *compute;
+    void *const *params; /* by index */
+    weft_stream_h stream;
+    int tokens;         /* how many to make, at most */
+    double temperature; /* 0: always the likeliest */
+    int top_k;          /* choose among the likeliest only; 0: among all */
+    uint64_t seed;
+    int64_t end; /* a token after which nothing follows; -1: none */
+
+    /* Gets every token as it is made; not WEFT_OK ends it and is returned. */
+    weft_status_t (*emit)(void *arg, uint32_t token);
+    void *arg;
+} weft_generate_t;
+
+/* Continue `prompt` (at least one token). Where a text gets longer than the model's context, it goes
+ * on from its second half. Memory is taken from the current device and given back. The same seed
+ * gives the same text. */
+weft_status_t weft__generate(const weft_generate_t *generate, const uint32_t *prompt, size_t count);
+
+/* The next token by these logits: pick `draw` (in [0, 1)) of the distribution. `order` has room for
+ * `vocab` entries. Exposed for tests. */
+uint32_t weft__generate_pick(const float *logits, int vocab, double temperature, int top_k,
+                             double draw, int *order);
+
+/* The tokens of a prompt, at least one: an empty text is what follows an end. */
+weft_status_t weft__generate_prompt(weft_tokenizer_t *tokenizer, const char *text,
+                                    weft_tokens_t *tokens);
+
+#endif

@@ -1,0 +1,496 @@
+/* The training loop: see loop.h. */
+#include "train/loop.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/device.h>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "train/peak.h"
+#include "train/planned.h"
+#include "train/record.h"
+#include "train/tracing.h"
+#include "train/trainer.h"
+
+#define SKIPS_MOST 10 /* steps in a row whose gradients were not finite */
+
+typedef struct run {
+    weft_trainer_t t;
+    weft_setup_t *setup;
+    const weft_train_config_t *config;
+    weft_metrics_t *metrics;          /* rank 0 */
+    weft_checkpoint_writer_t *writer; /* rank 0, with a run folder */
+    uint64_t told_saved;              /* step of the last checkpoint that was announced */
+    double peak;                      /* operations per second of all devices; 0: unknown */
+    bool paused; /* something else happened since the last step: its time starts anew */
+    bool stopping;
+    int skips;
+    bool metrics_failed; /* said once; the run goes on, and fails in the end */
+    double *memory; /* peak of every rank, with a worker; NULL otherwise */
+    double bubble, formula;
+    weft_train_result_t *result;
+} run_t;
+
+static volatile sig_atomic_t interrupted;
+
+void weft__train_interrupt(void)
+{
+    interrupted = 1;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------- */
+
+static weft_status_t open_feed(run_t *run)
+{
+    weft_trainer_t *t = &run->t;
+    const weft_train_config_t *config = run->config;
+    weft_feed_options_t options = {.data = run->setup->data,
+                                   .batch = (uint64_t)config->batch,
+                                   .length = (uint32_t)config->length,
+                                   .first = t->state.samples,
+                                   .steps = (uint64_t)config->steps - t->state.step};
+    if (t->naive && t->rank != 0) {
+        return WEFT_OK; /* rank 0 fetches for all */
+    }
+    weft__data_share(options.batch, t->part, t->parts, &options.begin, &options.end);
+    if (t->naive) {
+        options.begin = 0;
+        options.end = options.batch;
+    }
+    return weft__feed_open(&options, &t->feed);
+}
+
+/* What this rank's device could do, for MFU: its share of what the GPUs' maker states, or measured.
+ * Before memory is taken, so that what measuring needs is not on top of it. */
+static weft_status_t find_peak(run_t *run, weft_comm_h comm, double *flops_p)
+{
+    const weft_compute_t *compute;
+    int size;
+    double sheet = weft__peak_of(run->setup->gpu, run->setup->type);
+    WEFT_TRY(weft_comm_size(comm, &size));
+    if (sheet > 0.0) {
+        *flops_p = sheet * (size < run->setup->gpus ? size : run->setup->gpus) / size;
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__compute(&compute));
+    WEFT_TRY(weft_barrier(comm, NULL)); /* all at once, as they will compute */
+    return weft__peak_measure(compute, run->setup->type, NULL, flops_p);
+}
+
+static weft_status_t add_peaks(run_t *run, double flops)
+{
+    weft_vote_t vote = {.loss = flops};
+    WEFT_TRY(weft__vote(&run->t, &vote));
+    for (int i = 0; i < run->t.size; i++) {
+        run->peak += run->t.votes[i].loss;
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t open_reports(run_t *run, FILE *out)
+{
+    const weft_train_config_t *config = run->config;
+    weft_metrics_options_t metrics = {.folder = config->out,
+                                      .resumed = run->t.state.step,
+                                      .steps = (uint64_t)config->steps,
+                                      .log_every = config->log_every,
+                                      .out = out};
+    weft_checkpoint_options_t checkpoints = {.keep = config->keep};
+    if (run->t.rank != 0) {
+        return WEFT_OK;
+    }
+    if (config->out[0] != '\0') {
+        WEFT_TRY(weft__checkpoint_writer_open(config->out, &checkpoints, &run->writer));
+    }
+    return weft__metrics_open(&metrics, &run->metrics);
+}
+
+/* Tokens are made by rank 0; the others find them there. */
+static weft_status_t open_data(weft_setup_t *setup, weft_comm_h comm)
+{
+    int rank;
+    WEFT_TRY(weft_comm_rank(comm, &rank));
+    if (rank == 0) {
+        WEFT_TRY(weft__setup_prepare(setup));
+    }
+    WEFT_TRY(weft_barrier(comm, NULL));
+    return weft__setup_data(setup);
+}
+
+/* ---- after a step ------------------------------------------------------------------------------------- */
+
+/* Do the ranks agree on what they computed? Their gradients have the same bits, so this does. */
+static weft_status_t check_norms(run_t *run, const weft_flight_t *flight)
+{
+    const weft_trainer_t *t = &run->t;
+    for (int i = 1; i < t->size && !t->naive; i++) {
+        double a = t->votes[0].norm, b = t->votes[i].norm;
+        if (a != b && !(isnan(a) && isnan(b))) {
+            run->result->told = true;
+            return weft__fail(WEFT_ERR_MISMATCH,
+                              "in step %llu rank %d has a gradient of norm %.9g and rank 0 one of "
+                              "%.9g, though they are the sum of the same: the memory or arithmetic "
+                              "of one of them is faulty",
+                              (unsigned long long)flight->step + 1, i, b, a);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, double loss)
+{
+    double norm = run->t.votes[0].norm;
+    run->skips = isfinite(norm) ? 0 : run->skips + 1;
+    if (isfinite(loss) && run->skips < SKIPS_MOST) {
+        return WEFT_OK;
+    }
+    run->result->told = true;
+    return weft__fail(
+        WEFT_ERR_INVALID,
+        "the %s is not a number in step %llu: training has diverged%s%s; a lower --lr "
+        "(now %g), a longer --warmup or --clip may help",
+        isfinite(loss) ? "gradient" : "loss", (unsigned long long)flight->step + 1,
+        run->config->out[0] != '\0' ? "; the last checkpoint is in " : "", run->config->out,
+        flight->lr);
+}
+
+static double step_seconds(const run_t *run, const weft_flight_t *flight)
+{
+    const weft_trainer_t *t = &run->t;
+    const weft_flight_t *before = &t->flights[(flight->step + WEFT_FLIGHTS - 1) % WEFT_FLIGHTS];
+    double ms = NAN;
+    weft_event_h from = run->paused ? flight->start : before->end;
+    return weft_event_elapsed(from, flight->end, &ms) == WEFT_OK ? ms / 1e3 : NAN;
+}
+
+/* What rank 0 writes down about a step. */
+static weft_metrics_step_t describe(const run_t *run, const weft_flight_t *flight, double loss)
+{
+    const weft_trainer_t *t = &run->t;
+    uint64_t epoch, index;
+    weft_data_info_t info;
+    weft_metrics_step_t step = WEFT_METRICS_STEP_INIT;
+    double tokens = (double)run->config->batch * run->config->length, exposed = 0.0, memory = 0.0;
+    weft__data_info(run->setup->data, &info);
+    weft__data_position(run->setup->data, t->state.samples, &epoch, &index);
+    for (int i = 0; i < t->size; i++) {
+        exposed += t->votes[i].exposed / t->size;
+        memory = fmax(memory, t->votes[i].memory);
+    }
+    step.step = flight->step + 1;
+    step.loss = loss;
+    step.lr = flight->lr;
+    step.grad_norm = t->votes[0].norm;
+    step.seconds = step_seconds(run, flight);
+    step.tokens_per_s = tokens / step.seconds;
+    step.comm_share = t->size > 1 ? exposed / step.seconds : NAN;
+    step.epoch = (double)epoch + (double)index / (double)info.windows;
+    step.tokens = t->state.tokens;
+    step.memory = (uint64_t)memory;
+    if (run->peak > 0.0) {
+        step.mfu = weft__config_flops(&run->setup->model, run->config->length) * step.tokens_per_s /
+                   run->peak;
+    }
+    return step;
+}
+
+static void advance(run_t *run, const weft_flight_t *flight, double loss)
+{
+    weft_train_state_t *state = &run->t.state;
+    state->step = flight->step + 1;
+    state->samples += (uint64_t)run->config->batch;
+    state->tokens += (uint64_t)run->config->batch * (uint64_t)run->config->length;
+    state->loss = run->result->loss = loss;
+    run->result->step = state->step;
+}
+
+/* A full disk is no reason to lose what is being computed: there may be room again. */
+static void say_trouble(run_t *run)
+{
+    char sentence[1024];
+    snprintf(sentence, sizeof(sentence), "%s", weft_last_error());
+    weft__metrics_say(run->metrics, "%s; training goes on", sentence);
+}
+
+/* For the end of the run; the next vote may be about something else. */
+static weft_status_t keep_votes(run_t *run)
+{
+    const weft_trainer_t *t = &run->t;
+    if (run->memory == NULL) {
+        run->memory = calloc((size_t)t->size, sizeof(double));
+    }
+    if (run->memory == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the votes of %d ranks", t->size);
+    }
+    for (int i = 0; i < t->size; i++) {
+        run->memory[i] = t->votes[i].memory;
+    }
+    run->bubble = weft__planned_bubble(t, &run->formula);
+    return WEFT_OK;
+}
+
+/* Read what came of a step, on all ranks; write it down on rank 0. */
+static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
+{
+    weft_trainer_t *t = &run->t;
+    double loss = 0.0;
+    if (!flight->there) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__step_settle(t, flight, interrupted));
+    for (int i = 0; i < t->size; i++) {
+        loss += t->votes[i].loss;
+        run->stopping |= t->votes[i].stop != 0.0;
+    }
+    loss /= (double)run->config->batch * run->config->length;
+    if (t->worker != NULL) {
+        WEFT_TRY(keep_votes(run));
+    }
+    WEFT_TRY(check_norms(run, flight));
+    WEFT_TRY(check_numbers(run, flight, loss));
+    advance(run, flight, loss);
+    weft_metrics_step_t step = describe(run, flight, loss);
+    run->paused = false;
+    if (validate) {
+        WEFT_TRY(weft__step_validate(t, &step.eval_loss));
+        run->result->eval_loss = step.eval_loss;
+    }
+    if (t->rank == 0 && !run->metrics_failed &&
+        weft__metrics_step(run->metrics, &step) != WEFT_OK) {
+        run->metrics_failed = true;
+        say_trouble(run);
+    }
+    return WEFT_OK;
+}
+
+/* ---- between steps --------------------------------------------------------------------------------------- */
+
+static bool due(uint64_t steps_done, int every)
+{
+    return every > 0 && steps_done % (uint64_t)every == 0;
+}
+
+static bool is_last(const run_t *run, uint64_t steps_done)
+{
+    return steps_done == (uint64_t)run->config->steps;
+}
+
+/* Begin a checkpoint; one that cannot be written ends the run only where it is the last. */
+static weft_status_t save(run_t *run, bool last)
+{
+    weft_trainer_t *t = &run->t;
+    if (t->worker == NULL && t->rank != 0) {
+        return WEFT_OK;
+    }
+    int span = weft__timeline_begin(t->timeline, WEFT_TRACK_SAVE, "checkpoint",
+                                    (int64_t)t->state.step - 1, -1, t->stream);
+    weft_status_t status = t->worker != NULL ? weft__planned_save(t, run->writer)
+                                             : weft__save(t, run->writer);
+    weft__timeline_end(t->timeline, span, t->stream);
+    if (status != WEFT_OK && !last) {
+        say_trouble(run);
+        return WEFT_OK;
+    }
+    return status;
+}
+
+static void announce(run_t *run)
+{
+    weft_checkpoint_times_t times;
+    weft__checkpoint_times(run->writer, &times);
+    if (times.step > run->told_saved) {
+        run->told_saved = times.step;
+        weft__metrics_say(run->metrics, "saved step %llu in %s: %.1f MiB in %.1f s",
+                          (unsigned long long)times.step, run->config->out,
+                          (double)times.bytes / (1 << 20), times.written_s);
+    }
+}
+
+/* Look after the checkpoint that is being written. */
+static void watch_writer(run_t *run)
+{
+    weft_status_t status = run->writer != NULL ? weft__checkpoint_poll(run->writer) : WEFT_PENDING;
+    if (status == WEFT_OK) {
+        announce(run);
+    } else if (status != WEFT_PENDING) {
+        say_trouble(run);
+    }
+}
+
+static weft_status_t finish_writing(run_t *run)
+{
+    if (run->writer != NULL) {
+        WEFT_TRY(weft__checkpoint_wait(run->writer));
+        announce(run);
+    }
+    if (run->metrics_failed) {
+        return weft__fail(WEFT_ERR_SYSTEM, "%s/metrics.jsonl is not complete, as was said before",
+                          run->config->out);
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t sample(run_t *run)
+{
+    weft_trainer_t *t = &run->t;
+    const weft_train_config_t *config = run->config;
+    char *text = NULL;
+    if (t->worker != NULL) {
+        WEFT_TRY(weft__planned_sample(t, config->prompt, config->sample_tokens, &text));
+    } else if (t->rank == 0) {
+        WEFT_TRY(weft__sample(t, config->prompt, config->sample_tokens, &text));
+    }
+    if (t->rank != 0) {
+        return WEFT_OK;
+    }
+    weft__metrics_say(run->metrics, "--- step %llu\n%s%s\n---",
+                      (unsigned long long)run->t.state.step, run->config->prompt, text);
+    free(text);
+    return WEFT_OK;
+}
+
+/* What became of the plan: the bubble, and memory predicted and measured. */
+static weft_status_t tell_plan(run_t *run)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    weft_status_t status = WEFT_OK;
+    if (out != NULL) {
+        status = weft__planned_print(run->setup, out, run->memory);
+        fclose(out);
+    }
+    if (text != NULL && status == WEFT_OK) {
+        weft__metrics_say(run->metrics, "%s", text);
+    }
+    if (run->config->pp > 1) {
+        weft__metrics_say(run->metrics,
+                          "waiting for other stages %.1f%% of the last step, %.1f%% by the formula",
+                          100 * run->bubble, 100 * run->formula);
+    }
+    free(text);
+    return status;
+}
+
+/* What needs the step to be over before the next begins. */
+typedef struct duties {
+    bool validate, sample, save;
+} duties_t;
+
+static duties_t duties_after(const run_t *run, uint64_t steps_done)
+{
+    const weft_train_config_t *config = run->config;
+    bool last = is_last(run, steps_done) || run->stopping;
+    bool keeps = config->out[0] != '\0' && config->save_every >= 0;
+    return (duties_t){.validate = config->eval_batches > 0 &&
+                                  (due(steps_done, config->eval_every) || is_last(run, steps_done)),
+                      .sample = due(steps_done, config->sample_every),
+                      .save = keeps && (due(steps_done, config->save_every) || last)};
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------- */
+
+static weft_status_t one_step(run_t *run, uint64_t step)
+{
+    weft_trainer_t *t = &run->t;
+    weft_flight_t *now = &t->flights[step % WEFT_FLIGHTS];
+    weft_flight_t *before = &t->flights[(step + WEFT_FLIGHTS - 1) % WEFT_FLIGHTS];
+    duties_t duties = duties_after(run, step + 1);
+    WEFT_TRY(weft__step_queue(t, step, duties.save, now));
+    WEFT_TRY(settle(run, before, false));
+    watch_writer(run);
+    if (!duties.validate && !duties.sample && !duties.save) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(settle(run, now, duties.validate));
+    if (duties.save) {
+        WEFT_TRY(save(run, is_last(run, step + 1) || run->stopping));
+    }
+    run->paused = true;
+    return duties.sample ? sample(run) : WEFT_OK;
+}
+
+static weft_status_t train(run_t *run)
+{
+    uint64_t step = run->t.state.step, end = (uint64_t)run->config->steps;
+    run->paused = true;
+    while (step < end) {
+        bool asked = run->stopping; /* before this step, so that it can be one to save after */
+        WEFT_TRY(one_step(run, step++));
+        if (asked) {
+            break;
+        }
+    }
+    if (step > run->t.state.step) {
+        WEFT_TRY(settle(run, &run->t.flights[(step - 1) % WEFT_FLIGHTS], false));
+    }
+    if (run->memory != NULL && run->t.rank == 0) {
+        WEFT_TRY(tell_plan(run));
+    }
+    run->result->interrupted = run->stopping && step < end;
+    return WEFT_OK;
+}
+
+static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace, FILE *out)
+{
+    int rank;
+    double flops;
+    WEFT_TRY(weft_comm_rank(comm, &rank));
+    if (rank == 0 && run->config->out[0] != '\0') {
+        WEFT_TRY(weft__record_write(run->setup));
+    }
+    WEFT_TRY(open_data(run->setup, comm));
+    WEFT_TRY(find_peak(run, comm, &flops));
+    WEFT_TRY(weft__trainer_open(run->setup, comm, trace, &run->t));
+    WEFT_TRY(add_peaks(run, flops));
+    WEFT_TRY(open_reports(run, out));
+    return run->t.state.step < (uint64_t)run->config->steps ? open_feed(run) : WEFT_OK;
+}
+
+/* Keeps the first failure, and its sentence. */
+static weft_status_t close_run(run_t *run, weft_status_t status)
+{
+    char sentence[1024];
+    if (status == WEFT_OK) {
+        status = finish_writing(run);
+    }
+    if (status == WEFT_OK && run->metrics != NULL) {
+        weft__metrics_summary(run->metrics);
+    }
+    snprintf(sentence, sizeof(sentence), "%s", weft_last_error());
+    if (run->writer != NULL) {
+        weft_status_t closed = weft__checkpoint_writer_close(run->writer);
+        status = status == WEFT_OK ? closed : status;
+    }
+    if (run->metrics != NULL) {
+        weft_status_t closed = weft__metrics_close(run->metrics);
+        status = status == WEFT_OK ? closed : status;
+    }
+    weft__trainer_close(&run->t);
+    free(run->memory);
+    if (status != WEFT_OK) {
+        weft__error_restore(sentence);
+    }
+    return status;
+}
+
+weft_status_t weft__train_run(weft_setup_t *setup, weft_comm_h comm, FILE *out,
+                              weft_train_result_t *result_p)
+{
+    run_t run = {.setup = setup, .config = setup->config, .result = result_p};
+    weft_trace_t *trace = NULL;
+    *result_p = (weft_train_result_t){.loss = NAN, .eval_loss = NAN};
+    weft_status_t status = weft__tracing_open(setup->config->trace, comm, &trace);
+    if (status == WEFT_OK) {
+        status = open_run(&run, comm, trace, out);
+    }
+    if (status == WEFT_OK) {
+        status = train(&run);
+    }
+    status = close_run(&run, status);
+    return weft__tracing_close(setup->config->trace, comm, trace, status);
+}

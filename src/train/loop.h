@@ -1,0 +1,39 @@
+/* The training loop of one rank.
+ *
+ * A step: fetch tokens, forward and backward over the micro-batches, exchange of gradients
+ * (parallel/dp.h), norm and clip, AdamW. The host only queues work; what it must know about a step
+ * (loss, norm) it reads while the next one runs, so a GPU never waits for it. Every step all ranks
+ * tell each other their losses, whether somebody wants to stop, and the norm of their gradients,
+ * which must be the same everywhere: a rank whose memory or arithmetic went wrong is named.
+ *
+ * The loss curve depends on the seed, the data and the global batch, and not on the number of ranks
+ * but for rounding. A run that is resumed goes on bit for bit as if it had not been stopped. */
+#ifndef WEFT_TRAIN_LOOP_H
+#define WEFT_TRAIN_LOOP_H
+
+#include <stdio.h>
+
+#include <weft/comm.h>
+
+#include "train/setup.h"
+
+typedef struct weft_train_result {
+    uint64_t step; /* steps done, those before a resume included */
+    double loss;   /* of the last one, over all ranks */
+    double eval_loss;
+    bool interrupted; /* by weft__train_interrupt, here or on another rank */
+    bool told;        /* all ranks failed for the same reason: one sentence is enough */
+} weft_train_result_t;
+
+/* Train as `setup` says, with the ranks of `comm`; collective. Rank 0 writes: progress to `out` (NULL:
+ * none), metrics and checkpoints to the run folder. The setup's data is opened here. Failures: a
+ * rank that died, a disk that is full, a loss that is not a number; the sentence says which. The
+ * communicator should then be aborted, so that ranks that do not know yet learn it. */
+weft_status_t weft__train_run(weft_setup_t *setup, weft_comm_h comm, FILE *out,
+                              weft_train_result_t *result_p);
+
+/* Ask for a stop: the step under way is finished, a checkpoint is written if there is a run folder.
+ * One rank is enough. For signal handlers. */
+void weft__train_interrupt(void);
+
+#endif

@@ -1,0 +1,172 @@
+/* A trained model on the current device: see model_load.h. */
+#include "train/model_load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/device.h>
+
+#include "base/file.h"
+#include "base/half.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "train/checkpoint.h"
+
+/* ---- one parameter -------------------------------------------------------------------------------------- */
+
+static int64_t whole_count(const weft_param_t *param)
+{
+    return param->shape[0] * param->shape[1];
+}
+
+int64_t weft__param_most(const weft_model_t *model)
+{
+    int64_t most = 0;
+    for (int i = 0; i < model->param_count; i++) {
+        int64_t whole = whole_count(&model->params[i]), local = model->params[i].count;
+        most = whole > most ? whole : most;
+        most = local > most ? local : most;
+    }
+    return most;
+}
+
+static const weft_tensor_t *find_tensor(const weft_tensors_t *tensors, const char *name)
+{
+    const weft_tensor_t *tensor = weft__tensors_find(tensors, name);
+    const char *dot = strchr(name, '.');
+    if (tensor == NULL && dot != NULL) {
+        tensor = weft__tensors_find(tensors, dot + 1);
+    }
+    return tensor;
+}
+
+weft_status_t weft__param_read(const weft_tensors_t *tensors, const char *path, const char *name,
+                               const weft_param_t *param, float *whole, float *local)
+{
+    char shape[64];
+    const weft_tensor_t *tensor = find_tensor(tensors, name);
+    if (tensor == NULL) {
+        return weft__fail(WEFT_ERR_INVALID, "%s has no tensor %s, which the model needs", path,
+                          name);
+    }
+    const weft_tensor_form_t *form = &tensor->form;
+    bool fits = form->dims == param->dims && form->shape[0] == (uint64_t)param->shape[0] &&
+                (form->dims < 2 || form->shape[1] == (uint64_t)param->shape[1]);
+    if (!fits) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s: %s has the shape %s, but the model's is [%lld, %lld]", path, name,
+                          weft__tensor_shape_text(form, shape, sizeof(shape)),
+                          (long long)param->shape[0], (long long)param->shape[1]);
+    }
+    WEFT_TRY(weft__tensor_to_f32(tensor, 0, (uint64_t)whole_count(param), whole));
+    weft__param_cut(param, 0, sizeof(float), whole, local);
+    return WEFT_OK;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------ */
+
+static weft_status_t put_param(const weft_model_loaded_t *l, int index, float *local)
+{
+    size_t count = (size_t)l->model->params[index].count;
+    if (l->model->type == WEFT_BF16) { /* in place: what is written lies before what is read */
+        for (size_t i = 0; i < count; i++) {
+            uint16_t half = weft__f32_to_bf16(local[i]);
+            memcpy((char *)local + i * sizeof(half), &half, sizeof(half));
+        }
+    }
+    return weft_memcpy(l->params[index], local, count * weft_dtype_size(l->model->type), NULL);
+}
+
+static weft_status_t put_all(const weft_model_loaded_t *l, const weft_loaded_t *checkpoint)
+{
+    size_t most = (size_t)weft__param_most(l->model);
+    float *stage;
+    WEFT_TRY(weft_host_malloc((void **)&stage, 2 * most * sizeof(float)));
+    weft_status_t status = WEFT_OK;
+    for (int i = 0; i < l->model->param_count && status == WEFT_OK; i++) {
+        const weft_param_t *param = &l->model->params[i];
+        status = weft__param_read(checkpoint->model, checkpoint->path, param->name, param, stage,
+                                  stage + most);
+        status = status == WEFT_OK ? put_param(l, i, stage + most) : status;
+    }
+    weft_host_free(stage);
+    return status;
+}
+
+static weft_status_t make_memory(weft_model_loaded_t *l)
+{
+    size_t element = weft_dtype_size(l->model->type);
+    WEFT_TRY(weft__layout_create(l->model, INT64_MAX, WEFT_SUMSQ_CHUNK, &l->layout));
+    l->params = calloc((size_t)l->model->param_count, sizeof(void *));
+    if (l->params == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d parameters", l->model->param_count);
+    }
+    WEFT_TRY(weft_malloc(&l->memory, (size_t)l->layout.total * element));
+    weft__layout_views(&l->layout, l->memory, element, l->params);
+    return WEFT_OK;
+}
+
+static weft_status_t make_model(weft_model_loaded_t *l, const weft_loaded_t *checkpoint)
+{
+    weft_model_config_t config;
+    WEFT_TRY(weft__compute(&l->compute));
+    WEFT_TRY(weft__config_find(checkpoint->path, &config));
+    weft_dtype_t type = strcmp(l->compute->kind, "cuda") == 0 ? WEFT_BF16 : WEFT_F32;
+    weft_slice_t slice = WEFT_SLICE_WHOLE(&config);
+    slice.vocab_multiple = 128;
+    return weft__model_create(&config, &slice, type, type, &l->model);
+}
+
+/* The folder's own tokenizer, unless another is named. */
+static weft_status_t open_tokenizer(weft_model_loaded_t *l, const weft_loaded_t *checkpoint,
+                                    const char *tokenizer)
+{
+    char path[WEFT_PATH_BYTES];
+    if (tokenizer[0] != '\0') {
+        return weft__tokenizer_open(tokenizer, &l->tokenizer);
+    }
+    WEFT_TRY(weft__path_join(path, checkpoint->path, "tokenizer.json"));
+    if (!weft__is_file(path)) {
+        return weft__fail(WEFT_ERR_NOT_FOUND,
+                          "%s has no tokenizer.json; name one with --tokenizer FILE",
+                          checkpoint->path);
+    }
+    return weft__tokenizer_open(path, &l->tokenizer);
+}
+
+static weft_status_t load_parts(const weft_loaded_t *checkpoint, const char *tokenizer,
+                                weft_model_loaded_t *l)
+{
+    WEFT_TRY(open_tokenizer(l, checkpoint, tokenizer));
+    WEFT_TRY(make_model(l, checkpoint));
+    WEFT_TRY(make_memory(l));
+    return put_all(l, checkpoint);
+}
+
+weft_status_t weft__model_load(const char *path, const char *tokenizer,
+                               weft_model_loaded_t *loaded_p)
+{
+    weft_loaded_t checkpoint;
+    weft_model_loaded_t loaded = {0};
+    WEFT_TRY(weft__checkpoint_load(path, false, &checkpoint));
+    weft_status_t status = load_parts(&checkpoint, tokenizer, &loaded);
+    weft__checkpoint_unload(&checkpoint);
+    if (status != WEFT_OK) {
+        weft__model_unload(&loaded);
+        return status;
+    }
+    *loaded_p = loaded;
+    return WEFT_OK;
+}
+
+void weft__model_unload(weft_model_loaded_t *loaded)
+{
+    weft_free(loaded->memory);
+    free(loaded->params);
+    weft__layout_destroy(&loaded->layout);
+    if (loaded->model != NULL) {
+        weft__model_destroy(loaded->model);
+    }
+    weft__tokenizer_close(loaded->tokenizer);
+    *loaded = (weft_model_loaded_t){0};
+}

@@ -1,0 +1,71 @@
+/* How fast a device could be: see peak.h. */
+#include "train/peak.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <weft/device.h>
+
+#include "base/clock.h"
+#include "base/try.h"
+
+/* Data sheets: dense bf16 with f32 sums, and f32 by way of tf32. The first name that occurs in the
+ * device's counts. */
+static const struct {
+    const char *name;
+    double bf16, f32;
+} sheets[] = {
+    {"GB200", 2.5e15, 1.25e15},      {"B200", 2.25e15, 1.125e15},   {"GH200", 989.5e12, 494.7e12},
+    {"H200", 989.5e12, 494.7e12},    {"H100 PCIe", 756e12, 378e12}, {"H100", 989.5e12, 494.7e12},
+    {"A100", 312e12, 156e12},        {"L40S", 362e12, 183e12},      {"L4", 121e12, 60e12},
+    {"RTX 4090", 165.2e12, 82.6e12}, {"A10", 125e12, 62.5e12},
+};
+
+double weft__peak_of(const char *name, weft_dtype_t type)
+{
+    for (size_t i = 0; i < sizeof(sheets) / sizeof(sheets[0]); i++) {
+        if (strstr(name, sheets[i].name) != NULL) {
+            return type == WEFT_F32 ? sheets[i].f32 : sheets[i].bf16;
+        }
+    }
+    return 0.0;
+}
+
+static weft_status_t time_once(const weft_compute_t *compute, const weft_matmul_t *product,
+                               weft_stream_h stream, double *seconds_p)
+{
+    uint64_t start = weft__now_ns();
+    WEFT_TRY(compute->matmul(product, stream));
+    WEFT_TRY(weft_stream_synchronize(stream));
+    *seconds_p = (double)(weft__now_ns() - start) / 1e9;
+    return WEFT_OK;
+}
+
+weft_status_t weft__peak_measure(const weft_compute_t *compute, weft_dtype_t type,
+                                 weft_stream_h stream, double *flops_p)
+{
+    int64_t n = strcmp(compute->kind, "cuda") == 0 ? 8192 : 512;
+    size_t bytes = (size_t)(n * n) * weft_dtype_size(type);
+    void *memory;
+    double best = 0.0;
+    WEFT_TRY(weft_malloc(&memory, 3 * bytes));
+    weft_status_t status = weft_memset(memory, 0x3c, 3 * bytes,
+                                       stream); /* 0.0115; zeros are easy */
+    weft_matmul_t product = {.type = type,
+                             .c_type = type,
+                             .m = n,
+                             .n = n,
+                             .k = n,
+                             .a = memory,
+                             .b = (char *)memory + bytes,
+                             .c = (char *)memory + 2 * bytes};
+    for (int i = 0; i < 6 && status == WEFT_OK; i++) { /* the first ones warm up */
+        double seconds = INFINITY;
+        status = time_once(compute, &product, stream, &seconds);
+        double flops = 2.0 * (double)n * (double)n * (double)n / seconds;
+        best = i >= 2 && flops > best ? flops : best;
+    }
+    weft_free(memory);
+    *flops_p = best;
+    return status;
+}

@@ -1,0 +1,112 @@
+/* What a run was: see record.h. */
+#include "train/record.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <weft/weft.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "topo/topo.h"
+
+static void write_setting(const char *name, const char *value, bool is_default, const char *text,
+                          void *ctx)
+{
+    weft_json_t *json = ctx;
+    (void)text;
+    if (!is_default) {
+        weft__json_key(json, name);
+        weft__json_string(json, value);
+    }
+}
+
+static void write_processor(weft_json_t *json)
+{
+    weft_topo_t topo;
+    if (weft__topo_read(&topo) != WEFT_OK) {
+        return;
+    }
+    weft__json_key(json, "processor");
+    weft__json_string(json, topo.model);
+    weft__json_key(json, "cpus");
+    weft__json_int(json, sysconf(_SC_NPROCESSORS_ONLN));
+    weft__json_key(json, "cpus_of_rank_0");
+    weft__json_int(json, topo.thread_count);
+    weft__topo_cleanup(&topo);
+}
+
+static void write_machine(const weft_setup_t *setup, weft_json_t *json)
+{
+    char host[256] = "", when[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    gethostname(host, sizeof(host) - 1);
+    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    const struct {
+        const char *key, *value;
+    } texts[] = {{"weft", weft_version()},
+                 {"started", when},
+                 {"host", host},
+                 {"device", setup->device},
+                 {"gpu", setup->gpu},
+                 {"precision", setup->config->precision},
+                 {"model", setup->config->model}};
+    weft__json_object(json);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        weft__json_key(json, texts[i].key);
+        weft__json_string(json, texts[i].value);
+    }
+    weft__json_key(json, "gpus");
+    weft__json_int(json, setup->gpus);
+    weft__json_key(json, "ranks");
+    weft__json_int(json, setup->config->ranks);
+    weft__json_key(json, "parameters");
+    weft__json_int(json, weft__config_params(&setup->model));
+    write_processor(json);
+    weft__json_key(json, "settings");
+    weft__json_object(json);
+    weft__settings_each(write_setting, json);
+    weft__json_end(json);
+    weft__json_end(json);
+}
+
+static weft_status_t machine_text(const weft_setup_t *setup, char **text_p, size_t *size_p)
+{
+    weft_json_t json;
+    FILE *out = open_memstream(text_p, size_p);
+    if (out == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe this machine");
+    }
+    weft__json_start(&json, out);
+    write_machine(setup, &json);
+    weft_status_t status = weft__json_finish(&json);
+    fclose(out);
+    return status;
+}
+
+weft_status_t weft__record_write(const weft_setup_t *setup)
+{
+    const char *folder = setup->config->out;
+    char path[WEFT_PATH_BYTES], head[160], *text = NULL;
+    size_t size = 0;
+    WEFT_TRY(weft__folder_make(folder));
+    snprintf(head, sizeof(head),
+             "weft %s; repeat this run with: weft train --config FILE --out ANOTHER",
+             weft_version());
+    WEFT_TRY(weft__train_write_text(setup->config, head, &text));
+    weft_status_t status = weft__path_join(path, folder, "config");
+    status = status == WEFT_OK ? weft__file_replace(path, text, strlen(text)) : status;
+    free(text);
+    WEFT_TRY(status);
+    text = NULL;
+    status = machine_text(setup, &text, &size);
+    status = status == WEFT_OK ? weft__path_join(path, folder, "machine.json") : status;
+    status = status == WEFT_OK ? weft__file_replace(path, text, size) : status;
+    free(text);
+    return status;
+}

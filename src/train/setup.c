@@ -1,0 +1,262 @@
+/* From options to what they mean here: see setup.h. */
+#include "train/setup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/device.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/try.h"
+#include "topo/gpu.h"
+#include "train/planned.h"
+
+/* ---- what is not there yet --------------------------------------------------------------------- */
+
+static weft_status_t refuse_unsupported(const weft_train_config_t *config)
+{
+    if (strcmp(config->precision, "fp16") == 0) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "--precision fp16 is not supported yet; bf16 and fp32 are");
+    }
+    return WEFT_OK;
+}
+
+/* ---- device and precision ---------------------------------------------------------------------- */
+
+/* For the record, and for MFU; a driver that says nothing is no reason not to train. */
+static void find_gpus(weft_setup_t *setup)
+{
+    weft_gpus_t gpus;
+    if (weft__gpus_read(&gpus) != WEFT_OK) {
+        return;
+    }
+    setup->gpus = gpus.cuda_count;
+    for (int i = 0; i < gpus.count; i++) {
+        if (gpus.gpus[i].cuda == 0) {
+            snprintf(setup->gpu, sizeof(setup->gpu), "%s", gpus.gpus[i].name);
+        }
+    }
+    weft__gpus_cleanup(&gpus);
+}
+
+static weft_status_t choose_device(weft_setup_t *setup)
+{
+    weft_train_config_t *config = setup->config;
+    if (strcmp(weft__settings()->device, config->device) != 0) {
+        weft__settings_set("WEFT_DEVICE", config->device);
+    }
+    WEFT_TRY(weft_device_kind(&setup->device));
+    config->device = setup->device;
+    if (strcmp(setup->device, "cuda") == 0) {
+        find_gpus(setup);
+    }
+    if (strcmp(config->precision, "auto") == 0) {
+        config->precision = strcmp(setup->device, "cuda") == 0 ? "bf16" : "fp32";
+    }
+    setup->type = strcmp(config->precision, "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
+    return WEFT_OK;
+}
+
+/* ---- the model --------------------------------------------------------------------------------- */
+
+static bool is_preset(const char *name)
+{
+    const char *preset;
+    for (int i = 0; (preset = weft__config_preset_name(i)) != NULL; i++) {
+        if (strcmp(preset, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool same_model(const weft_model_config_t *a, const weft_model_config_t *b)
+{
+    return a->family == b->family && a->layers == b->layers && a->width == b->width &&
+           a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
+           a->ffn == b->ffn && a->context == b->context && a->tied == b->tied;
+}
+
+/* The model of a checkpoint is that checkpoint's. --model may repeat it, but not contradict it. */
+static weft_status_t model_of_checkpoint(weft_setup_t *setup)
+{
+    const char *asked = setup->config->model;
+    weft_model_config_t other;
+    WEFT_TRY(weft__config_find(setup->loaded.path, &setup->model));
+    if (strcmp(asked, "tiny") == 0) { /* the default: nothing was asked for */
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__config_find(asked, &other));
+    if (!same_model(&other, &setup->model)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--model %s is another model than the one in %s; leave --model out to go "
+                          "on with that one",
+                          asked, setup->loaded.path);
+    }
+    return WEFT_OK;
+}
+
+/* "auto" goes on if there is something to go on from. */
+static const char *resume_path(const weft_train_config_t *config)
+{
+    char latest[WEFT_PATH_BYTES];
+    if (strcmp(config->resume, "auto") != 0) {
+        return config->resume;
+    }
+    bool there = config->out[0] != '\0' &&
+                 weft__path_join(latest, config->out, "latest") == WEFT_OK &&
+                 weft__is_folder(latest);
+    return there ? config->out : "";
+}
+
+static weft_status_t load_checkpoint(weft_setup_t *setup, const char *path)
+{
+    WEFT_TRY(weft__checkpoint_load(path, true, &setup->loaded));
+    setup->has_loaded = true;
+    return WEFT_OK;
+}
+
+static bool has_weights(const char *folder)
+{
+    char path[WEFT_PATH_BYTES];
+    return weft__is_folder(folder) &&
+           ((weft__path_join(path, folder, "model.safetensors") == WEFT_OK &&
+             weft__is_file(path)) ||
+            (weft__path_join(path, folder, "model.safetensors.index.json") == WEFT_OK &&
+             weft__is_file(path)));
+}
+
+static weft_status_t choose_model(weft_setup_t *setup)
+{
+    weft_train_config_t *config = setup->config;
+    const char *resume = resume_path(config);
+    if (resume[0] != '\0') {
+        WEFT_TRY(load_checkpoint(setup, resume));
+        setup->resumed = !setup->loaded.foreign;
+        WEFT_TRY(model_of_checkpoint(setup));
+    } else {
+        WEFT_TRY(weft__config_find(config->model, &setup->model));
+        if (has_weights(config->model)) { /* a folder with weights: start from them */
+            WEFT_TRY(load_checkpoint(setup, config->model));
+        }
+    }
+    if (setup->resumed && setup->loaded.state.seed != (uint64_t)config->seed) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--seed is %d, but %s was trained with %llu: the order of the data would "
+                          "be another; give --seed %llu",
+                          config->seed, setup->loaded.path,
+                          (unsigned long long)setup->loaded.state.seed,
+                          (unsigned long long)setup->loaded.state.seed);
+    }
+    float dropout = (float)config->dropout;
+    setup->model.embed_dropout = setup->model.attention_dropout = dropout;
+    setup->model.residual_dropout = dropout;
+    return WEFT_OK;
+}
+
+/* Presets take the vocabulary they need; a model that exists has the one it has. */
+static weft_status_t fit_vocabulary(weft_setup_t *setup)
+{
+    int needed = (int)weft__tokenizer_vocab(setup->tokenizer);
+    if (!setup->has_loaded && is_preset(setup->config->model)) {
+        setup->model.vocab = setup->model.vocab < needed ? needed : setup->model.vocab;
+        setup->model.eos_token = (int)weft__tokenizer_end(setup->tokenizer);
+    }
+    if (setup->model.vocab < needed) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--tokenizer %s has %d tokens, but the model knows %d only",
+                          setup->config->tokenizer, needed, setup->model.vocab);
+    }
+    return weft__config_check(&setup->model);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------ */
+
+/* Tokens of texts: with the run, or where the user keeps what can be made again. */
+static weft_status_t choose_cache(weft_setup_t *setup)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (setup->config->out[0] != '\0') {
+        return weft__path_join(setup->cache, setup->config->out, "tokens");
+    }
+    if (base != NULL && base[0] == '/') {
+        return weft__path_join(setup->cache, base, "weft/tokens");
+    }
+    if (home != NULL && home[0] == '/') {
+        return weft__path_join(setup->cache, home, ".cache/weft/tokens");
+    }
+    return weft__fail(WEFT_ERR_INVALID,
+                      "there is no place for the tokens of %s: give --out DIR, or set HOME",
+                      setup->config->data);
+}
+
+weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
+{
+    *setup = (weft_setup_t){.config = config};
+    if (config->data[0] == '\0') {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "say what to train on, with --data PATH: a text file, a folder, or token "
+                          "shards");
+    }
+    WEFT_TRY(refuse_unsupported(config));
+    WEFT_TRY(choose_device(setup));
+    WEFT_TRY(choose_model(setup));
+    WEFT_TRY(weft__tokenizer_open(config->tokenizer, &setup->tokenizer));
+    WEFT_TRY(fit_vocabulary(setup));
+    weft_train_limits_t limits = {.context = setup->model.context,
+                                  .layers = setup->model.layers,
+                                  .heads = setup->model.heads,
+                                  .kv_heads = setup->model.kv_heads,
+                                  .vocab = setup->model.vocab};
+    WEFT_TRY(weft__train_resolve(config, &limits));
+    WEFT_TRY(weft__planned_check(setup));
+    return choose_cache(setup);
+}
+
+void weft__setup_close(weft_setup_t *setup)
+{
+    weft__data_close(setup->data);
+    weft__data_close(setup->eval_data);
+    weft__tokenizer_close(setup->tokenizer);
+    if (setup->has_loaded) {
+        weft__checkpoint_unload(&setup->loaded);
+    }
+    *setup = (weft_setup_t){0};
+}
+
+weft_status_t weft__setup_prepare(weft_setup_t *setup)
+{
+    const weft_train_config_t *config = setup->config;
+    WEFT_TRY(weft__data_prepare(config->data, setup->tokenizer, setup->cache));
+    return config->eval_data[0] == '\0'
+               ? WEFT_OK
+               : weft__data_prepare(config->eval_data, setup->tokenizer, setup->cache);
+}
+
+weft_status_t weft__setup_data(weft_setup_t *setup)
+{
+    const weft_train_config_t *config = setup->config;
+    bool apart = config->eval_data[0] != '\0';
+    weft_data_options_t options = {.length = (uint32_t)config->length,
+                                   .vocab = (uint32_t)setup->model.vocab,
+                                   .validation = apart ? 0.0 : config->eval_share,
+                                   .seed = (uint64_t)config->seed,
+                                   .shuffle = true};
+    WEFT_TRY(weft__data_open(config->data, setup->tokenizer, setup->cache, &options, &setup->data));
+    if (!apart) {
+        return WEFT_OK;
+    }
+    options.shuffle = false;
+    return weft__data_open(config->eval_data, setup->tokenizer, setup->cache, &options,
+                           &setup->eval_data);
+}
+
+weft_slice_t weft__setup_slice(const weft_setup_t *setup)
+{
+    weft_slice_t slice = WEFT_SLICE_WHOLE(&setup->model);
+    /* Rows that matrix units take whole; the extra ones are never read. */
+    slice.vocab_multiple = strcmp(setup->device, "cuda") == 0 ? 128 : 16;
+    return slice;
+}

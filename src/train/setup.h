@@ -1,0 +1,59 @@
+/* From the options of a run to what they mean here: the model's sizes, the tokenizer, the data, the
+ * kind of device and the precision; and the refusal of what cannot work. Nothing is computed and no
+ * rank is needed, so the launcher does all of it once before it starts any. */
+#ifndef WEFT_TRAIN_SETUP_H
+#define WEFT_TRAIN_SETUP_H
+
+#include <weft/comm.h>
+
+#include "base/file.h"
+#include "kernel/compute.h"
+#include "model/config.h"
+#include "model/model.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+#include "train/data.h"
+#include "train/tokenizer.h"
+
+typedef struct weft_setup {
+    weft_train_config_t *config; /* resolved by weft__setup_open */
+    const char *device;          /* "cpu" or "cuda" */
+    char gpu[96];                /* its name; "" for virtual GPUs */
+    int gpus;                    /* how many there are */
+    weft_model_config_t model;
+    weft_dtype_t type; /* of weights and activations */
+    weft_tokenizer_t *tokenizer;
+    char cache[WEFT_PATH_BYTES]; /* where texts are kept as tokens */
+    weft_data_t *data;           /* NULL until weft__setup_data */
+    weft_data_t *eval_data;      /* NULL: the end of `data` */
+    bool resumed;                /* weights come from `loaded` ... */
+    bool has_loaded;
+    weft_loaded_t loaded; /* ... with everything else if `resumed`, or alone (--model FOLDER) */
+} weft_setup_t;
+
+/* Check and resolve `config`, which must outlive the setup: device, model, tokenizer, checkpoint. The
+ * configuration gets what was left open. WEFT_ERR_UNSUPPORTED for options that are known and not
+ * there yet. weft__setup_close after failures too. */
+weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup);
+void weft__setup_close(weft_setup_t *setup);
+
+/* Make tokens of texts, if that was not done before: one process does this, then all open. */
+weft_status_t weft__setup_prepare(weft_setup_t *setup);
+weft_status_t weft__setup_data(weft_setup_t *setup);
+
+/* How the model is cut here: whole, its vocabulary padded to what the device likes. */
+weft_slice_t weft__setup_slice(const weft_setup_t *setup);
+
+/* What one rank needs, in bytes. */
+typedef struct weft_setup_sizes {
+    int64_t params;
+    size_t weights, gradients, optimizer, activations, scratch;
+    size_t total;
+} weft_setup_sizes_t;
+
+weft_status_t weft__setup_sizes(const weft_setup_t *setup, weft_setup_sizes_t *sizes_p);
+
+/* Print them, with the layout of the run: what --dry-run shows. */
+weft_status_t weft__setup_print(const weft_setup_t *setup, FILE *out);
+
+#endif

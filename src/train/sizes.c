@@ -1,0 +1,69 @@
+/* What a rank of a run needs: computed, not measured, so that it is known before any rank starts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "parallel/dp.h"
+#include "train/planned.h"
+#include "train/setup.h"
+
+weft_status_t weft__setup_sizes(const weft_setup_t *setup, weft_setup_sizes_t *sizes_p)
+{
+    const weft_train_config_t *config = setup->config;
+    const weft_compute_t *compute;
+    weft_model_t *model;
+    weft_slice_t slice = weft__setup_slice(setup);
+    weft_setup_sizes_t sizes = {.params = weft__config_params(&setup->model)};
+    weft_dp_options_t options = {
+        .bucket_bytes = config->bucket,
+        .overlap = config->overlap,
+        .compress = (weft_compress_t)weft__compress_named(config->compress)};
+    WEFT_TRY(weft__compute(&compute));
+    WEFT_TRY(weft__model_create(&setup->model, &slice, setup->type, WEFT_F32, &model));
+    weft_shape_t shape = WEFT_SHAPE(config->micro_batch, config->length);
+    weft_status_t status = weft__dp_bytes(model, &options, config->dp, &sizes.gradients);
+    size_t elements = (size_t)model->element_count;
+    sizes.weights = elements * weft_dtype_size(setup->type);
+    sizes.optimizer = elements * sizeof(float) * (setup->type == WEFT_F32 ? 2 : 3);
+    sizes.activations = weft__acts_bytes(model, &shape);
+    sizes.scratch = weft__scratch_bytes(model, compute, &shape);
+    sizes.total = sizes.weights + sizes.gradients + sizes.optimizer + sizes.activations +
+                  sizes.scratch;
+    weft__model_destroy(model);
+    *sizes_p = sizes;
+    return status;
+}
+
+static void print_bytes(FILE *out, const char *what, size_t bytes)
+{
+    fprintf(out, "  %-14s %10.1f MiB\n", what, (double)bytes / (1 << 20));
+}
+
+weft_status_t weft__setup_print(const weft_setup_t *setup, FILE *out)
+{
+    const weft_train_config_t *config = setup->config;
+    const weft_model_config_t *m = &setup->model;
+    weft_setup_sizes_t sizes;
+    WEFT_TRY(weft__setup_sizes(setup, &sizes));
+    fprintf(out, "model     %s: %d layers of %d, %d heads, vocabulary %d: %.1f M parameters\n",
+            m->family == WEFT_GPT2 ? "gpt2" : "llama", m->layers, m->width, m->heads, m->vocab,
+            (double)sizes.params / 1e6);
+    fprintf(out,
+            "batch     %d sequences of %d tokens = %d ranks x %d micro-batches x %d sequences\n",
+            config->batch, config->length, config->dp, config->accumulate, config->micro_batch);
+    fprintf(out, "devices   %d of kind %s, %s\n", config->ranks, setup->device, config->precision);
+    fprintf(out, "compute   %.1f TFLOP a step\n",
+            weft__config_flops(m, config->length) * config->batch * config->length / 1e12);
+    if (weft__planned(config)) {
+        return weft__planned_print(setup, out, NULL);
+    }
+    fprintf(out, "memory of each rank:\n");
+    print_bytes(out, "weights", sizes.weights);
+    print_bytes(out, "gradients", sizes.gradients);
+    print_bytes(out, "optimizer", sizes.optimizer);
+    print_bytes(out, "activations", sizes.activations);
+    print_bytes(out, "scratch", sizes.scratch);
+    print_bytes(out, "together", sizes.total);
+    return WEFT_OK;
+}

@@ -1,0 +1,240 @@
+#!/bin/bash
+# ctest: timeout=240
+# weft train and weft generate, from the outside, on a model that takes a second.
+set -u
+weft=$WEFT_BIN
+work=$(mktemp -d)
+failures=0
+export XDG_CACHE_HOME=$work/cache
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+fail() {
+    echo "FAILED: $name: $*"
+    failures=$((failures + 1))
+}
+
+# train ARGUMENT...: weft train with stdout, stderr and status in $out, $err, $status
+train() {
+    "$weft" train --device cpu "$@" >out 2>err </dev/null
+    status=$?
+    out=$(cat out)
+    err=$(cat err)
+}
+
+expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $err"; }
+expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
+expect_same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
+
+losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
+
+# expect_near DIR DIR TOLERANCE COUNT: the same losses, relatively
+expect_near() {
+    paste <(losses "$1") <(losses "$2") | awk -v most="$3" -v count="$4" '
+        { d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > worst) worst = d }
+        END { if (NR != count || !(worst <= most)) { print NR " steps, worst " worst; exit 1 } }' ||
+        fail "the losses of $1 and $2"
+}
+
+# Text with structure to learn, and a model of two layers.
+seq 1 3000 | awk '{ print "line " $1 " of " $1 % 7 ": the quick brown fox counts " $1 * 13 % 101 }' >text
+cat >config.json <<'EOF'
+{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 32,
+ "n_head": 2, "n_positions": 32, "vocab_size": 257, "activation_function": "gelu_new"}
+EOF
+common="--model ./config.json --data text --length 32 --batch 16 --lr 3e-3 --log 100"
+
+name="1, 2, 4 and 8 ranks follow the same curve"
+for n in 1 2 4 8; do
+    train $common --steps 20 --dropout 0.1 --eval 10 -n $n --out n$n
+    expect_status 0
+    expect_near n$n n1 1e-4 20
+done
+[ "$(losses n1 | head -1 | cut -c1-3)" = 5.5 ] || fail "a first loss of $(losses n1 | head -1)"
+losses n1 | awk 'NR == 1 { a = $1 } END { exit !($1 < a - 0.5) }' || fail "the loss does not fall"
+grep -q '"eval_loss":' n4/metrics.jsonl || fail "no validation"
+for file in config machine.json metrics.jsonl latest/model.safetensors latest/tokenizer.json; do
+    [ -s n4/$file ] || fail "n4 has no $file"
+done
+
+name="every way of exchanging gradients gives the same"
+for way in "--overlap no" "--bucket 0" "--bucket 0 --overlap no" "--bucket 8K" "--accumulate 4" \
+    "--dp-style naive"; do
+    train $common --steps 10 -n 4 --out way $way
+    expect_status 0
+    [ -d plain ] || mv way plain
+    [ -d way ] && expect_near way plain 1e-5 10
+    rm -rf way
+done
+
+name="compressed gradients stay near"
+for kind in bf16 fp16 int8; do
+    train $common --steps 10 -n 4 --out $kind --compress $kind
+    expect_status 0
+    expect_near $kind plain 2e-3 10
+done
+rm -rf bf16 fp16 int8
+
+name="a resumed run goes on bit for bit"
+for kind in "--precision fp32" "--precision bf16" "--compress int8 --dropout 0.2"; do
+    rm -rf straight first
+    train $common --steps 10 -n 2 --out straight --save 5 $kind
+    train $common --steps 10 -n 2 --out first --save 5 $kind
+    expect_status 0
+    rm -rf first/step-000010
+    ln -sfn step-000005 first/latest
+    train --resume first -n 2 # everything else is inherited
+    expect_status 0
+    for file in model.safetensors optimizer.safetensors; do
+        expect_same straight/step-000010/$file first/step-000010/$file
+    done
+    [ "$(wc -l <first/metrics.jsonl)" = 10 ] || fail "metrics.jsonl has not 10 lines"
+    expect_near first straight 0 10
+done
+
+name="a run can be resumed by another number of ranks"
+rm -rf first/step-000010
+ln -sfn step-000005 first/latest
+cp -r first third
+train --resume first -n 4 --compress none --dropout 0
+train --resume third -n 1 --compress none --dropout 0
+expect_status 0
+expect_near first third 1e-4 10
+
+name="the recorded configuration repeats the run"
+train --config n4/config --out again
+expect_status 0
+expect_same n4/latest/model.safetensors again/latest/model.safetensors
+
+name="a model written elsewhere is where training starts"
+mkdir model
+cp n1/latest/config.json n1/latest/model.safetensors model
+train --model ./model --data text --length 32 --batch 16 --steps 1 --log 1
+expect_status 0
+first=$(sed -n 's/.*step 1\/1 *loss \([0-9.]*\).*/\1/p' out)
+awk -v a="$first" -v b="$(losses n1 | tail -1)" 'BEGIN { exit !(a > 0 && a < b + 0.5) }' ||
+    fail "the loss starts at $first"
+
+name="text is generated, the same from the same seed"
+a=$("$weft" generate --device cpu --from n1 --prompt "line 7" --tokens 60 --seed 3) || fail "status $?"
+b=$("$weft" generate --device cpu --from n1/latest --prompt "line 7" --tokens 60 --seed 3)
+c=$("$weft" generate --device cpu --from n1 --prompt "line 7" --tokens 60 --seed 4)
+[ "$a" = "$b" ] || fail "'$a' is not '$b'"
+[ "$a" != "$c" ] || fail "another seed gives the same text"
+expect_in "$a" "line 7"
+err=$("$weft" generate --from nowhere 2>&1) && fail "from nowhere it exits with 0"
+expect_in "$err" nowhere
+
+name="bad options are refused before anything starts"
+# refused SENTENCE ARGUMENT...
+refused() {
+    local sentence=$1
+    shift
+    train --out refused "$@"
+    expect_status 2
+    expect_in "$err" "$sentence"
+    [ "$(wc -l <err)" = 1 ] || fail "more than a sentence: $err"
+    [ ! -e refused ] || fail "a run folder was made"
+}
+refused "--data" --steps 1
+refused "take 1 or 2" $common --tp 4 -n 4
+refused "the nearest plan that works is" $common --pp 2 --pp-schedule interleaved --accumulate 2 -n 2
+refused "--compress int8 is not possible with --zero 1" $common --zero 1 -n 2 --compress int8
+refused "not supported yet" $common --precision fp16
+refused "did you mean" $common --step 7
+refused "huge" $common --model huge
+refused "batch" $common --batch 7 -n 2
+refused "33" $common --length 33
+refused "nothing.json" $common --tokenizer nothing.json
+refused "seed" $common --resume n1 --seed 5
+refused "nowhere" $common --resume nowhere
+train $common --data nowhere --out refused -n 2
+[ "$status" != 0 ] || fail "status 0"
+expect_in "$err" "nowhere"
+
+name="a dry run says what a rank needs"
+train $common -n 4 --dry-run --out refused
+expect_status 0
+expect_in "$out" "16 sequences of 32 tokens = 4 ranks x 1 micro-batches x 4 sequences"
+expect_in "$out" "optimizer"
+[ ! -e refused ] || fail "a run folder was made"
+
+name="ranks started by others train as well"
+"$weft" run -n 2 --no-prefix "$weft" train --device cpu $common --steps 10 --out others >out 2>&1 ||
+    fail "$(cat out)"
+expect_near others plain 1e-5 10
+
+name="a trace shows every rank"
+train $common --steps 3 -n 2 --trace trace.json
+expect_status 0
+for part in '"pid":0' '"pid":1' all-reduce backward optimizer; do
+    tr -d ' ' <trace.json | grep -qF "$part" || fail "the trace has no $part"
+done
+ls trace.json.* 2>/dev/null && fail "parts of the trace are left"
+
+name="a loss that is not a number ends the run"
+train $common --steps 200 --lr 1000 --clip 0 -n 2 --out diverged
+expect_status 1
+expect_in "$err" "not a number"
+[ "$(grep -c 'not a number' err)" -le 2 ] || fail "said more than once: $err"
+
+name="a disk that is full ends the run, and the last checkpoint is whole"
+mkdir small
+small() { unshare -rm sh -c 'mount -t tmpfs -o size=800k none small && exec "$@"' sh "$@"; }
+if small true 2>/dev/null; then
+    small sh -c "$weft train --device cpu $common --steps 50 --save 5 --out small -n 2 >out 2>err
+        echo \$? >status; $weft train --device cpu --resume small --steps 6 --save 0 --out '' -n 2 >later 2>&1
+        echo \$? >>status"
+    status=$(head -1 status) err=$(cat err)
+    expect_status 1
+    expect_in "$err" "small"
+    expect_in "$err" "no room in small"
+    status=$(tail -1 status) err=$(cat later)
+    expect_status 0
+else
+    echo "not tried: $name: no small file system can be mounted here"
+fi
+
+# steps_of DIR: lines of its metrics
+steps_of() { cat "$1/metrics.jsonl" 2>/dev/null | wc -l; }
+# start DIR ARGUMENT...: a long run in the background, as $pid, under way
+start() {
+    # bash starts what runs in the background with SIGINT ignored
+    env --default-signal=INT "$weft" train --device cpu $common --steps 1000000 --out "$@" \
+        >out 2>err </dev/null &
+    pid=$!
+    local end=$((SECONDS + 60))
+    until [ "$(steps_of "$1")" -ge 5 ]; do
+        [ $SECONDS -gt $end ] && fail "no steps after a minute" && break
+        sleep 0.05
+    done
+}
+
+name="a rank that is killed ends the job and is named"
+start killed -n 4
+child=$(pgrep -P $pid | tail -1)
+kill -9 "$child"
+began=$SECONDS
+wait $pid
+status=$?
+expect_status 137
+[ $((SECONDS - began)) -le 30 ] || fail "it took $((SECONDS - began)) s"
+expect_in "$(cat err)" "was killed by signal 9"
+pgrep -P $pid >/dev/null && fail "ranks are left"
+
+name="Ctrl-C saves and ends"
+start stopped -n 2
+kill -INT $pid
+(sleep 60; kill -9 $pid) 2>/dev/null &
+guard=$!
+wait $pid
+status=$?
+kill $guard 2>/dev/null
+err=$(cat err)
+expect_status 0
+expect_in "$err" "--resume stopped"
+last=$(steps_of stopped)
+[ -s "$(printf 'stopped/step-%06d/trainer.json' "$last")" ] || fail "step $last is not saved"
+
+[ $failures = 0 ] && echo "all passed"
+exit $((failures > 0))
