@@ -37,10 +37,11 @@
     X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, avx512, avx2, none")     \
     X(INT, threads, "WEFT_THREADS", "0",                                                           \
       "threads that compute for a rank; 0: as many as the CPUs that it is bound to")               \
-    X(STR, blas, "WEFT_BLAS", "libopenblas.so.0",                                                  \
-      "library with CBLAS for matrix products; a name or a path, or own: Weft's own product")      \
+    X(STR, blas, "WEFT_BLAS", "auto",                                                              \
+      "matrix products on CPUs: own, a library with CBLAS (a name or a path), or auto: own with "  \
+      "AVX-512, else libopenblas.so.0")                                                            \
     X(STR, cublas, "WEFT_CUBLASLT", "",                                                            \
-      "cuBLASLt, for matrix products on GPUs: a name or a path; empty: CUDA 13's or 12's")          \
+      "cuBLASLt, for matrix products on GPUs: a name or a path; empty: CUDA 13's or 12's")         \
     X(INT, matmul_tune, "WEFT_MATMUL_TUNE", "0",                                                   \
       "algorithms to time for each new shape of a product on a GPU; 0: take cuBLASLt's choice, "   \
       "the same in every run")                                                                     \

@@ -3,11 +3,13 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "kernel/cpu/inner.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static weft_sgemm_fn sgemm;
@@ -29,9 +31,12 @@ static void use_one_thread(void *library)
 static void find(void)
 {
     const char *name = weft__settings()->blas;
-    if (strcmp(name, "own") == 0) {
+    bool automatic = strcmp(name, "auto") == 0;
+    /* Our own product has been the faster one with AVX-512 (docs/performance.md), and only there. */
+    if (strcmp(name, "own") == 0 || (automatic && strcmp(weft__inner()->name, "avx512") == 0)) {
         return;
     }
+    name = automatic ? "libopenblas.so.0" : name;
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     void *symbol = library != NULL ? dlsym(library, "cblas_sgemm") : NULL;
     if (symbol == NULL) {

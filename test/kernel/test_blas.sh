@@ -1,0 +1,10 @@
+#!/bin/bash
+# Matrix products by OpenBLAS and by our own code, whichever of the two is not the default here.
+set -eu
+for blas in libopenblas.so.0 own; do
+    echo "WEFT_BLAS=$blas"
+    WEFT_BLAS=$blas "$WEFT_BUILD/test/kernel/test_compute_matmul"
+done
+# A library that is not there is no failure.
+WEFT_BLAS=libnowhere.so WEFT_LOG=info "$WEFT_BUILD/test/kernel/test_compute_matmul" 2>&1 |
+    grep -q "matrix products use Weft's own code"
