@@ -47,34 +47,35 @@ int64_t weft__head_rows(const weft_model_t *model, const weft_shape_t *shape)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-static void carve_block(carver_t *carver, const weft_model_t *model, const weft_shape_t *shape,
-                        weft_block_acts_t *acts)
+/* What backward computes again lies in `again`, the rest in `kept`; the two may be one. */
+static void carve_block(carver_t *kept, carver_t *again, const weft_model_t *model,
+                        const weft_shape_t *shape, weft_block_acts_t *acts)
 {
     const weft_model_config_t *c = &model->config;
     int64_t rows = rows_of(shape), norm_rows = shape->norm_rows;
     bool split = rows != norm_rows;
     acts->x = NULL;
-    acts->h1 = take_tensor(carver, model, norm_rows, c->width);
-    acts->h1_all = split ? take_tensor(carver, model, rows, c->width) : acts->h1;
-    acts->mean1 = is_gpt2(model) ? take(carver, norm_rows, sizeof(float)) : NULL;
-    acts->rstd1 = take(carver, norm_rows, sizeof(float));
-    acts->qkv = take_tensor(carver, model, rows, model->qkv_width);
-    acts->attended = take_tensor(carver, model, rows, (int64_t)model->heads * c->head_dim);
-    acts->lse = take(carver, rows * model->heads, sizeof(float));
-    acts->x2 = take_tensor(carver, model, norm_rows, c->width);
-    acts->h2 = take_tensor(carver, model, norm_rows, c->width);
-    acts->h2_all = split ? take_tensor(carver, model, rows, c->width) : acts->h2;
-    acts->mean2 = is_gpt2(model) ? take(carver, norm_rows, sizeof(float)) : NULL;
-    acts->rstd2 = take(carver, norm_rows, sizeof(float));
-    acts->up = take_tensor(carver, model, rows, (int64_t)model->ffn * (is_gpt2(model) ? 1 : 2));
-    acts->act = take_tensor(carver, model, rows, model->ffn);
+    acts->h1 = take_tensor(kept, model, norm_rows, c->width);
+    acts->h1_all = split ? take_tensor(kept, model, rows, c->width) : acts->h1;
+    acts->mean1 = is_gpt2(model) ? take(kept, norm_rows, sizeof(float)) : NULL;
+    acts->rstd1 = take(kept, norm_rows, sizeof(float));
+    acts->qkv = take_tensor(again, model, rows, model->qkv_width);
+    acts->attended = take_tensor(again, model, rows, (int64_t)model->heads * c->head_dim);
+    acts->lse = take(again, rows * model->heads, sizeof(float));
+    acts->x2 = take_tensor(kept, model, norm_rows, c->width);
+    acts->h2 = take_tensor(kept, model, norm_rows, c->width);
+    acts->h2_all = split ? take_tensor(kept, model, rows, c->width) : acts->h2;
+    acts->mean2 = is_gpt2(model) ? take(kept, norm_rows, sizeof(float)) : NULL;
+    acts->rstd2 = take(kept, norm_rows, sizeof(float));
+    acts->up = take_tensor(kept, model, rows, (int64_t)model->ffn * (is_gpt2(model) ? 1 : 2));
+    acts->act = take_tensor(kept, model, rows, model->ffn);
 }
 
 size_t weft__block_acts_bytes(const weft_model_t *model, const weft_shape_t *shape)
 {
     carver_t carver = {0};
     weft_block_acts_t acts;
-    carve_block(&carver, model, shape, &acts);
+    carve_block(&carver, &carver, model, shape, &acts);
     return carver.used;
 }
 
@@ -82,7 +83,7 @@ void weft__block_acts_carve(const weft_model_t *model, const weft_shape_t *shape
                             weft_block_acts_t *acts_p)
 {
     carver_t carver = {memory, 0};
-    carve_block(&carver, model, shape, acts_p);
+    carve_block(&carver, &carver, model, shape, acts_p);
 }
 
 /* ---- a micro-batch -------------------------------------------------------------------------- */
@@ -98,18 +99,24 @@ static void carve_head(carver_t *carver, const weft_model_t *model, const weft_s
     head->dh = take_tensor(carver, model, rows, model->config.width);
 }
 
-/* With blocks NULL it counts. */
-static void carve_acts(carver_t *carver, const weft_model_t *model, const weft_shape_t *shape,
-                       weft_acts_t *acts)
+/* With blocks NULL it counts. Every block starts anew in `again`, of which *most_p is what the
+ * largest takes. */
+static void carve_acts(carver_t *carver, carver_t again, const weft_model_t *model,
+                       const weft_shape_t *shape, weft_keep_t keep, weft_acts_t *acts,
+                       size_t *most_p)
 {
     int64_t rows = rows_of(shape), width = model->config.width;
     if (model->slice.embed) {
         acts->tokens = take(carver, rows, sizeof(int32_t));
     }
     acts->x = take_tensor(carver, model, shape->norm_rows, width);
+    *most_p = 0;
     for (int i = 0; i < model->slice.layer_count; i++) {
         weft_block_acts_t block;
-        carve_block(carver, model, shape, &block);
+        carver_t shared = again;
+        carve_block(keep == WEFT_KEEP_INPUTS ? &shared : carver,
+                    keep == WEFT_KEEP_ALL ? carver : &shared, model, shape, &block);
+        *most_p = shared.used > *most_p ? shared.used : *most_p;
         void *out = take_tensor(carver, model, shape->norm_rows, width);
         if (acts->blocks != NULL) {
             block.x = i > 0 ? acts->outs[i - 1] : acts->x;
@@ -129,24 +136,45 @@ static void carve_acts(carver_t *carver, const weft_model_t *model, const weft_s
 
 size_t weft__acts_bytes(const weft_model_t *model, const weft_shape_t *shape)
 {
-    carver_t carver = {0};
+    return weft__kept_bytes(model, shape, WEFT_KEEP_ALL);
+}
+
+size_t weft__kept_bytes(const weft_model_t *model, const weft_shape_t *shape, weft_keep_t keep)
+{
+    carver_t carver = {0}, again = {0};
     weft_acts_t acts = {0};
-    carve_acts(&carver, model, shape, &acts);
+    size_t most;
+    carve_acts(&carver, again, model, shape, keep, &acts, &most);
     return carver.used;
+}
+
+size_t weft__again_bytes(const weft_model_t *model, const weft_shape_t *shape, weft_keep_t keep)
+{
+    carver_t carver = {0}, again = {0};
+    weft_acts_t acts = {0};
+    size_t most;
+    carve_acts(&carver, again, model, shape, keep, &acts, &most);
+    return most;
 }
 
 weft_status_t weft__acts_carve(const weft_model_t *model, const weft_shape_t *shape, void *memory,
                                weft_acts_t *acts_p)
 {
-    carver_t carver = {memory, 0};
-    size_t count = (size_t)model->slice.layer_count + 1;
+    return weft__kept_carve(model, shape, WEFT_KEEP_ALL, memory, NULL, acts_p);
+}
+
+weft_status_t weft__kept_carve(const weft_model_t *model, const weft_shape_t *shape,
+                               weft_keep_t keep, void *memory, void *again, weft_acts_t *acts_p)
+{
+    carver_t carver = {memory, 0}, shared = {again, 0};
+    size_t count = (size_t)model->slice.layer_count + 1, most;
     weft_acts_t acts = {.blocks = calloc(count, sizeof(*acts.blocks)),
                         .outs = calloc(count, sizeof(*acts.outs))};
     if (acts.blocks == NULL || acts.outs == NULL) {
         weft__acts_cleanup(&acts);
         return weft__fail(WEFT_ERR_NO_MEMORY, "there is no memory for the table of activations");
     }
-    carve_acts(&carver, model, shape, &acts);
+    carve_acts(&carver, shared, model, shape, keep, &acts, &most);
     *acts_p = acts;
     return WEFT_OK;
 }
@@ -243,7 +271,7 @@ static void carve_cache(carver_t *carver, const weft_model_t *model, weft_cache_
     for (int i = 0; i < 2; i++) {
         cache->stream[i] = take_tensor(carver, model, rows_of(&shape), model->config.width);
     }
-    carve_block(carver, model, &shape, &cache->acts);
+    carve_block(carver, carver, model, &shape, &cache->acts);
     carve_head(carver, model, &shape, &cache->head);
 }
 

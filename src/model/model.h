@@ -211,6 +211,19 @@ void weft__block_acts_carve(const weft_model_t *model, const weft_shape_t *shape
 void weft__scratch_carve(const weft_model_t *model, const weft_compute_t *compute,
                          const weft_shape_t *shape, void *memory, weft_scratch_t *scratch_p);
 
+/* Activations of which backward computes a part again. What it does is in memory that all blocks of
+ * all micro-batches share, of weft__again_bytes. */
+typedef enum weft_keep {
+    WEFT_KEEP_ALL,
+    WEFT_KEEP_NO_ATTENTION, /* qkv, attended and lse are shared: weft__block_attend makes them */
+    WEFT_KEEP_INPUTS        /* everything is but blocks' inputs */
+} weft_keep_t;
+
+size_t weft__kept_bytes(const weft_model_t *model, const weft_shape_t *shape, weft_keep_t keep);
+size_t weft__again_bytes(const weft_model_t *model, const weft_shape_t *shape, weft_keep_t keep);
+weft_status_t weft__kept_carve(const weft_model_t *model, const weft_shape_t *shape,
+                               weft_keep_t keep, void *memory, void *again, weft_acts_t *acts_p);
+
 /* ---- a pass over a micro-batch ------------------------------------------------------------ */
 
 /* Called by backward, in the order of backward, once the work that completes the gradients of
