@@ -64,7 +64,11 @@ weft_status_t weft__dp_bytes(const weft_model_t *model, const weft_dp_options_t 
 
 static weft_status_t make_host_arrays(weft_dp_t *dp)
 {
-    WEFT_TRY(make_layout(dp->model, &dp->options, dp->ranks, &dp->layout));
+    if (dp->options.layout != NULL) {
+        dp->layout = *dp->options.layout;
+    } else {
+        WEFT_TRY(make_layout(dp->model, &dp->options, dp->ranks, &dp->layout));
+    }
     dp->grads = calloc((size_t)dp->layout.param_count, sizeof(void *));
     dp->filled = calloc((size_t)dp->layout.bucket_count, sizeof(weft_event_h));
     dp->missing = calloc((size_t)dp->layout.bucket_count, sizeof(int));
@@ -93,10 +97,16 @@ static weft_status_t make_all(weft_dp_t *dp)
     WEFT_TRY(weft_comm_size(dp->comm, &dp->ranks));
     dp->options.overlap = dp->options.overlap && dp->ranks > 1 && !dp->options.naive;
     WEFT_TRY(make_host_arrays(dp));
-    WEFT_TRY(weft_malloc((void **)&dp->memory, (size_t)dp->layout.total * sizeof(float)));
-    weft__layout_views(&dp->layout, dp->memory, sizeof(float), dp->grads);
-    WEFT_TRY(weft_malloc((void **)&dp->squares, squares_bytes(&dp->layout)));
-    if (dp->ranks > 1) {
+    if (dp->options.layout == NULL) {
+        WEFT_TRY(weft_malloc((void **)&dp->memory, (size_t)dp->layout.total * sizeof(float)));
+        WEFT_TRY(weft_malloc((void **)&dp->squares, squares_bytes(&dp->layout)));
+    } else {
+        dp->memory = dp->options.memory;
+    }
+    if (dp->memory != NULL) {
+        weft__layout_views(&dp->layout, dp->memory, sizeof(float), dp->grads);
+    }
+    if (dp->ranks > 1 && dp->options.exchange == NULL) {
         WEFT_TRY(weft__squeeze_create(dp->options.compress, &dp->layout, dp->compute, dp->comm,
                                       &dp->squeeze));
     }
@@ -156,12 +166,14 @@ void weft__dp_destroy(weft_dp_t *dp)
         drop_event(dp->wait_end[i]);
     }
     drop_event(dp->summed);
-    weft_free(dp->memory);
     weft_free(dp->squares);
     free(dp->grads);
     free(dp->filled);
     free(dp->missing);
-    weft__layout_destroy(&dp->layout);
+    if (dp->options.layout == NULL) {
+        weft_free(dp->memory);
+        weft__layout_destroy(&dp->layout);
+    }
     free(dp);
 }
 
@@ -199,12 +211,15 @@ weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step, bool exact)
     dp->next = 0;
     dp->last = false;
     dp->status = WEFT_OK;
-    return weft_memset(dp->memory, 0, (size_t)dp->layout.total * sizeof(float), dp->stream);
+    return dp->memory == NULL ? WEFT_OK
+                              : weft_memset(dp->memory, 0,
+                                            (size_t)dp->layout.total * sizeof(float), dp->stream);
 }
 
 void weft__dp_micro(weft_dp_t *dp, bool last)
 {
     dp->last = last;
+    dp->next = 0;
     for (int i = 0; i < dp->layout.bucket_count; i++) {
         dp->missing[i] = dp->layout.buckets[i].param_count;
     }
@@ -214,6 +229,9 @@ void weft__dp_micro(weft_dp_t *dp, bool last)
 static weft_status_t exchange(weft_dp_t *dp, int bucket)
 {
     const weft_bucket_t *b = &dp->layout.buckets[bucket];
+    if (dp->options.exchange != NULL) {
+        return dp->options.exchange(dp->options.exchange_arg, bucket, dp->lane);
+    }
     float *x = dp->memory + b->first;
     int64_t bytes = b->count * (int64_t)sizeof(float);
     if (dp->ranks == 1) {
@@ -241,16 +259,24 @@ static weft_status_t square(weft_dp_t *dp, int bucket)
     return dp->compute->sumsq(&sumsq, dp->lane);
 }
 
+/* Beside backward, which has the cores: one thread is enough for what is in the cache. */
+static weft_status_t square_beside(weft_dp_t *dp, int bucket)
+{
+    if (dp->squares == NULL) {
+        return WEFT_OK;
+    }
+    weft__compute_threads(1);
+    weft_status_t status = square(dp, bucket);
+    weft__compute_threads(0);
+    return status;
+}
+
 static weft_status_t start_bucket(weft_dp_t *dp, int bucket)
 {
     WEFT_TRY(weft_event_record(dp->filled[bucket], dp->stream));
     WEFT_TRY(weft_stream_wait(dp->lane, dp->filled[bucket]));
     WEFT_TRY(exchange(dp, bucket));
-    /* Beside backward, which has the cores: one thread is enough for what is in the cache. */
-    weft__compute_threads(1);
-    weft_status_t status = square(dp, bucket);
-    weft__compute_threads(0);
-    WEFT_TRY(status);
+    WEFT_TRY(square_beside(dp, bucket));
     return bucket + 1 == dp->layout.bucket_count ? weft_event_record(dp->summed, dp->lane)
                                                  : WEFT_OK;
 }
@@ -296,7 +322,8 @@ weft_status_t weft__dp_finish(weft_dp_t *dp)
         }
     }
     WEFT_TRY(weft_event_record(dp->wait_end[dp->step & 1], dp->stream));
-    for (int i = 0; i < dp->layout.bucket_count && !dp->options.overlap; i++) {
+    bool squares = dp->squares != NULL && !dp->options.overlap;
+    for (int i = 0; i < dp->layout.bucket_count && squares; i++) {
         WEFT_TRY(square(dp, i));
     }
     weft_status_t broken = weft_comm_error(dp->comm, &sentence);

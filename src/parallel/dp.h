@@ -40,6 +40,16 @@ typedef struct weft_dp_options {
     bool overlap;
     bool naive;
     weft_compress_t compress;
+
+    /* For those who keep gradients themselves (ZeRO). With a layout, dp makes none of its own;
+     * `memory` has that layout, or is NULL where gradients are not in one piece. `exchange` takes
+     * the place of the sum over all ranks: it is called for each bucket in turn, when the bucket's
+     * gradients are complete, and queues what is to be done with them on `lane`. Squares are then
+     * not summed. */
+    const weft_layout_t *layout;
+    float *memory;
+    weft_status_t (*exchange)(void *arg, int bucket, weft_stream_h lane);
+    void *exchange_arg;
 } weft_dp_options_t;
 
 /* Describe buckets and allocate the gradients of `model` (f32) on the current device. `stream` is
@@ -51,7 +61,7 @@ weft_status_t weft__dp_create(const weft_model_t *model, const weft_compute_t *c
 void weft__dp_destroy(weft_dp_t *dp);
 
 const weft_layout_t *weft__dp_layout(const weft_dp_t *dp);
-float *weft__dp_memory(const weft_dp_t *dp);      /* all gradients, layout.total elements */
+float *weft__dp_memory(const weft_dp_t *dp); /* all gradients, layout.total elements */
 void *const *weft__dp_grads(const weft_dp_t *dp); /* by parameter, for weft_pass_t.grads */
 
 /* Sums of squares of the exchanged gradients, layout.total / WEFT_SUMSQ_CHUNK of them, there when the
@@ -61,7 +71,8 @@ const double *weft__dp_squares(const weft_dp_t *dp);
 /* Start a step: gradients become 0. `step` counts up by one; `exact` as in squeeze.h. */
 weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step, bool exact);
 
-/* Start a micro-batch; `last`: its backward completes the gradients. */
+/* Start a micro-batch; `last`: its backward completes the gradients. With an `exchange` of one's own
+ * there may be several such in a step. */
 void weft__dp_micro(weft_dp_t *dp, bool last);
 
 /* For weft_pass_t.grad_ready, with dp as its argument. */
