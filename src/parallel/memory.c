@@ -1,0 +1,69 @@
+/* What a rank's memory is used for: see memory.h. */
+#include "parallel/memory.h"
+
+#include <string.h>
+
+#include <weft/device.h>
+
+#include "base/try.h"
+
+#define ROUND 256
+
+weft_status_t weft__bill_malloc(weft_bill_t *bill, weft_memory_kind_t kind, size_t bytes,
+                                void *memory_pp)
+{
+    void **memory_p = memory_pp;
+    bill->bytes[kind] += (bytes + ROUND - 1) / ROUND * ROUND;
+    *memory_p = NULL;
+    if (bill->dry) {
+        return WEFT_OK;
+    }
+    if (kind == WEFT_MEMORY_HOST) {
+        WEFT_TRY(weft_host_malloc(memory_p, bytes));
+        memset(*memory_p, 0, bytes);
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft_malloc(memory_p, bytes));
+    return weft_memset(*memory_p, 0, bytes, NULL);
+}
+
+size_t weft__bill_total(const weft_bill_t *bill)
+{
+    size_t total = 0;
+    for (int i = 0; i < WEFT_MEMORY_HOST; i++) {
+        total += bill->bytes[i];
+    }
+    return total;
+}
+
+static double mib(size_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+void weft__bill_print_head(FILE *out, bool peak)
+{
+    static const char *const names[] = {
+#define WEFT_MEMORY_NAME(name, text, help) text,
+        WEFT_MEMORY_TABLE(WEFT_MEMORY_NAME)
+#undef WEFT_MEMORY_NAME
+    };
+    fprintf(out, "%5s", "rank");
+    for (int i = 0; i < WEFT_MEMORY_KINDS; i++) {
+        fprintf(out, " %12s", names[i]);
+    }
+    fprintf(out, " %12s%s  (MiB)\n", "predicted", peak ? "     measured" : "");
+}
+
+void weft__bill_print(FILE *out, int rank, const weft_bill_t *bill, const size_t *peak)
+{
+    fprintf(out, "%5d", rank);
+    for (int i = 0; i < WEFT_MEMORY_KINDS; i++) {
+        fprintf(out, " %12.2f", mib(bill->bytes[i]));
+    }
+    fprintf(out, " %12.2f", mib(weft__bill_total(bill)));
+    if (peak != NULL) {
+        fprintf(out, " %12.2f", mib(*peak));
+    }
+    fprintf(out, "\n");
+}

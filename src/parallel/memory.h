@@ -1,0 +1,47 @@
+/* What a rank's memory is used for.
+ *
+ * Everything that a worker (worker.h) allocates goes through a bill, which adds it up by kind. A dry
+ * bill only adds up: the prediction of a plan is the bill of a worker that was made without memory,
+ * so it cannot differ from what the plan will ask for. docs/memory.md has the formulas. */
+#ifndef WEFT_PARALLEL_MEMORY_H
+#define WEFT_PARALLEL_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <weft/status.h>
+
+#define WEFT_MEMORY_TABLE(X)                                                                       \
+    X(WEIGHTS, "parameters", "weights of this rank, in the type of the model")                     \
+    X(GRADIENTS, "gradients", "f32, of all parameters here or of this rank's shards")              \
+    X(OPTIMIZER, "optimizer", "two moments, and f32 copies of 16-bit weights")                     \
+    X(ACTIVATIONS, "activations", "what forward keeps, of all micro-batches under way")            \
+    X(BUFFERS, "buffers", "work of kernels, messages, gathered weights, gradients on their way")   \
+    X(HOST, "host", "on the host: offloaded optimizer state (not part of the total)")
+
+typedef enum weft_memory_kind {
+#define WEFT_MEMORY_ENUM(name, text, help) WEFT_MEMORY_##name,
+    WEFT_MEMORY_TABLE(WEFT_MEMORY_ENUM)
+#undef WEFT_MEMORY_ENUM
+        WEFT_MEMORY_KINDS
+} weft_memory_kind_t;
+
+typedef struct weft_bill {
+    bool dry; /* nothing is allocated, pointers are NULL */
+    size_t bytes[WEFT_MEMORY_KINDS];
+} weft_bill_t;
+
+/* weft_malloc, or weft_host_malloc for WEFT_MEMORY_HOST; bytes are counted as the pool rounds them.
+ * Contents are zero. */
+weft_status_t weft__bill_malloc(weft_bill_t *bill, weft_memory_kind_t kind, size_t bytes,
+                                void *memory_pp);
+
+/* Device memory of all kinds. */
+size_t weft__bill_total(const weft_bill_t *bill);
+
+/* A line per rank and a head line. `peak` is what was measured; NULL: nothing was yet. */
+void weft__bill_print_head(FILE *out, bool peak);
+void weft__bill_print(FILE *out, int rank, const weft_bill_t *bill, const size_t *peak);
+
+#endif

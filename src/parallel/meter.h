@@ -1,0 +1,38 @@
+/* How long the compute stream spends in something: waiting for a neighbour, summing activations.
+ *
+ * A stretch is two events, so measuring never waits; weft__meter_take adds up what has passed. */
+#ifndef WEFT_PARALLEL_METER_H
+#define WEFT_PARALLEL_METER_H
+
+#include <weft/device.h>
+
+typedef enum weft_stretch {
+    WEFT_STRETCH_TENSOR,   /* communication between tensor-parallel ranks */
+    WEFT_STRETCH_PIPELINE, /* waiting for another stage */
+    WEFT_STRETCH_RUN,      /* from the first forward to the last backward */
+    WEFT_STRETCH_UPDATE,   /* after that: gradients that are still on their way, norm, optimizer */
+    WEFT_STRETCHES
+} weft_stretch_t;
+
+typedef struct weft_mark_pair {
+    weft_stretch_t kind;
+    weft_event_h begin, end;
+} weft_mark_pair_t;
+
+typedef struct weft_meter {
+    weft_stream_h stream;
+    int count, room; /* pairs of this step, and made so far */
+    weft_mark_pair_t *pairs;
+} weft_meter_t;
+
+void weft__meter_open(weft_meter_t *meter, weft_stream_h stream);
+void weft__meter_close(weft_meter_t *meter);
+
+/* Begin a stretch; returns its number for the end. Without memory nothing is measured. */
+int weft__meter_begin(weft_meter_t *meter, weft_stretch_t kind);
+void weft__meter_end(weft_meter_t *meter, int number);
+
+/* Seconds of each kind since the last call; the stream must have passed all of them. */
+void weft__meter_take(weft_meter_t *meter, double seconds[WEFT_STRETCHES]);
+
+#endif
