@@ -1,0 +1,194 @@
+/* The optimizer on the host: see optimizer.h. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "kernel/cpu/compute.h"
+#include "parallel/optimizer.h"
+
+enum { LANES = 2 };
+#define SEGMENT ((int64_t)1 << 20) /* elements */
+
+/* Some neighbouring elements of a piece. The arguments of its update live here until it ran. */
+typedef struct segment {
+    const weft_zero_t *zero;
+    const weft_piece_t *piece;
+    int64_t from, count; /* in the piece */
+    weft_adamw_t args;
+    weft_status_t status;
+} segment_t;
+
+typedef struct lane {
+    weft_stream_h stream;
+    weft_event_h done;
+    char *grads; /* on the host, SEGMENT elements each */
+    char *weights;
+} lane_t;
+
+struct weft_offload {
+    weft_stream_h stream; /* of computation */
+    segment_t *segments;
+    int count;
+    lane_t lanes[LANES];
+    float *norm; /* 2, on the host */
+    weft_event_h ready;
+};
+
+/* ---- making one ---------------------------------------------------------------------------------------- */
+
+static int cut_pieces(weft_zero_t *const *zeros, int count, segment_t *segments)
+{
+    int found = 0;
+    for (int s = 0; s < count; s++) {
+        for (int i = 0; i < zeros[s]->pieces.count; i++) {
+            const weft_piece_t *piece = &zeros[s]->pieces.list[i];
+            int64_t all = weft__zero_owns(zeros[s], piece) ? piece->count : 0;
+            for (int64_t at = 0; at < all; at += SEGMENT, found++) {
+                int64_t left = all - at;
+                segment_t segment = {zeros[s], piece,  at, left < SEGMENT ? left : SEGMENT,
+                                     {0},      WEFT_OK};
+                if (segments != NULL) {
+                    segments[found] = segment;
+                }
+            }
+        }
+    }
+    return found;
+}
+
+static weft_status_t make_lane(lane_t *lane, size_t element, weft_bill_t *bill)
+{
+    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_HOST, SEGMENT * sizeof(float), &lane->grads));
+    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_HOST, (size_t)SEGMENT * element, &lane->weights));
+    if (bill->dry) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft_event_create(&lane->done));
+    return weft_stream_create(&lane->stream);
+}
+
+static weft_status_t make_all(weft_offload_t *offload, weft_zero_t *const *zeros, int count,
+                              weft_bill_t *bill)
+{
+    offload->count = cut_pieces(zeros, count, NULL);
+    offload->segments = calloc((size_t)offload->count + 1, sizeof(segment_t));
+    if (offload->segments == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d segments of weights",
+                          offload->count);
+    }
+    cut_pieces(zeros, count, offload->segments);
+    for (int i = 0; i < LANES; i++) {
+        WEFT_TRY(make_lane(&offload->lanes[i], weft_dtype_size(zeros[0]->model->type), bill));
+    }
+    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_HOST, 2 * sizeof(float), &offload->norm));
+    return bill->dry ? WEFT_OK : weft_event_create(&offload->ready);
+}
+
+weft_status_t weft__offload_create(weft_zero_t *const *zeros, int count, weft_bill_t *bill,
+                                   weft_offload_t **offload_p)
+{
+    weft_offload_t *offload = calloc(1, sizeof(*offload));
+    if (offload == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for an optimizer on the host");
+    }
+    offload->stream = zeros[0]->stream;
+    weft_status_t status = make_all(offload, zeros, count, bill);
+    if (status != WEFT_OK) {
+        weft__offload_destroy(offload);
+        return status;
+    }
+    *offload_p = offload;
+    return WEFT_OK;
+}
+
+static void free_host(void *memory)
+{
+    if (memory != NULL) {
+        weft_host_free(memory);
+    }
+}
+
+void weft__offload_destroy(weft_offload_t *offload)
+{
+    if (offload == NULL) {
+        return;
+    }
+    for (int i = 0; i < LANES; i++) {
+        lane_t *lane = &offload->lanes[i];
+        if (lane->stream != NULL) {
+            weft_stream_destroy(lane->stream);
+        }
+        if (lane->done != NULL) {
+            weft_event_destroy(lane->done);
+        }
+        free_host(lane->grads);
+        free_host(lane->weights);
+    }
+    if (offload->ready != NULL) {
+        weft_event_destroy(offload->ready);
+    }
+    free_host(offload->norm);
+    free(offload->segments);
+    free(offload);
+}
+
+/* ---- an update ------------------------------------------------------------------------------------------- */
+
+static void update(void *arg)
+{
+    segment_t *segment = arg;
+    segment->status = weft__compute_cpu.adamw(&segment->args, NULL);
+}
+
+static weft_status_t queue(const weft_offload_t *offload, segment_t *segment, const lane_t *lane,
+                           const weft_hyper_t *hyper)
+{
+    const weft_zero_t *zero = segment->zero;
+    const weft_piece_t *piece = segment->piece;
+    size_t element = weft_dtype_size(zero->model->type), count = (size_t)segment->count;
+    size_t grad = weft_dtype_size(zero->model->grad_type);
+    const char *grads = (char *)weft__zero_grads(zero, piece) + (size_t)segment->from * grad;
+    int64_t at = weft__zero_state(zero, piece) + segment->from;
+    char *weights = (char *)weft__zero_weights(zero, piece) + (size_t)segment->from * element;
+    segment->args = (weft_adamw_t){.type = zero->model->type,
+                                   .grad_type = zero->model->grad_type,
+                                   .count = segment->count,
+                                   .param = lane->weights,
+                                   .master = zero->master + at,
+                                   .grad = lane->grads,
+                                   .m = zero->m + at,
+                                   .v = zero->v + at,
+                                   .grad_scale = offload->norm + 1,
+                                   .lr = hyper->lr,
+                                   .beta1 = hyper->beta1,
+                                   .beta2 = hyper->beta2,
+                                   .eps = hyper->eps,
+                                   .decay = piece->decay ? hyper->decay : 0.0f,
+                                   .step = hyper->step};
+    WEFT_TRY(weft_memcpy(lane->grads, grads, count * grad, lane->stream));
+    /* A step that is skipped leaves these as they are. */
+    WEFT_TRY(weft_memcpy(lane->weights, weights, count * element, lane->stream));
+    WEFT_TRY(weft_stream_call(lane->stream, update, segment));
+    return weft_memcpy(weights, lane->weights, count * element, lane->stream);
+}
+
+weft_status_t weft__offload_run(weft_offload_t *offload, const weft_hyper_t *hyper,
+                                const float *norm)
+{
+    for (int i = 0; i < offload->count; i++) {
+        WEFT_TRY(offload->segments[i].status); /* of the step before; its sentence is gone */
+    }
+    WEFT_TRY(weft_memcpy(offload->norm, norm, 2 * sizeof(float), offload->stream));
+    WEFT_TRY(weft_event_record(offload->ready, offload->stream));
+    for (int i = 0; i < LANES; i++) {
+        WEFT_TRY(weft_stream_wait(offload->lanes[i].stream, offload->ready));
+    }
+    for (int i = 0; i < offload->count; i++) {
+        WEFT_TRY(queue(offload, &offload->segments[i], &offload->lanes[i % LANES], hyper));
+    }
+    for (int i = 0; i < LANES; i++) {
+        WEFT_TRY(weft_event_record(offload->lanes[i].done, offload->lanes[i].stream));
+        WEFT_TRY(weft_stream_wait(offload->stream, offload->lanes[i].done));
+    }
+    return WEFT_OK;
+}

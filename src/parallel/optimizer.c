@@ -1,0 +1,213 @@
+/* The update of one rank's weights: see optimizer.h. */
+#include "parallel/optimizer.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/try.h"
+
+struct weft_optimizer {
+    weft_zero_t *const *zeros;
+    int count;
+    const weft_mesh_t *mesh;
+    const weft_compute_t *compute;
+    weft_stream_h stream;
+    double *squares; /* of all places of the mesh (but for dp), one behind the other */
+    int64_t all;     /* how many there are */
+    int64_t mine;    /* where this rank's start */
+    float *norm;     /* 2 */
+    bool alone;      /* no other rank has anything that counts */
+    weft_offload_t *offload;
+};
+
+/* ---- making one ---------------------------------------------------------------------------------------- */
+
+static int64_t own_squares(const weft_optimizer_t *o)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < o->count; i++) {
+        sum += o->zeros[i]->pieces.squares;
+    }
+    return sum;
+}
+
+/* Where everybody's sums are: those of the first data-parallel rank of each place count. */
+static weft_status_t find_places(weft_optimizer_t *o)
+{
+    const weft_mesh_t *mesh = o->mesh;
+    int64_t own = own_squares(o);
+    if (mesh->world == NULL) { /* a dry bill: about as many everywhere */
+        o->all = own * mesh->pp * mesh->tp;
+        return WEFT_OK;
+    }
+    int64_t *counts = calloc((size_t)mesh->size, sizeof(*counts));
+    if (counts == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the norm of %d ranks", mesh->size);
+    }
+    weft_status_t status = weft_allgather(&own, counts, 1, WEFT_I64, mesh->world, NULL);
+    for (int p = 0; p < mesh->pp; p++) {
+        for (int t = 0; t < mesh->tp; t++) {
+            if (p == mesh->pp_index && t == mesh->tp_index) {
+                o->mine = o->all;
+            }
+            o->all += counts[weft__mesh_rank(mesh, 0, p, t)];
+        }
+    }
+    free(counts);
+    return status;
+}
+
+static weft_status_t make_all(weft_optimizer_t *o, weft_bill_t *bill)
+{
+    WEFT_TRY(find_places(o));
+    WEFT_TRY(
+        weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS, (size_t)o->all * sizeof(double), &o->squares));
+    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS, 2 * sizeof(float), &o->norm));
+    return o->zeros[0]->offload ? weft__offload_create(o->zeros, o->count, bill, &o->offload)
+                                : WEFT_OK;
+}
+
+weft_status_t weft__optimizer_create(weft_zero_t *const *zeros, int count, const weft_mesh_t *mesh,
+                                     weft_bill_t *bill, weft_optimizer_t **optimizer_p)
+{
+    weft_optimizer_t *o = calloc(1, sizeof(*o));
+    if (o == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for an optimizer");
+    }
+    o->zeros = zeros;
+    o->count = count;
+    o->mesh = mesh;
+    o->compute = zeros[0]->compute;
+    o->stream = zeros[0]->stream;
+    o->alone = zeros[0]->stage == 0 && mesh->pp * mesh->tp == 1;
+    weft_status_t status = make_all(o, bill);
+    if (status != WEFT_OK) {
+        weft__optimizer_destroy(o);
+        return status;
+    }
+    *optimizer_p = o;
+    return WEFT_OK;
+}
+
+void weft__optimizer_destroy(weft_optimizer_t *o)
+{
+    if (o != NULL) {
+        weft__offload_destroy(o->offload);
+        weft_free(o->squares);
+        weft_free(o->norm);
+        free(o);
+    }
+}
+
+const float *weft__optimizer_norm(const weft_optimizer_t *o)
+{
+    return o->norm;
+}
+
+/* ---- sums that dp has not made -------------------------------------------------------------------------- */
+
+/* Piece by piece, under stage 0 too: a call's order of summation depends on its count. */
+static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero)
+{
+    for (int i = 0; i < zero->pieces.count; i++) {
+        const weft_piece_t *piece = &zero->pieces.list[i];
+        if (!weft__zero_owns(zero, piece)) {
+            continue;
+        }
+        void *grads = weft__zero_grads(zero, piece);
+        weft_dtype_t type = zero->model->grad_type;
+        size_t count = (size_t)piece->count;
+        if (piece->partial) {
+            WEFT_TRY(
+                weft_allreduce(grads, grads, count, type, WEFT_SUM, o->mesh->tp_comm, o->stream));
+        }
+        if (piece->tied) {
+            WEFT_TRY(
+                weft_allreduce(grads, grads, count, type, WEFT_SUM, o->mesh->ends_comm, o->stream));
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- norm ------------------------------------------------------------------------------------------------ */
+
+static weft_status_t square(const weft_optimizer_t *o, const weft_zero_t *zero, double *squares)
+{
+    for (int i = 0; i < zero->pieces.count; i++) {
+        const weft_piece_t *piece = &zero->pieces.list[i];
+        if (piece->counted && weft__zero_owns(zero, piece)) {
+            weft_sumsq_t args = {zero->model->grad_type, piece->count,
+                                 weft__zero_grads(zero, piece), squares + piece->squares};
+            WEFT_TRY(o->compute->sumsq(&args, o->stream));
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t find_norm(const weft_optimizer_t *o, float max_norm)
+{
+    double *squares = o->squares + o->mine;
+    /* Where all data-parallel ranks have the same, one speaks for them. */
+    bool speaks = o->alone || o->zeros[0]->stage > 0 || o->mesh->dp_index == 0;
+    if (!o->alone) {
+        WEFT_TRY(weft_memset(o->squares, 0, (size_t)o->all * sizeof(double), o->stream));
+    }
+    for (int i = 0; i < o->count && speaks; squares += o->zeros[i++]->pieces.squares) {
+        WEFT_TRY(square(o, o->zeros[i], squares));
+    }
+    if (!o->alone) {
+        WEFT_TRY(weft_allreduce(o->squares, o->squares, (size_t)o->all, WEFT_F64, WEFT_SUM,
+                                o->mesh->world, o->stream));
+    }
+    weft_clip_t clip = {o->squares, o->all, 1.0f, max_norm, o->norm};
+    return o->compute->clip(&clip, o->stream);
+}
+
+/* ---- update ---------------------------------------------------------------------------------------------- */
+
+static weft_status_t update(const weft_optimizer_t *o, const weft_zero_t *zero,
+                            const weft_hyper_t *hyper)
+{
+    for (int i = 0; i < zero->pieces.count; i++) {
+        const weft_piece_t *piece = &zero->pieces.list[i];
+        if (!weft__zero_owns(zero, piece)) {
+            continue;
+        }
+        int64_t at = weft__zero_state(zero, piece);
+        weft_adamw_t args = {.type = zero->model->type,
+                             .grad_type = zero->model->grad_type,
+                             .count = piece->count,
+                             .param = weft__zero_weights(zero, piece),
+                             .master = zero->master != NULL ? zero->master + at : NULL,
+                             .grad = weft__zero_grads(zero, piece),
+                             .m = zero->m + at,
+                             .v = zero->v + at,
+                             .grad_scale = o->norm + 1,
+                             .lr = hyper->lr,
+                             .beta1 = hyper->beta1,
+                             .beta2 = hyper->beta2,
+                             .eps = hyper->eps,
+                             .decay = piece->decay ? hyper->decay : 0.0f,
+                             .step = hyper->step};
+        WEFT_TRY(o->compute->adamw(&args, o->stream));
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__optimizer_run(weft_optimizer_t *o, const weft_hyper_t *hyper)
+{
+    for (int i = 0; i < o->count; i++) {
+        WEFT_TRY(complete(o, o->zeros[i]));
+    }
+    WEFT_TRY(find_norm(o, hyper->max_norm));
+    if (o->offload != NULL) {
+        WEFT_TRY(weft__offload_run(o->offload, hyper, o->norm));
+    }
+    for (int i = 0; i < o->count; i++) {
+        if (o->offload == NULL) {
+            WEFT_TRY(update(o, o->zeros[i], hyper));
+        }
+        WEFT_TRY(weft__gather_updated(o->zeros[i]));
+    }
+    return WEFT_OK;
+}

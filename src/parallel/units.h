@@ -1,0 +1,62 @@
+/* Parameters of a slice cut into what ZeRO spreads and gathers.
+ *
+ * A *unit* is what is needed at once: a block, the token embedding, the positions, the last norm with
+ * the head. Buckets of the layout (layout.h) are made of whole units, so that a gathered bucket is
+ * enough to run a unit; several blocks share a bucket where they are small. The two ends and the
+ * token embedding have buckets of their own: the embedding may be used by two stages, which then cut
+ * it alike.
+ *
+ * Each bucket is cut into one *shard* per data-parallel rank, of the same size, a multiple of
+ * WEFT_SUMSQ_CHUNK. A *piece* is a part of a shard whose elements are treated alike:
+ *
+ *     bucket   |norm1|qkv      |proj     |norm2|up           |down         |pad|
+ *     shards   |          0           |          1           |          2      |
+ *     pieces   |     |                |  |     |             |                 |
+ *
+ * Sums of gradients' squares are taken piece by piece under every stage of ZeRO, and each element's
+ * sum over ranks is made in the order that its shard has, so all stages get the same bits. */
+#ifndef WEFT_PARALLEL_UNITS_H
+#define WEFT_PARALLEL_UNITS_H
+
+#include "parallel/layout.h"
+
+/* Buckets of at most `bucket_elements`, unless one unit is larger. */
+weft_status_t weft__units_layout(const weft_model_t *model, int64_t bucket_elements, int ranks,
+                                 weft_layout_t *layout_p);
+
+/* Which bucket a block is in; an end by its role, -1 if the slice has none. */
+int weft__units_block(const weft_model_t *model, const weft_layout_t *layout, int layer);
+int weft__units_end(const weft_model_t *model, const weft_layout_t *layout, weft_role_t role);
+
+/* Is it the bucket of blocks, and not of an end? */
+bool weft__units_has_blocks(const weft_model_t *model, const weft_layout_t *layout, int bucket);
+
+typedef struct weft_piece {
+    int bucket, shard;
+    int64_t first, count; /* in the layout */
+    int64_t in_shards;    /* where it is when a rank has only its shards, one behind the other */
+    bool decay;
+    bool counted;    /* for the norm; not if another rank counts the same parameters */
+    bool partial;    /* of its gradient each tensor-parallel rank has a part: norms cut by rows */
+    bool tied;       /* its gradient is summed over the first and the last stage */
+    int64_t squares; /* where its sums of squares start among those of all counted pieces */
+} weft_piece_t;
+
+typedef struct weft_pieces {
+    int count;
+    weft_piece_t *list; /* by bucket, shard, place */
+    int64_t squares;    /* sums of all counted pieces */
+} weft_pieces_t;
+
+typedef struct weft_piece_rules {
+    bool skip_whole;  /* do not count what all parts have: not on part 0 */
+    bool skip_tokens; /* do not count the tied embedding: the first stage does */
+    bool partial;     /* norms' gradients are partial: sequence parallelism */
+    bool tied;        /* the embedding is tied to that of another stage */
+} weft_piece_rules_t;
+
+weft_status_t weft__pieces_make(const weft_model_t *model, const weft_layout_t *layout, int ranks,
+                                const weft_piece_rules_t *rules, weft_pieces_t *pieces_p);
+void weft__pieces_free(weft_pieces_t *pieces);
+
+#endif
