@@ -1,0 +1,278 @@
+/* Tensor and sequence parallelism: see tensor.h. */
+#include "parallel/tensor.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/try.h"
+
+struct weft_tensor {
+    weft_tensor_options_t o;
+    weft_vocabulary_t *vocabulary; /* NULL with one part */
+    weft_stream_h lane;
+    weft_event_h filled, summed;
+};
+
+/* ---- making one ---------------------------------------------------------------------------------------- */
+
+static weft_status_t make_all(weft_tensor_t *t, weft_bill_t *bill)
+{
+    if (t->o.parts == 1) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__vocabulary_create(&t->o, bill, &t->vocabulary));
+    if (bill->dry) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft_event_create(&t->filled));
+    WEFT_TRY(weft_event_create(&t->summed));
+    return weft_stream_create(&t->lane);
+}
+
+weft_status_t weft__tensor_create(const weft_tensor_options_t *options, weft_bill_t *bill,
+                                  weft_tensor_t **tensor_p)
+{
+    weft_tensor_t *t = calloc(1, sizeof(*t));
+    if (t == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for tensor parallelism");
+    }
+    t->o = *options;
+    weft_status_t status = make_all(t, bill);
+    if (status != WEFT_OK) {
+        weft__tensor_destroy(t);
+        return status;
+    }
+    *tensor_p = t;
+    return WEFT_OK;
+}
+
+void weft__tensor_destroy(weft_tensor_t *t)
+{
+    if (t == NULL) {
+        return;
+    }
+    if (t->lane != NULL) {
+        weft_stream_destroy(t->lane); /* first: what is queued on it uses the rest */
+    }
+    weft__vocabulary_destroy(t->vocabulary);
+    if (t->filled != NULL) {
+        weft_event_destroy(t->filled);
+    }
+    if (t->summed != NULL) {
+        weft_event_destroy(t->summed);
+    }
+    free(t);
+}
+
+/* ---- moving rows ---------------------------------------------------------------------------------------- */
+
+static size_t all_count(const weft_pass_t *pass)
+{
+    return (size_t)(pass->shape.batch * pass->shape.seq * pass->model->config.width);
+}
+
+static size_t part_count(const weft_pass_t *pass)
+{
+    return (size_t)(pass->shape.norm_rows * pass->model->config.width);
+}
+
+/* This part's rows of a tensor that has all. */
+static void *own_rows(const weft_tensor_t *t, const weft_pass_t *pass, void *all)
+{
+    size_t bytes = part_count(pass) * weft_dtype_size(pass->model->type);
+    return t->o.sequence ? (char *)all + (size_t)t->o.part * bytes : all;
+}
+
+/* Sum `all` over parts; *rows_p has the norm_rows that this part goes on with. */
+static weft_status_t sum_rows(const weft_tensor_t *t, const weft_pass_t *pass, void *all,
+                              void *rows, weft_stream_h stream)
+{
+    weft_dtype_t type = pass->model->type;
+    return t->o.sequence
+               ? weft_reduce_scatter(all, rows, part_count(pass), type, WEFT_SUM, t->o.comm, stream)
+               : weft_allreduce(all, rows, all_count(pass), type, WEFT_SUM, t->o.comm, stream);
+}
+
+/* Measured, on the compute stream. */
+static weft_status_t sum_now(const weft_tensor_t *t, const weft_pass_t *pass, void *all, void *rows)
+{
+    int stretch = weft__meter_begin(t->o.meter, WEFT_STRETCH_TENSOR);
+    weft_status_t status = sum_rows(t, pass, all, rows, pass->stream);
+    weft__meter_end(t->o.meter, stretch);
+    return status;
+}
+
+/* All rows from every part's, where rows are cut. */
+static weft_status_t gather_rows(const weft_tensor_t *t, const weft_pass_t *pass, const void *rows,
+                                 void *all)
+{
+    if (!t->o.sequence) {
+        return WEFT_OK;
+    }
+    int stretch = weft__meter_begin(t->o.meter, WEFT_STRETCH_TENSOR);
+    weft_status_t status = weft_allgather(rows, all, part_count(pass), pass->model->type, t->o.comm,
+                                          pass->stream);
+    weft__meter_end(t->o.meter, stretch);
+    return status;
+}
+
+/* A pass that works on all rows, with the gradient of the residual stream in `dx`. */
+static weft_pass_t on_all_rows(const weft_pass_t *pass, void *dx)
+{
+    weft_pass_t whole = *pass;
+    whole.row_first = 0;
+    whole.scratch.dx = dx;
+    return whole;
+}
+
+/* ---- forward -------------------------------------------------------------------------------------------- */
+
+weft_status_t weft__tensor_embed(weft_tensor_t *t, const weft_pass_t *pass, const int32_t *tokens,
+                                 void *x)
+{
+    if (t->o.parts == 1) {
+        return weft__embed_forward(pass, tokens, x);
+    }
+    void *all = t->o.sequence ? pass->scratch.y : x;
+    weft_pass_t whole = on_all_rows(pass, pass->scratch.dx);
+    WEFT_TRY(weft__embed_forward(&whole, tokens, all));
+    return sum_now(t, pass, all, x);
+}
+
+/* Up to h2: what attention adds is in place, and normed. */
+static weft_status_t attend(const weft_tensor_t *t, const weft_pass_t *pass, int layer,
+                            const weft_block_acts_t *acts)
+{
+    void *y = pass->scratch.y;
+    void *rows = own_rows(t, pass, y);
+    WEFT_TRY(weft__block_norm1(pass, layer, acts));
+    WEFT_TRY(gather_rows(t, pass, acts->h1, acts->h1_all));
+    WEFT_TRY(weft__block_attend(pass, layer, acts, y));
+    WEFT_TRY(sum_now(t, pass, y, rows));
+    WEFT_TRY(weft__block_norm2(pass, layer, acts, rows));
+    return gather_rows(t, pass, acts->h2, acts->h2_all);
+}
+
+weft_status_t weft__tensor_block(weft_tensor_t *t, const weft_pass_t *pass, int layer,
+                                 const weft_block_acts_t *acts, void *out)
+{
+    void *y = pass->scratch.y;
+    if (t->o.parts == 1) {
+        return weft__block_forward(pass, layer, acts, out);
+    }
+    WEFT_TRY(attend(t, pass, layer, acts));
+    WEFT_TRY(weft__block_mlp(pass, layer, acts, y));
+    WEFT_TRY(sum_now(t, pass, y, own_rows(t, pass, y)));
+    return weft__block_join(pass, layer, acts, own_rows(t, pass, y), out);
+}
+
+weft_status_t weft__tensor_block_again(weft_tensor_t *t, const weft_pass_t *pass, int layer,
+                                       const weft_block_acts_t *acts, void *spare)
+{
+    if (t->o.parts > 1) {
+        WEFT_TRY(attend(t, pass, layer, acts));
+        return weft__block_mlp(pass, layer, acts, spare); /* its output is not needed again */
+    }
+    void *y = pass->fuse_residual ? acts->x2 : pass->scratch.y;
+    WEFT_TRY(weft__block_norm1(pass, layer, acts));
+    WEFT_TRY(weft__block_attend(pass, layer, acts, y));
+    WEFT_TRY(weft__block_norm2(pass, layer, acts, y));
+    return weft__block_mlp(pass, layer, acts, spare);
+}
+
+weft_status_t weft__tensor_head(weft_tensor_t *t, const weft_pass_t *pass,
+                                const weft_head_acts_t *acts, const void *x, const int32_t *targets)
+{
+    if (t->o.parts == 1) {
+        WEFT_TRY(weft__head_norm(pass, acts));
+        return weft__head_loss(pass, acts, targets);
+    }
+    WEFT_TRY(gather_rows(t, pass, x, acts->x));
+    WEFT_TRY(weft__head_norm(pass, acts));
+    WEFT_TRY(weft__vocabulary_loss(t->vocabulary, pass, acts, targets));
+    if (!pass->training) {
+        return WEFT_OK;
+    }
+    int stretch = weft__meter_begin(t->o.meter, WEFT_STRETCH_TENSOR);
+    weft_status_t status = weft_allreduce(acts->dh, acts->dh, all_count(pass), pass->model->type,
+                                          WEFT_SUM, t->o.comm, pass->stream);
+    weft__meter_end(t->o.meter, stretch);
+    return status;
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------- */
+
+weft_status_t weft__tensor_head_backward(weft_tensor_t *t, const weft_pass_t *pass,
+                                         const weft_head_acts_t *acts)
+{
+    if (!t->o.sequence) {
+        return weft__head_backward(pass, acts);
+    }
+    weft_pass_t whole = on_all_rows(pass, pass->scratch.y);
+    WEFT_TRY(weft__head_backward(&whole, acts));
+    return weft_memcpy(pass->scratch.dx, own_rows(t, pass, whole.scratch.dx),
+                       part_count(pass) * weft_dtype_size(pass->model->type), pass->stream);
+}
+
+/* Sum scratch.dh_all into scratch.dh while `weights` computes. */
+static weft_status_t sum_beside(const weft_tensor_t *t, const weft_pass_t *pass, int layer,
+                                const weft_block_acts_t *acts, const void *dy,
+                                weft_status_t (*weights)(const weft_pass_t *, int,
+                                                         const weft_block_acts_t *, const void *))
+{
+    void *all = pass->scratch.dh_all, *rows = pass->scratch.dh;
+    size_t bytes = all_count(pass) * weft_dtype_size(pass->model->type);
+    if (bytes < t->o.overlap_bytes) {
+        WEFT_TRY(weights(pass, layer, acts, dy));
+        return sum_now(t, pass, all, rows);
+    }
+    WEFT_TRY(weft_event_record(t->filled, pass->stream));
+    WEFT_TRY(weft_stream_wait(t->lane, t->filled));
+    WEFT_TRY(sum_rows(t, pass, all, rows, t->lane));
+    WEFT_TRY(weft_event_record(t->summed, t->lane));
+    WEFT_TRY(weights(pass, layer, acts, dy));
+    int stretch = weft__meter_begin(t->o.meter, WEFT_STRETCH_TENSOR);
+    weft_status_t status = weft_stream_wait(pass->stream, t->summed);
+    weft__meter_end(t->o.meter, stretch);
+    return status;
+}
+
+/* The gradient of what a branch added, of all rows. */
+static weft_status_t branch_gradient(const weft_tensor_t *t, const weft_pass_t *pass, int layer,
+                                     weft_branch_t branch, const void **dy_p)
+{
+    WEFT_TRY(weft__branch_gradient(pass, layer, branch, dy_p));
+    if (t->o.sequence) {
+        WEFT_TRY(gather_rows(t, pass, *dy_p, pass->scratch.y));
+        *dy_p = pass->scratch.y;
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__tensor_block_backward(weft_tensor_t *t, const weft_pass_t *pass, int layer,
+                                          const weft_block_acts_t *acts)
+{
+    const void *dy;
+    if (t->o.parts == 1) {
+        return weft__block_backward(pass, layer, acts);
+    }
+    WEFT_TRY(branch_gradient(t, pass, layer, WEFT_BRANCH_MLP, &dy));
+    WEFT_TRY(weft__block_mlp_input(pass, layer, acts, dy));
+    WEFT_TRY(sum_beside(t, pass, layer, acts, dy, weft__block_mlp_weights));
+    WEFT_TRY(weft__block_norm2_backward(pass, layer, acts));
+    WEFT_TRY(branch_gradient(t, pass, layer, WEFT_BRANCH_ATTEND, &dy));
+    WEFT_TRY(weft__block_attend_input(pass, layer, acts, dy));
+    WEFT_TRY(sum_beside(t, pass, layer, acts, dy, weft__block_attend_weights));
+    return weft__block_norm1_backward(pass, layer, acts);
+}
+
+weft_status_t weft__tensor_embed_backward(weft_tensor_t *t, const weft_pass_t *pass,
+                                          const int32_t *tokens)
+{
+    if (!t->o.sequence) {
+        return weft__embed_backward(pass, tokens);
+    }
+    weft_pass_t whole = on_all_rows(pass, pass->scratch.y);
+    WEFT_TRY(gather_rows(t, pass, pass->scratch.dx, whole.scratch.dx));
+    return weft__embed_backward(&whole, tokens);
+}
