@@ -1,0 +1,57 @@
+/* Messages between the stages of a pipeline: see pipeline.h. */
+#include "parallel/pipeline.h"
+
+#include "base/try.h"
+
+weft_status_t weft__pipeline_create(const weft_mesh_t *mesh, weft_stream_h stream,
+                                    weft_pipeline_t *pipeline)
+{
+    *pipeline = (weft_pipeline_t){
+        .stream = stream,
+        .ways = {[WEFT_FORWARD_IN] = {mesh->before.forward, 0, NULL, NULL},
+                 [WEFT_FORWARD_OUT] = {mesh->after.forward, 1, NULL, NULL},
+                 [WEFT_BACKWARD_IN] = {mesh->after.backward, 1, NULL, NULL},
+                 [WEFT_BACKWARD_OUT] = {mesh->before.backward, 0, NULL, NULL}}};
+    for (int i = 0; i < WEFT_WAYS; i++) {
+        if (pipeline->ways[i].comm != NULL) {
+            WEFT_TRY(weft_event_create(&pipeline->ways[i].ready));
+            WEFT_TRY(weft_stream_create(&pipeline->ways[i].lane));
+        }
+    }
+    return WEFT_OK;
+}
+
+void weft__pipeline_destroy(weft_pipeline_t *pipeline)
+{
+    for (int i = 0; i < WEFT_WAYS; i++) {
+        if (pipeline->ways[i].lane != NULL) {
+            weft_stream_destroy(pipeline->ways[i].lane);
+        }
+        if (pipeline->ways[i].ready != NULL) {
+            weft_event_destroy(pipeline->ways[i].ready);
+        }
+    }
+    *pipeline = (weft_pipeline_t){0};
+}
+
+weft_status_t weft__pipeline_receive(weft_pipeline_t *pipeline, weft_way_t way, void *buffer,
+                                     size_t count, weft_dtype_t type, weft_event_h free,
+                                     weft_event_h arrived)
+{
+    weft_stream_h lane = pipeline->ways[way].lane;
+    WEFT_TRY(weft_stream_wait(lane, free));
+    WEFT_TRY(
+        weft_recv(buffer, count, type, pipeline->ways[way].peer, pipeline->ways[way].comm, lane));
+    return weft_event_record(arrived, lane);
+}
+
+weft_status_t weft__pipeline_send(weft_pipeline_t *pipeline, weft_way_t way, const void *buffer,
+                                  size_t count, weft_dtype_t type, weft_event_h sent)
+{
+    weft_stream_h lane = pipeline->ways[way].lane;
+    WEFT_TRY(weft_event_record(pipeline->ways[way].ready, pipeline->stream));
+    WEFT_TRY(weft_stream_wait(lane, pipeline->ways[way].ready));
+    WEFT_TRY(
+        weft_send(buffer, count, type, pipeline->ways[way].peer, pipeline->ways[way].comm, lane));
+    return weft_event_record(sent, lane);
+}

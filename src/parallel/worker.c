@@ -1,0 +1,382 @@
+/* What a worker is made of: see worker.h. */
+#include "parallel/worker.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "parallel/worker_parts.h"
+
+enum { HEAD_ROWS_LEAST = 256, HEAD_ELEMENTS = 1 << 21 };
+
+weft_slice_t weft__stage_slice(const weft_worker_options_t *options, int stage, int part)
+{
+    const weft_plan_t *plan = &options->plan;
+    int stages = plan->pp * plan->virtual_stages;
+    weft_slice_t slice = {.embed = stage == 0,
+                          .head = stage == stages - 1,
+                          .part = part,
+                          .parts = plan->tp,
+                          .vocab_multiple = options->vocab_multiple};
+    weft__plan_layers(options->model.layers, stages, stage, &slice.layer_first, &slice.layer_count);
+    return slice;
+}
+
+/* ---- sizes ---------------------------------------------------------------------------------------------- */
+
+static weft_shape_t shape_of(const weft_worker_options_t *options)
+{
+    const weft_plan_t *plan = &options->plan;
+    weft_shape_t shape = WEFT_SHAPE(plan->micro_batch, plan->length);
+    int64_t rows = shape.batch * shape.seq;
+    int64_t words = (options->model.vocab + plan->tp - 1) / plan->tp;
+    int64_t chunk = HEAD_ELEMENTS / words;
+    chunk = chunk > HEAD_ROWS_LEAST ? chunk : HEAD_ROWS_LEAST;
+    shape.head_rows = chunk < rows ? chunk : rows;
+    shape.norm_rows = plan->sequence_parallel ? rows / plan->tp : rows;
+    return shape;
+}
+
+static weft_keep_t keep_of(const weft_plan_t *plan)
+{
+    static const weft_keep_t keeps[] = {[WEFT_RECOMPUTE_NONE] = WEFT_KEEP_ALL,
+                                        [WEFT_RECOMPUTE_SELECTIVE] = WEFT_KEEP_NO_ATTENTION,
+                                        [WEFT_RECOMPUTE_FULL] = WEFT_KEEP_INPUTS};
+    return keeps[plan->recompute];
+}
+
+static size_t row_bytes(const weft_worker_t *w)
+{
+    return (size_t)w->o.model.width * weft_dtype_size(w->o.type);
+}
+
+/* ---- schedules ------------------------------------------------------------------------------------------ */
+
+static weft_status_t make_ops(const weft_worker_t *w, bool training, weft_turn_t **ops_p,
+                              int *count_p)
+{
+    *count_p = weft__schedule_length(&w->o.plan, training);
+    *ops_p = calloc((size_t)*count_p, sizeof(weft_turn_t));
+    if (*ops_p == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a schedule of %d entries", *count_p);
+    }
+    weft__schedule_fill(&w->o.plan, w->mesh.pp_index, training, *ops_p);
+    return WEFT_OK;
+}
+
+/* ---- slices --------------------------------------------------------------------------------------------- */
+
+static weft_status_t make_event(const weft_worker_t *w, weft_event_h *event_p)
+{
+    return w->bill.dry ? WEFT_OK : weft_event_create(event_p);
+}
+
+static weft_status_t make_place(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place)
+{
+    size_t rows = (size_t)(w->shape.batch * w->shape.seq);
+    place->micro = -1;
+    WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_ACTIVATIONS,
+                               weft__kept_bytes(chunk->model, &w->shape, chunk->keep),
+                               &place->memory));
+    if (chunk->model->slice.head && w->o.plan.sequence_parallel) {
+        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_ACTIVATIONS, rows * row_bytes(w),
+                                   &place->head_x));
+    }
+    WEFT_TRY(make_event(w, &place->arrived));
+    WEFT_TRY(make_event(w, &place->sent));
+    WEFT_TRY(make_event(w, &place->freed));
+    return weft__kept_carve(chunk->model, &w->shape, chunk->keep, place->memory, w->again,
+                            &place->acts);
+}
+
+static weft_status_t make_places(weft_worker_t *w, weft_chunk_t *chunk, int index)
+{
+    int count = weft__schedule_depth(w->train_ops, w->train_count, index);
+    chunk->places = calloc((size_t)count, sizeof(weft_place_t));
+    if (chunk->places == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d micro-batches", count);
+    }
+    for (; chunk->place_count < count; chunk->place_count++) {
+        weft_status_t status = make_place(w, chunk, &chunk->places[chunk->place_count]);
+        if (status != WEFT_OK) {
+            chunk->place_count++;
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t make_store(weft_worker_t *w, weft_chunk_t *chunk)
+{
+    const weft_plan_t *plan = &w->o.plan;
+    bool tied = w->o.model.tied && plan->pp > 1;
+    weft_zero_options_t options = {.plan = plan,
+                                   .bucket_bytes = w->o.bucket_bytes,
+                                   .overlap = w->o.overlap,
+                                   .compress = w->o.compress,
+                                   .rules = {.skip_whole = w->mesh.tp_index > 0,
+                                             .skip_tokens = tied && !chunk->first,
+                                             .partial = plan->sequence_parallel,
+                                             .tied = tied},
+                                   .dp_index = w->mesh.dp_index,
+                                   .dp_comm = w->mesh.dp_comm,
+                                   .weights_comm = w->mesh.weights_comm,
+                                   .stream = w->o.stream,
+                                   .timeline = w->o.timeline};
+    return weft__zero_open(&chunk->zero, chunk->model, w->compute, &options, &w->bill);
+}
+
+static void set_pass(weft_worker_t *w, weft_chunk_t *chunk)
+{
+    const weft_plan_t *plan = &w->o.plan;
+    double tokens = (double)plan->dp * plan->micro_batches * (double)plan->micro_batch *
+                    (double)plan->length;
+    chunk->pass = weft__pass_make(chunk->model, w->compute, &w->shape);
+    chunk->pass.params = chunk->zero.params;
+    chunk->pass.grads = chunk->zero.grad_views;
+    chunk->pass.stream = w->o.stream;
+    chunk->pass.row_bias = w->mesh.tp_index == 0;
+    chunk->pass.fuse_residual = chunk->pass.fuse_residual && plan->tp == 1;
+    chunk->pass.loss_scale = (float)(1.0 / tokens);
+    chunk->pass.seed = w->o.seed;
+    chunk->pass.row_first = plan->sequence_parallel ? w->mesh.tp_index * w->shape.norm_rows : 0;
+    chunk->pass.grad_ready = weft__grads_ready;
+    chunk->pass.grad_ready_arg = &chunk->zero;
+    if (w->scratch != NULL) {
+        weft__scratch_carve(chunk->model, w->compute, &w->shape, w->scratch, &chunk->pass.scratch);
+    }
+}
+
+/* ---- memory that slices share --------------------------------------------------------------------------- */
+
+static weft_status_t make_dx(weft_worker_t *w)
+{
+    for (w->dx_count = 0; w->dx_count < (w->o.plan.pp > 1 ? DX_MOST : 1); w->dx_count++) {
+        weft_dx_t *dx = &w->dx[w->dx_count];
+        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS,
+                                   (size_t)w->shape.norm_rows * row_bytes(w), &dx->memory));
+        WEFT_TRY(make_event(w, &dx->arrived));
+        WEFT_TRY(make_event(w, &dx->sent));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t make_shared(weft_worker_t *w)
+{
+    size_t again = 0, scratch = 0, rows = (size_t)(w->shape.batch * w->shape.seq);
+    for (int i = 0; i < w->chunk_count; i++) {
+        const weft_chunk_t *chunk = &w->chunks[i];
+        size_t a = weft__again_bytes(chunk->model, &w->shape, chunk->keep);
+        size_t s = weft__scratch_bytes(chunk->model, w->compute, &w->shape);
+        again = a > again ? a : again;
+        scratch = s > scratch ? s : scratch;
+    }
+    if (again > 0) {
+        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_ACTIVATIONS, again, &w->again));
+        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS, rows * row_bytes(w), &w->spare));
+    }
+    WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS, scratch, &w->scratch));
+    return make_dx(w);
+}
+
+static weft_status_t make_host(weft_worker_t *w)
+{
+    size_t tokens = (size_t)w->o.plan.micro_batches * (size_t)(w->shape.batch * w->shape.seq);
+    WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_HOST, tokens * sizeof(float), &w->losses));
+    return weft__bill_malloc(&w->bill, WEFT_MEMORY_HOST, 2 * sizeof(float), &w->norm);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------ */
+
+static weft_status_t describe(weft_worker_t *w)
+{
+    const weft_plan_t *plan = &w->o.plan;
+    weft_slice_t whole = WEFT_SLICE_WHOLE(&w->o.model), cut = whole;
+    cut.parts = plan->tp;
+    cut.vocab_multiple = w->o.vocab_multiple;
+    WEFT_TRY(weft__model_create(&w->o.model, &whole, w->o.type, w->o.grad_type, &w->whole));
+    WEFT_TRY(weft__model_create(&w->o.model, &cut, w->o.type, w->o.grad_type, &w->cut));
+    w->chunks = calloc((size_t)plan->virtual_stages, sizeof(weft_chunk_t));
+    w->zeros = calloc((size_t)plan->virtual_stages, sizeof(weft_zero_t *));
+    if (w->chunks == NULL || w->zeros == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d slices", plan->virtual_stages);
+    }
+    for (; w->chunk_count < plan->virtual_stages; w->chunk_count++) {
+        weft_chunk_t *chunk = &w->chunks[w->chunk_count];
+        int stage = weft__stage_of(plan, w->mesh.pp_index, w->chunk_count);
+        weft_slice_t slice = weft__stage_slice(&w->o, stage, w->mesh.tp_index);
+        chunk->first = slice.embed;
+        chunk->last = slice.head;
+        chunk->keep = keep_of(plan);
+        w->zeros[w->chunk_count] = &chunk->zero;
+        WEFT_TRY(weft__model_create(&w->o.model, &slice, w->o.type, w->o.grad_type, &chunk->model));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t make_tensor(weft_worker_t *w)
+{
+    weft_tensor_options_t options = {.part = w->mesh.tp_index,
+                                     .parts = w->o.plan.tp,
+                                     .sequence = w->o.plan.sequence_parallel && w->o.plan.tp > 1,
+                                     .comm = w->mesh.tp_comm,
+                                     .stream = w->o.stream,
+                                     .meter = &w->meter,
+                                     .overlap_bytes = w->o.overlap ? w->o.overlap_bytes : SIZE_MAX,
+                                     .head_rows = w->shape.head_rows};
+    return weft__tensor_create(&options, &w->bill, &w->tensor);
+}
+
+static weft_status_t make_all(weft_worker_t *w)
+{
+    w->shape = shape_of(&w->o);
+    WEFT_TRY(describe(w));
+    WEFT_TRY(make_ops(w, true, &w->train_ops, &w->train_count));
+    WEFT_TRY(make_ops(w, false, &w->eval_ops, &w->eval_count));
+    WEFT_TRY(make_shared(w));
+    WEFT_TRY(make_host(w));
+    WEFT_TRY(make_tensor(w));
+    for (int i = 0; i < w->chunk_count; i++) {
+        WEFT_TRY(make_places(w, &w->chunks[i], i));
+        WEFT_TRY(make_store(w, &w->chunks[i]));
+        set_pass(w, &w->chunks[i]);
+    }
+    if (!w->bill.dry) {
+        WEFT_TRY(weft_event_create(&w->end));
+        WEFT_TRY(weft__pipeline_create(&w->mesh, w->o.stream, &w->pipeline));
+    }
+    return weft__optimizer_create(w->zeros, w->chunk_count, &w->mesh, &w->bill, &w->optimizer);
+}
+
+static weft_worker_t *new_worker(const weft_worker_options_t *options,
+                                 const weft_compute_t *compute)
+{
+    weft_worker_t *w = calloc(1, sizeof(*w));
+    if (w != NULL) {
+        w->o = *options;
+        w->o.plan.sequence_parallel = options->plan.sequence_parallel && options->plan.tp > 1;
+        w->compute = compute;
+        weft__meter_open(&w->meter, options->stream);
+    }
+    return w;
+}
+
+weft_status_t weft__worker_create(const weft_worker_options_t *options, weft_comm_h comm,
+                                  const weft_compute_t *compute, weft_worker_t **worker_p)
+{
+    weft_worker_t *w = new_worker(options, compute);
+    if (w == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a worker");
+    }
+    weft_status_t status = weft__mesh_create(&w->o.plan, options->model.tied, comm, &w->mesh);
+    status = status == WEFT_OK ? make_all(w) : status;
+    if (status != WEFT_OK) {
+        w->failed = true;
+        weft__worker_destroy(w);
+        return status;
+    }
+    *worker_p = w;
+    return WEFT_OK;
+}
+
+weft_status_t weft__worker_predict(const weft_worker_options_t *options,
+                                   const weft_compute_t *compute, int rank, weft_bill_t *bill_p)
+{
+    const weft_plan_t *plan = &options->plan;
+    weft_worker_t *w = new_worker(options, compute);
+    if (w == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a worker");
+    }
+    w->bill.dry = true;
+    weft_status_t status = weft__mesh_arrange(plan, rank, plan->dp * plan->pp * plan->tp, NULL,
+                                              &w->mesh);
+    status = status == WEFT_OK ? make_all(w) : status;
+    *bill_p = w->bill;
+    weft__worker_destroy(w);
+    return status;
+}
+
+/* ---- freeing -------------------------------------------------------------------------------------------- */
+
+static void drop_event(weft_event_h event)
+{
+    if (event != NULL) {
+        weft_event_destroy(event);
+    }
+}
+
+static void free_chunk(weft_chunk_t *chunk)
+{
+    for (int i = 0; i < chunk->place_count; i++) {
+        weft_place_t *place = &chunk->places[i];
+        weft__acts_cleanup(&place->acts);
+        weft_free(place->memory);
+        weft_free(place->head_x);
+        drop_event(place->arrived);
+        drop_event(place->sent);
+        drop_event(place->freed);
+    }
+    free(chunk->places);
+    weft__zero_close(&chunk->zero);
+    weft__model_destroy(chunk->model);
+}
+
+static void free_host(void *memory)
+{
+    if (memory != NULL) {
+        weft_host_free(memory);
+    }
+}
+
+void weft__worker_destroy(weft_worker_t *w)
+{
+    if (w == NULL) {
+        return;
+    }
+    if (w->failed) {
+        weft__mesh_destroy(&w->mesh, true); /* ends what lanes wait for */
+    }
+    weft_stream_synchronize(w->o.stream);
+    weft__pipeline_destroy(&w->pipeline);
+    weft__optimizer_destroy(w->optimizer);
+    weft__tensor_destroy(w->tensor);
+    for (int i = 0; w->chunks != NULL && i < w->o.plan.virtual_stages; i++) {
+        free_chunk(&w->chunks[i]);
+    }
+    for (int i = 0; i < DX_MOST; i++) {
+        weft_free(w->dx[i].memory);
+        drop_event(w->dx[i].arrived);
+        drop_event(w->dx[i].sent);
+    }
+    weft_free(w->again);
+    weft_free(w->spare);
+    weft_free(w->scratch);
+    free_host(w->losses);
+    free_host(w->norm);
+    drop_event(w->end);
+    weft__meter_close(&w->meter);
+    weft__model_destroy(w->whole);
+    weft__model_destroy(w->cut);
+    free(w->train_ops);
+    free(w->eval_ops);
+    free(w->chunks);
+    free(w->zeros);
+    weft__mesh_destroy(&w->mesh, false);
+    free(w);
+}
+
+const weft_mesh_t *weft__worker_mesh(const weft_worker_t *w)
+{
+    return &w->mesh;
+}
+
+const weft_model_t *weft__worker_whole(const weft_worker_t *w)
+{
+    return w->whole;
+}
+
+const weft_bill_t *weft__worker_bill(const weft_worker_t *w)
+{
+    return &w->bill;
+}

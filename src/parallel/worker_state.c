@@ -1,0 +1,152 @@
+/* State of a worker without its plan: initial weights, whole tensors out and in. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "parallel/worker_parts.h"
+
+static weft_status_t host_floats(int64_t count, float **memory_p)
+{
+    *memory_p = malloc((size_t)(count > 0 ? count : 1) * sizeof(float));
+    return *memory_p != NULL
+               ? WEFT_OK
+               : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a tensor of %lld elements",
+                            (long long)count);
+}
+
+static weft_status_t start_param(weft_worker_t *w, weft_chunk_t *chunk, int index, uint64_t seed)
+{
+    const weft_param_t *param = &chunk->model->params[index];
+    float *local;
+    WEFT_TRY(host_floats(param->count, &local));
+    weft_status_t status = weft__param_init(param, w->mesh.tp_index, seed, local);
+    if (status == WEFT_OK) {
+        status = weft__zero_put(&chunk->zero, index, WEFT_STATE_WEIGHTS, local);
+    }
+    free(local);
+    return status;
+}
+
+weft_status_t weft__worker_start(weft_worker_t *w, uint64_t seed)
+{
+    for (int c = 0; c < w->chunk_count; c++) {
+        for (int i = 0; i < w->chunks[c].model->param_count; i++) {
+            WEFT_TRY(start_param(w, &w->chunks[c], i, seed));
+        }
+        WEFT_TRY(weft__gather_updated(&w->chunks[c].zero));
+    }
+    return WEFT_OK;
+}
+
+/* ---- whole tensors in ------------------------------------------------------------------------------------ */
+
+static weft_status_t load_param(weft_worker_t *w, weft_chunk_t *chunk, int index,
+                                weft_state_kind_t what, weft_read_fn read, void *arg)
+{
+    const weft_param_t *param = &chunk->model->params[index];
+    float *whole = NULL, *local = NULL;
+    weft_status_t status = host_floats(param->shape[0] * param->shape[1], &whole);
+    status = status == WEFT_OK ? host_floats(param->count, &local) : status;
+    status = status == WEFT_OK ? read(arg, param, what, whole) : status;
+    if (status == WEFT_OK) {
+        weft__param_cut(param, w->mesh.tp_index, sizeof(float), whole, local);
+        status = weft__zero_put(&chunk->zero, index, what, local);
+    }
+    free(whole);
+    free(local);
+    return status;
+}
+
+weft_status_t weft__worker_load(weft_worker_t *w, weft_read_fn read, void *arg, bool moments)
+{
+    for (int c = 0; c < w->chunk_count; c++) {
+        weft_zero_t *zero = &w->chunks[c].zero;
+        for (int i = 0; i < zero->model->param_count; i++) {
+            for (int what = WEFT_STATE_WEIGHTS; what <= (moments ? WEFT_STATE_V : 0); what++) {
+                WEFT_TRY(load_param(w, &w->chunks[c], i, (weft_state_kind_t)what, read, arg));
+            }
+        }
+        WEFT_TRY(weft__gather_updated(zero));
+    }
+    return WEFT_OK;
+}
+
+/* ---- whole tensors out ------------------------------------------------------------------------------------ */
+
+/* The first stage that has a parameter. */
+static int stage_with(const weft_worker_t *w, const weft_param_t *param)
+{
+    const weft_plan_t *plan = &w->o.plan;
+    int stages = plan->pp * plan->virtual_stages, first, count;
+    if (param->layer < 0) {
+        return param->role == WEFT_TOKENS || param->role == WEFT_POSITIONS ? 0 : stages - 1;
+    }
+    for (int stage = 0; stage < stages; stage++) {
+        weft__plan_layers(w->o.model.layers, stages, stage, &first, &count);
+        if (param->layer < first + count) {
+            return stage;
+        }
+    }
+    return stages - 1;
+}
+
+/* This rank's part of a parameter, complete on the first data-parallel rank. Bits are added as
+ * integers, since one rank has them and the others zeros. */
+static weft_status_t collect(weft_worker_t *w, weft_chunk_t *chunk, int index,
+                             weft_state_kind_t what, float *local)
+{
+    size_t count = (size_t)chunk->model->params[index].count;
+    memset(local, 0, count * sizeof(float));
+    WEFT_TRY(weft__zero_get(&chunk->zero, index, what, local));
+    return weft__zero_whole(&chunk->zero, what)
+               ? WEFT_OK
+               : weft_reduce(local, local, count, WEFT_U32, WEFT_SUM, 0, w->mesh.dp_comm, NULL);
+}
+
+/* Put everybody's parts together on rank 0, which may be one of them. */
+static weft_status_t assemble(weft_worker_t *w, const weft_param_t *param, int pp_index,
+                              const float *own, float *received, float *whole)
+{
+    int parts = param->split == WEFT_SPLIT_NONE ? 1 : w->mesh.tp;
+    for (int part = 0; part < parts; part++) {
+        int from = weft__mesh_rank(&w->mesh, 0, pp_index, part);
+        size_t count = (size_t)param->count;
+        if (from != 0 && w->mesh.rank == from) {
+            WEFT_TRY(weft_send(own, count, WEFT_F32, 0, w->mesh.world, NULL));
+        } else if (w->mesh.rank == 0) {
+            if (from != 0) {
+                WEFT_TRY(weft_recv(received, count, WEFT_F32, from, w->mesh.world, NULL));
+            }
+            weft__param_put(param, part, sizeof(float), from == 0 ? own : received, whole);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t gather(weft_worker_t *w, const weft_param_t *param, weft_state_kind_t what,
+                            float *own, float *received, float *whole)
+{
+    const weft_plan_t *plan = &w->o.plan;
+    int stage = stage_with(w, param), pp_index = stage % plan->pp;
+    if (pp_index == w->mesh.pp_index) {
+        weft_chunk_t *chunk = &w->chunks[stage / plan->pp];
+        int index = weft__model_find(chunk->model, param->name);
+        WEFT_TRY(collect(w, chunk, index, what, own));
+    }
+    return assemble(w, param, pp_index, own, received, whole);
+}
+
+weft_status_t weft__worker_gather(weft_worker_t *w, int index, weft_state_kind_t what, float *whole)
+{
+    const weft_param_t *param = &w->cut->params[index]; /* in the order of the whole model's */
+    float *own = NULL, *received = NULL;
+    weft_status_t status = host_floats(param->count, &own);
+    status = status == WEFT_OK ? host_floats(param->count, &received) : status;
+    status = status == WEFT_OK ? weft_stream_synchronize(w->o.stream) : status;
+    status = status == WEFT_OK ? gather(w, param, what, own, received, whole) : status;
+    free(own);
+    free(received);
+    w->failed = w->failed || status != WEFT_OK;
+    return status;
+}
