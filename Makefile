@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 PEERS ?= --ranks 2,4,8
 PEERS_SHMEM ?= --pes 2,4
 
-.PHONY: all help deps demo test test-quick test-gpu soak install peers peers-shmem format clean
+.PHONY: all help deps demo test test-quick test-plans test-gpu soak install peers peers-shmem format clean
 
 all: ## build the library, the command, examples and tests in build/
 	@tools/build $(BUILD)
@@ -25,6 +25,10 @@ test: ## everything: all tests, sanitizers, both compilers, checks of the source
 
 test-quick: ## the tests of the plain build only, without the slow ones
 	@tools/test --quick $(BUILD)
+
+test-plans: all ## train under every plan and compare with one rank; an hour on 2 cores
+	@$(BUILD)/test/parallel/test_plans --all
+	@$(BUILD)/test/parallel/test_bubble --strict
 
 test-gpu: ## what needs a GPU, with compute-sanitizer; tools/test-gpu has options
 	@tools/test-gpu $(BUILD)

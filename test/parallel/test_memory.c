@@ -1,0 +1,119 @@
+/* Memory: what is predicted is what is allocated and what the device's pool saw; stages of ZeRO take
+ * what their formulas say; a model that fits no rank alone trains where a plan spreads it. */
+/* ctest: timeout=120 labels=plans */
+#include <math.h>
+#include <stdlib.h>
+
+#include "parallel/plans.h"
+
+/* A model with many more weights than activations. */
+static weft_worker_options_t large(int dp, int pp, int tp, int zero)
+{
+    plan_run_t run = {.model = PLAN_LLAMA, .bucket_bytes = 1};
+    run.plan = weft__plan_single(1, PLAN_LENGTH);
+    run.plan.dp = dp;
+    run.plan.pp = pp;
+    run.plan.tp = tp;
+    run.plan.zero = zero;
+    weft_worker_options_t options = plan_options(&run);
+    options.model.layers = 4;
+    options.model.width = 192;
+    options.model.head_dim = 12;
+    options.model.ffn = 768;
+    options.type = WEFT_BF16;
+    options.grad_type = WEFT_BF16;
+    return options;
+}
+
+static size_t state_of(const weft_bill_t *bill)
+{
+    return bill->bytes[WEFT_MEMORY_WEIGHTS] + bill->bytes[WEFT_MEMORY_GRADIENTS] +
+           bill->bytes[WEFT_MEMORY_OPTIMIZER];
+}
+
+static void one_step(weft_worker_t *worker, const weft_worker_options_t *options)
+{
+    int32_t tokens[2][PLAN_BATCH * PLAN_LENGTH];
+    weft_worker_result_t result;
+    plan_tokens(&options->model, 0, 0, 1, tokens[0], tokens[1]);
+    weft_worker_input_t input = {.hyper = plan_hyper(0), .tokens = tokens[0], .targets = tokens[1]};
+    CHECK_OK(weft__worker_queue(worker, &input));
+    CHECK_OK(weft__worker_settle(worker, &result));
+    CHECK(result.finite);
+}
+
+/* Predicted, allocated and seen by the pool; then against the formula. */
+static void stages_take_what_they_should(team_t *team)
+{
+    const weft_compute_t *compute;
+    int device;
+    double y, n = team->size;
+    weft__compute_threads(1);
+    CHECK_OK(weft__compute(&compute));
+    CHECK_OK(weft_comm_device(team->comm, &device));
+    for (int zero = 0; zero <= 3; zero++) {
+        weft_worker_options_t options = large(team->size, 1, 1, zero);
+        weft_bill_t predicted;
+        weft_worker_t *worker;
+        weft_pool_stats_t before, after;
+        team_note("ZeRO-%d", zero);
+        CHECK_OK(weft__worker_predict(&options, compute, team->rank, &predicted));
+        CHECK_OK(weft_pool_stats(device, &before));
+        CHECK_OK(weft__worker_create(&options, team->comm, compute, &worker));
+        one_step(worker, &options); /* with weights of zero, which cost no time to make */
+        CHECK_OK(weft_pool_stats(device, &after));
+        const weft_bill_t *bill = weft__worker_bill(worker);
+        y = (double)weft__config_params(&options.model);
+        const double formulas[] = {16 * y, 4 * y + 12 * y / n, 2 * y + 14 * y / n, 16 * y / n};
+        for (int kind = 0; kind < WEFT_MEMORY_KINDS; kind++) {
+            CHECK_EQ(bill->bytes[kind], predicted.bytes[kind]);
+        }
+        double seen = (double)(after.in_use - before.in_use);
+        CHECK(fabs(seen / (double)weft__bill_total(bill) - 1) < 0.02);
+        double state = (double)state_of(bill);
+        if (fabs(state / formulas[zero] - 1) > 0.05) {
+            FAIL("ZeRO-%d on %d ranks keeps %.0f bytes of state, the formula says %.0f", zero,
+                 team->size, state, formulas[zero]);
+        }
+        weft__worker_destroy(worker);
+    }
+}
+
+/* With this much memory a rank cannot hold the model alone. */
+static const char cap[] = "WEFT_DEVICE_MEMORY=24M";
+
+static void does_not_fit_alone(team_t *team)
+{
+    weft_worker_options_t options = large(1, 1, 1, 0);
+    const weft_compute_t *compute;
+    weft_worker_t *worker;
+    CHECK_OK(weft__compute(&compute));
+    CHECK_STATUS(weft__worker_create(&options, team->comm, compute, &worker), WEFT_ERR_NO_MEMORY);
+}
+
+static void fits_when_spread(team_t *team)
+{
+    const weft_worker_options_t plans[] = {large(4, 1, 1, 3), large(1, 2, 2, 0), large(1, 4, 1, 0)};
+    weft__compute_threads(1);
+    for (int i = 0; i < 3; i++) {
+        const weft_compute_t *compute;
+        weft_worker_t *worker;
+        CHECK_OK(weft__compute(&compute));
+        CHECK_OK(weft__worker_create(&plans[i], team->comm, compute, &worker));
+        CHECK_OK(weft__worker_start(worker, 1));
+        one_step(worker, &plans[i]);
+        weft__worker_destroy(worker);
+    }
+}
+
+int main(void)
+{
+    bool ok = true;
+    for (int ranks = 2; ranks <= 8; ranks *= 2) {
+        ok = team_run(&(team_plan_t){.ranks = ranks, .procs = 1}, stages_take_what_they_should) &&
+             ok;
+    }
+    ok = team_run(&(team_plan_t){.ranks = 1, .env = cap}, does_not_fit_alone) && ok;
+    ok = team_run(&(team_plan_t){.ranks = 4, .env = cap}, fits_when_spread) && ok;
+    return ok ? 0 : 1;
+}

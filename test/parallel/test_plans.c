@@ -1,0 +1,124 @@
+/* ctest: timeout=120 labels=plans */
+/* Every plan trains as one rank does: dp x pp x tp with ZeRO, schedules, recomputation, both families.
+ * A random sample of all plans (--seed repeats one); --all takes all, which `make test-plans` does. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "parallel/plans.h"
+
+/* ---- all plans -------------------------------------------------------------------------------------- */
+
+static int digit(uint64_t *number, int base)
+{
+    int digit = (int)(*number % (uint64_t)base);
+    *number /= (uint64_t)base;
+    return digit;
+}
+
+/* What the grid, ZeRO, the schedule and recomputation leave open is drawn by lot. */
+static void draw_rest(uint64_t lot, plan_run_t *run)
+{
+    weft_plan_t *plan = &run->plan;
+    int most = PLAN_BATCH / plan->dp;
+    plan->micro_batches = 1 << digit(&lot, 4);
+    while (plan->micro_batches > most) {
+        plan->micro_batches /= 2;
+    }
+    if (plan->schedule == WEFT_INTERLEAVED && plan->micro_batches < plan->pp) {
+        plan->micro_batches = plan->pp;
+    }
+    plan->micro_batch = most / plan->micro_batches;
+    plan->sequence_parallel = digit(&lot, 2) && plan->tp > 1;
+    plan->offload = digit(&lot, 4) == 0;
+    plan->lean = digit(&lot, 2) && plan->zero >= 2 && plan->micro_batches > 1;
+    run->bucket_bytes = digit(&lot, 2) ? 1 : 100 << 10;
+    run->no_overlap = digit(&lot, 4) == 0;
+    if (digit(&lot, 3) == 0) {
+        run->model = run->model == PLAN_GPT2 ? PLAN_DROPOUT : PLAN_LLAMA_TIED;
+    }
+}
+
+enum { PLANS = 4 * 3 * 4 * 3 * 3 * 2 };
+
+/* Plan number `number` of PLANS for `ranks` ranks; false if there is none such. */
+static bool plan_number(uint64_t number, uint64_t seed, int ranks, plan_run_t *run)
+{
+    uint64_t lot = weft__rng_at(seed, number);
+    weft_plan_t plan = {.length = PLAN_LENGTH, .tp = 1 << digit(&number, 4)};
+    plan.pp = 1 << digit(&number, 3);
+    plan.zero = digit(&number, 4);
+    plan.schedule = (weft_schedule_t)digit(&number, 3);
+    plan.recompute = (weft_recompute_t)digit(&number, 3);
+    plan.virtual_stages = plan.schedule == WEFT_INTERLEAVED ? 2 : 1;
+    plan.dp = ranks / (plan.tp * plan.pp);
+    bool whole = plan.dp * plan.tp * plan.pp == ranks;
+    /* What differs in name only is left out. */
+    bool same = (plan.pp == 1 && plan.schedule != WEFT_1F1B) || (plan.dp == 1 && plan.zero > 0);
+    if (!whole || same) {
+        return false;
+    }
+    *run = (plan_run_t){.model = (plan_model_t)digit(&number, 2), .plan = plan};
+    draw_rest(lot, run);
+    weft_model_config_t config = plan_config(run->model);
+    return weft__plan_check(&run->plan, &config, ranks, PLAN_BATCH) == WEFT_OK;
+}
+
+/* ---- running --------------------------------------------------------------------------------------- */
+
+typedef struct tour {
+    uint64_t seed;
+    int count; /* of plans; 0: all */
+    int steps;
+} tour_t;
+
+static void tour(team_t *team)
+{
+    const tour_t *t = team->arg;
+    static plan_numbers_t references[PLAN_MODELS];
+    int done = 0;
+    weft__compute_threads(1);
+    if (team->rank == 0) {
+        for (int m = 0; m < PLAN_MODELS; m++) {
+            plan_reference((plan_model_t)m, t->steps, &references[m]);
+        }
+    }
+    for (uint64_t i = 0; i < PLANS && (t->count == 0 || done < t->count); i++) {
+        plan_run_t run;
+        char name[320];
+        plan_numbers_t numbers;
+        uint64_t number = t->count == 0 ? i : weft__rng_at(t->seed, i) % PLANS;
+        if (!plan_number(number, t->seed, team->size, &run)) {
+            continue;
+        }
+        run.steps = t->steps;
+        team_note("%s", plan_name(&run, name, sizeof(name)));
+        plan_train(&run, team->comm, &numbers);
+        if (team->rank == 0) {
+            plan_compare(&run, &numbers, &references[run.model]);
+        }
+        done++;
+    }
+    if (team->rank == 0) {
+        printf("%d ranks: %d plans agree with one rank over %d steps\n", team->size, done,
+               t->steps);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bool every = argc > 1 && strcmp(argv[1], "--all") == 0;
+    bool given = argc > 2 && strcmp(argv[1], "--seed") == 0;
+    uint64_t seed = given ? strtoull(argv[2], NULL, 10) : weft__now_ns() % 1000000;
+    int sample = UNDER_SANITIZER ? 4 : 10;
+    bool ok = true;
+    printf("--seed %llu\n", (unsigned long long)seed);
+    fflush(stdout);
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        tour_t t = {seed + (uint64_t)ranks, every ? 0 : sample, every ? PLAN_STEPS : 4};
+        team_plan_t plan = {
+            .ranks = ranks, .procs = ranks == 4 ? 0 : 1, .limit_s = every ? 7200 : 60, .arg = &t};
+        ok = team_run(&plan, tour) && ok;
+    }
+    return ok ? 0 : 1;
+}
