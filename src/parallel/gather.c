@@ -240,6 +240,14 @@ weft_status_t weft__gather_need(weft_zero_t *zero, int bucket, int next)
     return WEFT_OK;
 }
 
+weft_status_t weft__gather_settle(weft_zero_t *zero)
+{
+    for (int b = 0; b < zero->layout.bucket_count && zero->stage > 0 && zero->stage < 3; b++) {
+        WEFT_TRY(weft_stream_wait(zero->stream, zero->gather->there[b]));
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft__gather_drop(weft_zero_t *zero, int bucket)
 {
     slot_t *slot = zero->stage == 3 ? find_slot(zero->gather, bucket) : NULL;

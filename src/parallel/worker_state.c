@@ -98,6 +98,8 @@ static weft_status_t collect(weft_worker_t *w, weft_chunk_t *chunk, int index,
 {
     size_t count = (size_t)chunk->model->params[index].count;
     memset(local, 0, count * sizeof(float));
+    WEFT_TRY(weft__gather_settle(&chunk->zero));
+    WEFT_TRY(weft_stream_synchronize(w->o.stream));
     WEFT_TRY(weft__zero_get(&chunk->zero, index, what, local));
     return weft__zero_whole(&chunk->zero, what)
                ? WEFT_OK
@@ -143,7 +145,6 @@ weft_status_t weft__worker_gather(weft_worker_t *w, int index, weft_state_kind_t
     float *own = NULL, *received = NULL;
     weft_status_t status = host_floats(param->count, &own);
     status = status == WEFT_OK ? host_floats(param->count, &received) : status;
-    status = status == WEFT_OK ? weft_stream_synchronize(w->o.stream) : status;
     status = status == WEFT_OK ? gather(w, param, what, own, received, whole) : status;
     free(own);
     free(received);

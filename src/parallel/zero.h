@@ -106,6 +106,9 @@ void weft__gather_close(weft_gather_t *gather);
 weft_status_t weft__gather_need(weft_zero_t *zero, int bucket, int next);
 weft_status_t weft__gather_drop(weft_zero_t *zero, int bucket);
 
+/* The compute stream may use all weights that this rank keeps. */
+weft_status_t weft__gather_settle(weft_zero_t *zero);
+
 /* Weights have been updated: hand them out (stages 1 and 2), forget what was gathered (3). */
 weft_status_t weft__gather_updated(weft_zero_t *zero);
 

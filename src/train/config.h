@@ -97,7 +97,15 @@
     X(ONE, pp_schedule, "pp-schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                \
       "order of micro-batches in a pipeline")                                                      \
     X(ONE, recompute, "recompute", 0, "WHAT", "none", "none selective full",                       \
-      "activations computed again in the backward pass")
+      "activations computed again in the backward pass")                                           \
+    X(INT, virtual_stages, "virtual-stages", 0, "N", "2", "",                                      \
+      "pipeline stages that a rank has with --pp-schedule interleaved")                            \
+    X(BOOL, sequence_parallel, "sequence-parallel", 0, "YES", "no", "",                            \
+      "cut norms and the residual stream among tensor-parallel ranks too, by rows")                \
+    X(ONE, offload, "offload", 0, "WHAT", "none", "none optimizer",                                \
+      "keep optimizer state in host memory and update it there")                                   \
+    X(BOOL, lean, "lean", 0, "YES", "no", "",                                                      \
+      "--zero 2 and 3: exchange gradients after every micro-batch, to hold fewer of them")
 
 #define WEFT_TRAIN_INT int
 #define WEFT_TRAIN_SIZE size_t

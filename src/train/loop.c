@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "train/peak.h"
+#include "train/planned.h"
 #include "train/record.h"
 #include "train/tracing.h"
 #include "train/trainer.h"
@@ -29,6 +30,8 @@ typedef struct run {
     bool stopping;
     int skips;
     bool metrics_failed; /* said once; the run goes on, and fails in the end */
+    double *memory;      /* peak of every rank, with a worker; NULL otherwise */
+    double bubble, formula;
     weft_train_result_t *result;
 } run_t;
 
@@ -53,7 +56,7 @@ static weft_status_t open_feed(run_t *run)
     if (t->naive && t->rank != 0) {
         return WEFT_OK; /* rank 0 fetches for all */
     }
-    weft__data_share(options.batch, t->rank, t->size, &options.begin, &options.end);
+    weft__data_share(options.batch, t->part, t->parts, &options.begin, &options.end);
     if (t->naive) {
         options.begin = 0;
         options.end = options.batch;
@@ -213,6 +216,23 @@ static void say_trouble(run_t *run)
     weft__metrics_say(run->metrics, "%s; training goes on", sentence);
 }
 
+/* For the end of the run; the next vote may be about something else. */
+static weft_status_t keep_votes(run_t *run)
+{
+    const weft_trainer_t *t = &run->t;
+    if (run->memory == NULL) {
+        run->memory = calloc((size_t)t->size, sizeof(double));
+    }
+    if (run->memory == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the votes of %d ranks", t->size);
+    }
+    for (int i = 0; i < t->size; i++) {
+        run->memory[i] = t->votes[i].memory;
+    }
+    run->bubble = weft__planned_bubble(t, &run->formula);
+    return WEFT_OK;
+}
+
 /* Read what came of a step, on all ranks; write it down on rank 0. */
 static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
 {
@@ -227,6 +247,9 @@ static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
         run->stopping |= t->votes[i].stop != 0.0;
     }
     loss /= (double)run->config->batch * run->config->length;
+    if (t->worker != NULL) {
+        WEFT_TRY(keep_votes(run));
+    }
     WEFT_TRY(check_norms(run, flight));
     WEFT_TRY(check_numbers(run, flight, loss));
     advance(run, flight, loss);
@@ -260,14 +283,15 @@ static bool is_last(const run_t *run, uint64_t steps_done)
 static weft_status_t save(run_t *run, bool last)
 {
     weft_trainer_t *t = &run->t;
-    if (t->rank != 0 || run->writer == NULL) {
+    if (t->worker == NULL && t->rank != 0) {
         return WEFT_OK;
     }
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_SAVE, "checkpoint",
                                     (int64_t)t->state.step - 1, -1, t->stream);
-    weft_status_t status = weft__save(t, run->writer);
+    weft_status_t status = t->worker != NULL ? weft__planned_save(t, run->writer)
+                                             : weft__save(t, run->writer);
     weft__timeline_end(t->timeline, span, t->stream);
-    if (status != WEFT_OK && !last) {
+    if (status != WEFT_OK && !last && t->rank == 0) {
         say_trouble(run);
         return WEFT_OK;
     }
@@ -312,15 +336,44 @@ static weft_status_t finish_writing(run_t *run)
 
 static weft_status_t sample(run_t *run)
 {
-    char *text;
-    if (run->t.rank != 0) {
+    weft_trainer_t *t = &run->t;
+    const weft_train_config_t *config = run->config;
+    char *text = NULL;
+    if (t->worker != NULL) {
+        WEFT_TRY(weft__planned_sample(t, config->prompt, config->sample_tokens, &text));
+    } else if (t->rank == 0) {
+        WEFT_TRY(weft__sample(t, config->prompt, config->sample_tokens, &text));
+    }
+    if (t->rank != 0) {
         return WEFT_OK;
     }
-    WEFT_TRY(weft__sample(&run->t, run->config->prompt, run->config->sample_tokens, &text));
     weft__metrics_say(run->metrics, "--- step %llu\n%s%s\n---",
                       (unsigned long long)run->t.state.step, run->config->prompt, text);
     free(text);
     return WEFT_OK;
+}
+
+/* What became of the plan: the bubble, and memory predicted and measured. */
+static weft_status_t tell_plan(run_t *run)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    weft_status_t status = WEFT_OK;
+    if (out != NULL) {
+        status = weft__planned_print(run->setup, out, run->memory);
+        fclose(out);
+    }
+    if (text != NULL && status == WEFT_OK) {
+        weft__metrics_say(run->metrics, "%s", text);
+    }
+    if (run->config->pp > 1) {
+        weft__metrics_say(run->metrics,
+                          "waiting for other stages %.1f%% of the last step, %.1f%% by the formula",
+                          100 * run->bubble, 100 * run->formula);
+    }
+    free(text);
+    return status;
 }
 
 /* What needs the step to be over before the next begins. */
@@ -375,6 +428,9 @@ static weft_status_t train(run_t *run)
     if (step > run->t.state.step) {
         WEFT_TRY(settle(run, &run->t.flights[(step - 1) % WEFT_FLIGHTS], false));
     }
+    if (run->memory != NULL && run->t.rank == 0) {
+        WEFT_TRY(tell_plan(run));
+    }
     run->result->interrupted = run->stopping && step < end;
     return WEFT_OK;
 }
@@ -415,6 +471,7 @@ static weft_status_t close_run(run_t *run, weft_status_t status)
         status = status == WEFT_OK ? closed : status;
     }
     weft__trainer_close(&run->t);
+    free(run->memory);
     if (status != WEFT_OK) {
         weft__error_restore(sentence);
     }

@@ -81,33 +81,42 @@ static weft_status_t list_tensors(const weft_trainer_t *t, tensors_t *model, ten
     return WEFT_OK;
 }
 
-weft_status_t weft__save(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
+weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *writer,
+                                 const weft_tensor_source_t *model, int model_count,
+                                 const weft_tensor_source_t *optimizer, int optimizer_count)
 {
-    tensors_t model = {0}, optimizer = {0};
     char *config_json = NULL, *settings = NULL;
     size_t length;
-    weft_status_t status = list_tensors(t, &model, &optimizer);
-    if (status == WEFT_OK) {
-        status = weft__config_text(&t->setup->model, &config_json);
-    }
+    weft_status_t status = weft__config_text(&t->setup->model, &config_json);
     if (status == WEFT_OK) {
         status = weft__train_write_text(t->config, "", &settings);
     }
     if (status == WEFT_OK) {
         weft_checkpoint_t checkpoint = {
             .state = t->state,
-            .model = model.sources,
-            .model_count = model.count,
-            .optimizer = optimizer.sources,
-            .optimizer_count = optimizer.count,
+            .model = model,
+            .model_count = model_count,
+            .optimizer = optimizer,
+            .optimizer_count = optimizer_count,
             .config_json = config_json,
             .tokenizer_json = weft__tokenizer_json(t->setup->tokenizer, &length),
             .settings = settings};
         status = weft__checkpoint_save(writer, &checkpoint, NULL);
     }
-    free_tensors(&model);
-    free_tensors(&optimizer);
     free(config_json);
     free(settings);
+    return status;
+}
+
+weft_status_t weft__save(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
+{
+    tensors_t model = {0}, optimizer = {0};
+    weft_status_t status = list_tensors(t, &model, &optimizer);
+    if (status == WEFT_OK) {
+        status = weft__save_tensors(t, writer, model.sources, model.count, optimizer.sources,
+                                    optimizer.count);
+    }
+    free_tensors(&model);
+    free_tensors(&optimizer);
     return status;
 }

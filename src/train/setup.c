@@ -10,32 +10,12 @@
 #include "base/settings.h"
 #include "base/try.h"
 #include "topo/gpu.h"
+#include "train/planned.h"
 
 /* ---- what is not there yet --------------------------------------------------------------------- */
 
-static weft_status_t refuse_later(const char *option, const char *value)
-{
-    return weft__fail(WEFT_ERR_UNSUPPORTED,
-                      "--%s %s is not supported yet: this version trains data parallel", option,
-                      value);
-}
-
 static weft_status_t refuse_unsupported(const weft_train_config_t *config)
 {
-    char number[16];
-    const struct {
-        const char *option;
-        int value, most;
-    } numbers[] = {{"pp", config->pp, 1}, {"tp", config->tp, 1}, {"zero", config->zero, 0}};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        if (numbers[i].value > numbers[i].most) {
-            snprintf(number, sizeof(number), "%d", numbers[i].value);
-            return refuse_later(numbers[i].option, number);
-        }
-    }
-    if (strcmp(config->recompute, "none") != 0) {
-        return refuse_later("recompute", config->recompute);
-    }
     if (strcmp(config->precision, "fp16") == 0) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "--precision fp16 is not supported yet; bf16 and fp32 are");
@@ -231,6 +211,7 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
                                   .kv_heads = setup->model.kv_heads,
                                   .vocab = setup->model.vocab};
     WEFT_TRY(weft__train_resolve(config, &limits));
+    WEFT_TRY(weft__planned_check(setup));
     return choose_cache(setup);
 }
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "parallel/dp.h"
+#include "train/planned.h"
 #include "train/setup.h"
 
 weft_status_t weft__setup_sizes(const weft_setup_t *setup, weft_setup_sizes_t *sizes_p)
@@ -54,6 +55,9 @@ weft_status_t weft__setup_print(const weft_setup_t *setup, FILE *out)
     fprintf(out, "devices   %d of kind %s, %s\n", config->ranks, setup->device, config->precision);
     fprintf(out, "compute   %.1f TFLOP a step\n",
             weft__config_flops(m, config->length) * config->batch * config->length / 1e12);
+    if (weft__planned(config)) {
+        return weft__planned_print(setup, out, NULL);
+    }
     fprintf(out, "memory of each rank:\n");
     print_bytes(out, "weights", sizes.weights);
     print_bytes(out, "gradients", sizes.gradients);

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "train/trainer.h"
+#include "train/planned.h"
 
 /* ---- tokens --------------------------------------------------------------------------------------- */
 
@@ -133,6 +133,10 @@ weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, wef
     t->pass.training = true;
     WEFT_TRY(weft_event_record(flight->start, t->stream));
     WEFT_TRY(take_tokens(t, step, &inputs, &targets));
+    if (t->worker != NULL) {
+        WEFT_TRY(weft__planned_queue(t, inputs, targets, exact, flight));
+        return weft_event_record(flight->end, t->stream);
+    }
     WEFT_TRY(weft__dp_begin(t->dp, (int64_t)step, exact));
     for (int i = 0; i < t->config->accumulate; i++) {
         WEFT_TRY(micro_batch(t, i, inputs, targets, flight));
@@ -153,6 +157,22 @@ static double sum_of(const float *values, size_t count)
     return sum;
 }
 
+/* What this rank has to say about a step. */
+static weft_vote_t vote_on(const weft_trainer_t *t, const weft_flight_t *flight)
+{
+    const weft_worker_result_t *result = &flight->result;
+    if (t->worker != NULL) {
+        return (weft_vote_t){.loss = result->loss_sum,
+                             .norm = result->norm,
+                             .exposed = result->tensor_s + result->pipeline_s + result->exchange_s,
+                             .run = result->run_s,
+                             .waited = result->pipeline_s};
+    }
+    return (weft_vote_t){.loss = sum_of(flight->losses, local_tokens(t)),
+                         .norm = (double)flight->norm[0],
+                         .exposed = weft__dp_exposed(t->dp, (int64_t)flight->step)};
+}
+
 weft_status_t weft__step_settle(weft_trainer_t *t, weft_flight_t *flight, bool stop)
 {
     int device;
@@ -166,21 +186,19 @@ weft_status_t weft__step_settle(weft_trainer_t *t, weft_flight_t *flight, bool s
     weft__timeline_collect(t->timeline);
     WEFT_TRY(weft_comm_device(t->comm, &device));
     WEFT_TRY(weft_pool_stats(device, &pool));
-    weft_vote_t vote = {.loss = sum_of(flight->losses, local_tokens(t)),
-                        .norm = (double)flight->norm[0],
-                        .exposed = weft__dp_exposed(t->dp, (int64_t)flight->step),
-                        .memory = (double)pool.in_use_peak,
-                        .stop = stop};
+    weft_vote_t vote = vote_on(t, flight);
+    vote.memory = (double)pool.in_use_peak;
+    vote.stop = stop;
     return weft__vote(t, &vote);
 }
 
 /* ---- validation -------------------------------------------------------------------------------------------- */
 
-static weft_status_t fill_validation(const weft_trainer_t *t, uint64_t first, uint64_t end,
-                                     int32_t *inputs, int32_t *targets)
+weft_status_t weft__step_samples(const weft_trainer_t *t, uint64_t first, uint64_t end,
+                                 int64_t count, int32_t *inputs, int32_t *targets)
 {
     size_t length = (size_t)t->config->length;
-    for (int64_t i = 0; i < t->shape.batch; i++, inputs += length, targets += length) {
+    for (int64_t i = 0; i < count; i++, inputs += length, targets += length) {
         uint64_t sample = first + (uint64_t)i;
         if (sample >= end) { /* no sample left: tokens that count for nothing */
             memset(inputs, 0, length * sizeof(int32_t));
@@ -199,7 +217,7 @@ static weft_status_t validate_batch(weft_trainer_t *t, uint64_t first, uint64_t 
 {
     size_t tokens = (size_t)t->shape.batch * (size_t)t->shape.seq, bytes = tokens * sizeof(int32_t);
     float *losses = (float *)inputs + 2 * tokens;
-    WEFT_TRY(fill_validation(t, first, end, inputs, inputs + tokens));
+    WEFT_TRY(weft__step_samples(t, first, end, t->shape.batch, inputs, inputs + tokens));
     WEFT_TRY(weft_memcpy(t->acts.tokens, inputs, bytes, t->stream));
     WEFT_TRY(weft_memcpy(t->acts.targets, inputs + tokens, bytes, t->stream));
     WEFT_TRY(weft__model_forward(&t->pass, &t->acts));
@@ -219,26 +237,34 @@ static uint64_t validation_samples(const weft_trainer_t *t)
     return asked < there ? asked : there;
 }
 
-weft_status_t weft__step_validate(weft_trainer_t *t, double *loss_p)
+/* The sum over this rank's share of the samples. */
+static weft_status_t validate_share(weft_trainer_t *t, uint64_t samples, double *sum_p)
 {
-    uint64_t samples = validation_samples(t), begin, end;
-    weft_vote_t vote = {0};
+    uint64_t begin, end;
     size_t tokens = (size_t)t->shape.batch * (size_t)t->shape.seq;
     int32_t *host;
-    *loss_p = NAN;
-    if (samples == 0) {
-        return WEFT_OK;
-    }
     weft__data_share(samples, t->rank, t->size, &begin, &end);
     WEFT_TRY(weft_host_malloc((void **)&host, 3 * tokens * sizeof(int32_t)));
     weft_status_t status = WEFT_OK;
     t->pass.training = false;
     for (uint64_t at = begin; at < end && status == WEFT_OK; at += (uint64_t)t->shape.batch) {
-        status = validate_batch(t, at, end, host, &vote.loss);
+        status = validate_batch(t, at, end, host, sum_p);
     }
     t->pass.training = true;
     weft_host_free(host);
-    WEFT_TRY(status);
+    return status;
+}
+
+weft_status_t weft__step_validate(weft_trainer_t *t, double *loss_p)
+{
+    uint64_t samples = validation_samples(t);
+    weft_vote_t vote = {0};
+    *loss_p = NAN;
+    if (samples == 0) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(t->worker != NULL ? weft__planned_validate(t, samples, &vote.loss)
+                               : validate_share(t, samples, &vote.loss));
     WEFT_TRY(weft__vote(t, &vote));
     double sum = 0.0;
     for (int i = 0; i < t->size; i++) {

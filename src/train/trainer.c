@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "train/planned.h"
 
 int64_t weft__trainer_sequences(const weft_trainer_t *trainer)
 {
@@ -117,9 +118,15 @@ static weft_status_t open_all(weft_trainer_t *t)
     WEFT_TRY(weft__compute(&t->compute));
     WEFT_TRY(open_streams(t));
     WEFT_TRY(weft__timeline_create(t->trace, &t->timeline));
-    WEFT_TRY(open_model(t));
-    WEFT_TRY(open_weights(t));
-    WEFT_TRY(open_activations(t));
+    t->part = t->rank;
+    t->parts = t->size;
+    if (weft__planned(t->config)) {
+        WEFT_TRY(weft__planned_open(t));
+    } else {
+        WEFT_TRY(open_model(t));
+        WEFT_TRY(open_weights(t));
+        WEFT_TRY(open_activations(t));
+    }
     WEFT_TRY(open_small_buffers(t));
     return weft__weights_start(t);
 }
@@ -148,6 +155,7 @@ static void drop_event(weft_event_h event)
 
 void weft__trainer_close(weft_trainer_t *t)
 {
+    weft__worker_destroy(t->worker);
     if (t->stream != NULL) {
         weft_stream_destroy(t->stream);
         weft_stream_destroy(t->side);

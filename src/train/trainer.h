@@ -5,11 +5,13 @@
  *   step.c      one step, validation
  *   vote.c      what ranks tell each other in every step
  *   save.c      checkpoints
+ *   planned.c   all of these with a worker (parallel/worker.h), where the plan asks for one
  *   loop.c      what happens when */
 #ifndef WEFT_TRAIN_TRAINER_H
 #define WEFT_TRAIN_TRAINER_H
 
 #include "parallel/dp.h"
+#include "parallel/worker.h"
 #include "train/feed.h"
 #include "train/loop.h"
 #include "train/metrics.h"
@@ -23,8 +25,9 @@ typedef struct weft_flight {
     uint64_t step; /* 0 is the first of the whole run */
     double lr;
     weft_event_h start, end;
-    float *losses; /* of this rank's tokens, pinned */
-    float *norm;   /* 2 values as weft_clip_t gives them, pinned */
+    float *losses;               /* of this rank's tokens, pinned */
+    float *norm;                 /* 2 values as weft_clip_t gives them, pinned */
+    weft_worker_result_t result; /* with a worker, in place of both */
 } weft_flight_t;
 
 /* What every rank tells all others after each step. Doubles only: it travels as such. */
@@ -32,6 +35,8 @@ typedef struct weft_vote {
     double loss;    /* sum over this rank's tokens */
     double norm;    /* of the gradient */
     double exposed; /* seconds of communication that nothing hid */
+    double run;     /* seconds of forward and backward ... */
+    double waited;  /* ... of which it waited for other pipeline stages */
     double memory;  /* peak bytes of the device */
     double stop;    /* wants to end the run */
 } weft_vote_t;
@@ -51,6 +56,11 @@ typedef struct weft_trainer {
     weft_shape_t shape; /* of a micro-batch */
     weft_dp_t *dp;
     bool naive;
+    int part, parts; /* which of the shares of a batch is this rank's */
+
+    /* With a plan that is more than data parallel (planned.h) this has the model and its memory, and
+     * what follows, down to `norm`, is not there. */
+    weft_worker_t *worker;
 
     /* Rows of memory with dp's layout. */
     void *weights;
@@ -95,11 +105,21 @@ weft_status_t weft__step_settle(weft_trainer_t *trainer, weft_flight_t *flight, 
 /* The loss on validation data, over all ranks; NaN if there is none. Collective. */
 weft_status_t weft__step_validate(weft_trainer_t *trainer, double *loss_p);
 
+/* Samples [first, first + count) of the validation data; those from `end` on are tokens that count for
+ * nothing. */
+weft_status_t weft__step_samples(const weft_trainer_t *trainer, uint64_t first, uint64_t end,
+                                 int64_t count, int32_t *inputs, int32_t *targets);
+
 /* Tell everybody `mine`, and gather trainer->votes. Collective. */
 weft_status_t weft__vote(weft_trainer_t *trainer, const weft_vote_t *mine);
 
 /* Begin to write a checkpoint of trainer->state. Rank 0 only. */
 weft_status_t weft__save(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer);
+
+/* The same, of these tensors. */
+weft_status_t weft__save_tensors(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer,
+                                 const weft_tensor_source_t *model, int model_count,
+                                 const weft_tensor_source_t *optimizer, int optimizer_count);
 
 /* Text of `count` tokens that follows `prompt`, malloced. Rank 0 only. */
 weft_status_t weft__sample(weft_trainer_t *trainer, const char *prompt, int count, char **text_p);

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "parallel/agree.h"
 #include "train/model_load.h"
+#include "train/planned.h"
 #include "train/trainer.h"
 
 /* Host memory for one parameter, as in a checkpoint and as stored here. */
@@ -147,6 +148,9 @@ weft_status_t weft__weights_start(weft_trainer_t *t)
     t->state = (weft_train_state_t){.seed = (uint64_t)t->config->seed, .loss_scale = 1.0};
     if (t->setup->resumed) {
         t->state = t->setup->loaded.state;
+    }
+    if (t->worker != NULL) {
+        return weft__planned_start(t);
     }
     if (t->rank == 0) {
         WEFT_TRY(fill_all(t));

@@ -137,9 +137,9 @@ refused() {
     [ ! -e refused ] || fail "a run folder was made"
 }
 refused "--data" --steps 1
-refused "not supported yet" $common --tp 2 -n 2
-refused "not supported yet" $common --zero 1
-refused "not supported yet" $common --recompute full
+refused "take 1 or 2" $common --tp 4 -n 4
+refused "the nearest plan that works is" $common --pp 2 --pp-schedule interleaved --accumulate 2 -n 2
+refused "--compress int8 is not possible with --zero 1" $common --zero 1 -n 2 --compress int8
 refused "not supported yet" $common --precision fp16
 refused "did you mean" $common --step 7
 refused "huge" $common --model huge

@@ -1,0 +1,194 @@
+/* Checkpoints and text of a run under a plan: whole tensors are gathered on rank 0, one by one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/device.h>
+
+#include "base/half.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "train/generate.h"
+#include "train/planned.h"
+
+/* ---- tensors of a checkpoint ------------------------------------------------------------------------- */
+
+/* One tensor: where it comes from, and what was gathered of it last. */
+typedef struct entry {
+    struct list *list;
+    weft_worker_t *worker;
+    int param;
+    weft_state_kind_t what;
+    weft_dtype_t type; /* as saved */
+    char name[WEFT_PARAM_NAME + 32];
+} entry_t;
+
+typedef struct list {
+    int count;
+    entry_t *entries;
+    weft_tensor_source_t *sources; /* rank 0 */
+    char *gathered;                /* of the tensor that is being read, as saved */
+    const entry_t *holds;
+} list_t;
+
+static weft_status_t gather(const entry_t *entry, char *gathered)
+{
+    const weft_model_t *whole = weft__worker_whole(entry->worker);
+    float *values = (float *)(void *)gathered;
+    WEFT_TRY(weft__worker_gather(entry->worker, entry->param, entry->what, values));
+    if (gathered != NULL && entry->type == WEFT_BF16) {
+        for (int64_t i = 0; i < whole->params[entry->param].count; i++) {
+            uint16_t half = weft__f32_to_bf16(values[i]);
+            memcpy(gathered + 2 * i, &half, sizeof(half)); /* never beyond what was read */
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t read_entry(void *ctx, uint64_t offset, void *out, size_t bytes)
+{
+    const entry_t *entry = ctx;
+    if (entry->list->holds != entry) {
+        WEFT_TRY(gather(entry, entry->list->gathered));
+        entry->list->holds = entry;
+    }
+    memcpy(out, entry->list->gathered + offset, bytes);
+    return WEFT_OK;
+}
+
+static void add_entry(list_t *list, weft_worker_t *worker, int param, const char *prefix,
+                      weft_state_kind_t what, weft_dtype_t type)
+{
+    const weft_param_t *p = &weft__worker_whole(worker)->params[param];
+    entry_t *entry = &list->entries[list->count];
+    *entry = (entry_t){.list = list, .worker = worker, .param = param, .what = what, .type = type};
+    snprintf(entry->name, sizeof(entry->name), "%s%s", prefix, p->name);
+    list->sources[list->count++] = (weft_tensor_source_t){
+        .form = {.name = entry->name,
+                 .dtype = type,
+                 .dims = p->dims,
+                 .shape = {(uint64_t)p->shape[0], (uint64_t)p->shape[1]}},
+        .read = read_entry,
+        .ctx = entry};
+}
+
+/* Model first, then the optimizer, in the order in which they are read. Returns how many are the
+ * model's. */
+static int fill_list(list_t *list, weft_worker_t *worker, weft_dtype_t type)
+{
+    int params = weft__worker_whole(worker)->param_count;
+    for (int i = 0; i < params; i++) {
+        add_entry(list, worker, i, "", WEFT_STATE_WEIGHTS, type);
+    }
+    for (int i = 0; i < params; i++) {
+        add_entry(list, worker, i, "exp_avg.", WEFT_STATE_M, WEFT_F32);
+        add_entry(list, worker, i, "exp_avg_sq.", WEFT_STATE_V, WEFT_F32);
+        if (type != WEFT_F32) {
+            add_entry(list, worker, i, "master.", WEFT_STATE_WEIGHTS, WEFT_F32);
+        }
+    }
+    return params;
+}
+
+static weft_status_t open_list(list_t *list, const weft_trainer_t *t)
+{
+    const weft_model_t *whole = weft__worker_whole(t->worker);
+    size_t most = 4 * (size_t)whole->param_count, elements = 0;
+    for (int i = 0; i < whole->param_count; i++) {
+        size_t count = (size_t)whole->params[i].count;
+        elements = count > elements ? count : elements;
+    }
+    *list = (list_t){.entries = calloc(most, sizeof(entry_t)),
+                     .sources = calloc(most, sizeof(weft_tensor_source_t)),
+                     .gathered = t->rank == 0 ? calloc(elements, sizeof(float)) : NULL};
+    if (list->entries == NULL || list->sources == NULL ||
+        (t->rank == 0 && list->gathered == NULL)) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to gather %d tensors on rank 0",
+                          whole->param_count);
+    }
+    return WEFT_OK;
+}
+
+static void close_list(list_t *list)
+{
+    free(list->entries);
+    free(list->sources);
+    free(list->gathered);
+}
+
+weft_status_t weft__planned_save(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
+{
+    list_t list;
+    weft_status_t status = open_list(&list, t);
+    if (status == WEFT_OK) {
+        int model = fill_list(&list, t->worker, t->setup->type);
+        if (t->rank == 0) {
+            status = weft__save_tensors(t, writer, list.sources, model, list.sources + model,
+                                        list.count - model);
+        }
+        for (int i = 0; i < list.count && t->rank != 0 && status == WEFT_OK; i++) {
+            status = gather(&list.entries[i], NULL);
+        }
+    }
+    close_list(&list);
+    return status;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------- */
+
+/* A whole model on rank 0, for the time of writing some text. */
+typedef struct gathered {
+    weft_model_t *model;
+    void **params;
+    char *memory;
+    float *room;
+} gathered_t;
+
+static weft_status_t open_gathered(const weft_trainer_t *t, gathered_t *g)
+{
+    weft_slice_t slice = WEFT_SLICE_WHOLE(&t->setup->model);
+    *g = (gathered_t){0};
+    WEFT_TRY(weft__model_create(&t->setup->model, &slice, WEFT_F32, WEFT_F32, &g->model));
+    if (t->rank != 0) {
+        return WEFT_OK;
+    }
+    g->params = calloc((size_t)g->model->param_count, sizeof(void *));
+    g->room = malloc((size_t)g->model->element_count * sizeof(float));
+    if (g->params == NULL || g->room == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to gather the model on rank 0");
+    }
+    return weft_malloc((void **)&g->memory, (size_t)g->model->element_count * sizeof(float));
+}
+
+static weft_status_t fill_gathered(const weft_trainer_t *t, gathered_t *g)
+{
+    size_t at = 0;
+    for (int i = 0; i < g->model->param_count; i++) {
+        size_t bytes = (size_t)g->model->params[i].count * sizeof(float);
+        WEFT_TRY(weft__worker_gather(t->worker, i, WEFT_STATE_WEIGHTS, g->room));
+        if (t->rank == 0) {
+            g->params[i] = g->memory + at;
+            WEFT_TRY(weft_memcpy(g->params[i], g->room, bytes, NULL));
+            at += bytes;
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__planned_sample(weft_trainer_t *t, const char *prompt, int count, char **text_p)
+{
+    gathered_t g;
+    weft_status_t status = open_gathered(t, &g);
+    status = status == WEFT_OK ? fill_gathered(t, &g) : status;
+    if (status == WEFT_OK && t->rank == 0) {
+        t->model = g.model;
+        t->params = g.params;
+        status = weft__sample(t, prompt, count, text_p);
+        t->model = NULL;
+        t->params = NULL;
+    }
+    weft_free(g.memory);
+    free(g.room);
+    free(g.params);
+    weft__model_destroy(g.model);
+    return status;
+}

@@ -1,0 +1,66 @@
+#!/bin/bash
+# ctest: timeout=120 labels=plans
+# weft train under plans, from the outside: the losses of one rank, checkpoints that go on under another
+# plan, what --dry-run and the end of a run say.
+set -u
+weft=$WEFT_BIN
+work=$(mktemp -d)
+failures=0
+export XDG_CACHE_HOME=$work/cache
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+fail() {
+    echo "FAILED: $name: $*"
+    failures=$((failures + 1))
+}
+
+# train ARGUMENT...: must succeed; what it says is in out
+train() {
+    "$weft" train --device cpu "$@" >out 2>&1 </dev/null || fail "status $?: $(tail -3 out)"
+}
+
+losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
+
+# expect_near DIR DIR COUNT: the same last losses, relatively
+expect_near() {
+    paste <(losses "$1" | tail -"$3") <(losses "$2" | tail -"$3") | awk -v count="$3" '
+        { d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > worst) worst = d }
+        END { if (NR != count || !(worst <= 1e-4)) { print NR " steps, worst " worst; exit 1 } }' ||
+        fail "the losses of $1 and $2"
+}
+expect() { grep -qF -- "$1" out || fail "'$1' is not in: $(cat out)"; }
+
+seq 1 3000 | awk '{ print "line " $1 " of " $1 % 7 ": the quick brown fox counts " $1 * 13 % 101 }' >text
+cat >config.json <<'END'
+{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 4, "n_embd": 32,
+ "n_head": 4, "n_positions": 32, "vocab_size": 257, "activation_function": "gelu_new"}
+END
+common="--model ./config.json --data text --length 32 --batch 16 --lr 3e-3 --lr-schedule constant --log 100"
+common="$common --steps 8 --dropout 0.1 --eval-batches 1"
+
+name="plans follow the losses of one rank"
+train $common --out one
+train $common --out grid -n 8 --tp 2 --pp 2 --zero 1 --accumulate 2 --sequence-parallel yes \
+    --save 4 --keep 0 --sample 8 --sample-tokens 8
+expect_near grid one 8
+expect "waiting for other stages"
+expect "predicted     measured"
+[ "$(grep -c '^ *[0-7] .*\.' out)" -ge 8 ] || fail "no memory of 8 ranks"
+train $common --out spread -n 4 --zero 3 --recompute selective --offload optimizer
+expect_near spread one 8
+
+name="a checkpoint goes on under another plan"
+folder=$(find grid -maxdepth 2 -type d -name '*4' | head -1)
+train $common --resume "$folder" --out on -n 2 --dp 0 --tp 1 --pp 2 --zero 0 --accumulate 4 --micro-batch 4 \
+    --sequence-parallel no --pp-schedule interleaved --recompute full
+expect_near on one 4
+
+name="--dry-run shows the mesh and the memory of every rank"
+train $common --dry-run -n 8 --tp 2 --pp 2
+expect "8 ranks: dp 2 x pp 2 x tp 2"
+expect "stage 1  [4 5] [6 7]"
+expect "predicted"
+
+[ $failures = 0 ] || exit 1
+echo "plans: as one rank"
