@@ -13,6 +13,8 @@ typedef backward_shape<64, 8, 64, true> backward_64;
 #define HOPPER 0
 #endif
 
+#if HOPPER /* other chips are compiled for too, and would not use them */
+
 /* c = a b^T over 64: 64 rows of one tile, all of another. */
 static __device__ __forceinline__ void products_64(float c[8][4], uint32_t a, uint32_t b)
 {
@@ -31,6 +33,8 @@ static __device__ __forceinline__ void gather_64(float sum[8][4], const uint32_t
         group_multiply(sum, x[i], tile_at(b) + i * STEP_TURNED);
     }
 }
+
+#endif
 
 /* ---- forward -------------------------------------------------------------------------------- */
 
