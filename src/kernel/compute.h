@@ -265,9 +265,10 @@ typedef struct weft_sumsq {
     double *partial; /* ceil(count / WEFT_SUMSQ_CHUNK) */
 } weft_sumsq_t;
 
-/* norm[0] = scale x sqrt(sum of partials, in order); norm[1] = what to multiply gradients with so
- * that their norm is at most max_norm: scale x min(1, max_norm / norm[0]). max_norm 0: no limit.
- * A norm that is not finite gives norm[1] = 0, so that AdamW skips the step. */
+/* norm[0] = scale x sqrt(sum of partials, in an order that depends on nothing but their count);
+ * norm[1] = what to multiply gradients with so that their norm is at most max_norm: scale x
+ * min(1, max_norm / norm[0]). max_norm 0: no limit. A norm that is not finite gives norm[1] = 0, so
+ * that AdamW skips the step. */
 typedef struct weft_clip {
     const double *partial;
     int64_t count;

@@ -38,16 +38,23 @@ static weft_ending_t branch_ending(const weft_pass_t *pass, const void *residual
                            .no_bias = !pass->row_bias};
 }
 
-weft_status_t weft__block_attend(const weft_pass_t *pass, int layer, const weft_block_acts_t *acts,
-                                 void *y)
+weft_status_t weft__block_attention(const weft_pass_t *pass, int layer,
+                                    const weft_block_acts_t *acts)
 {
-    weft_linear_t qkv = weft__linear_qkv(pass, layer), proj = weft__linear_proj(pass, layer);
+    weft_linear_t qkv = weft__linear_qkv(pass, layer);
     WEFT_TRY_RETURN(weft__linear_forward(pass, &qkv, acts->h1_all, acts->qkv, (weft_ending_t){0}));
     if (!weft__is_gpt2(pass)) {
         weft_rope_t rope = weft__rope_args(pass, acts->qkv);
         WEFT_TRY_RETURN(pass->compute->rope(&rope, pass->stream));
     }
-    WEFT_TRY_RETURN(attention(pass, layer, acts));
+    return attention(pass, layer, acts);
+}
+
+weft_status_t weft__block_attend(const weft_pass_t *pass, int layer, const weft_block_acts_t *acts,
+                                 void *y)
+{
+    weft_linear_t proj = weft__linear_proj(pass, layer);
+    WEFT_TRY_RETURN(weft__block_attention(pass, layer, acts));
     return weft__linear_forward(pass, &proj, acts->attended, y, branch_ending(pass, acts->x));
 }
 

@@ -215,7 +215,7 @@ void weft__scratch_carve(const weft_model_t *model, const weft_compute_t *comput
  * all micro-batches share, of weft__again_bytes. */
 typedef enum weft_keep {
     WEFT_KEEP_ALL,
-    WEFT_KEEP_NO_ATTENTION, /* qkv, attended and lse are shared: weft__block_attend makes them */
+    WEFT_KEEP_NO_ATTENTION, /* qkv, attended and lse are shared: weft__block_attention makes them */
     WEFT_KEEP_INPUTS        /* everything is but blocks' inputs */
 } weft_keep_t;
 
@@ -263,6 +263,9 @@ weft_status_t weft__embed_forward(const weft_pass_t *pass, const int32_t *tokens
 weft_status_t weft__block_norm1(const weft_pass_t *pass, int layer, const weft_block_acts_t *acts);
 weft_status_t weft__block_attend(const weft_pass_t *pass, int layer, const weft_block_acts_t *acts,
                                  void *y);
+/* The first part of it: qkv, attended and lse, for a backward that did not keep them. */
+weft_status_t weft__block_attention(const weft_pass_t *pass, int layer,
+                                    const weft_block_acts_t *acts);
 weft_status_t weft__block_norm2(const weft_pass_t *pass, int layer, const weft_block_acts_t *acts,
                                 const void *y);
 weft_status_t weft__block_mlp(const weft_pass_t *pass, int layer, const weft_block_acts_t *acts,

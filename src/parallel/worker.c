@@ -174,6 +174,8 @@ static weft_status_t make_shared(weft_worker_t *w)
     }
     if (again > 0) {
         WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_ACTIVATIONS, again, &w->again));
+    }
+    if (w->o.plan.recompute == WEFT_RECOMPUTE_FULL) {
         WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS, rows * row_bytes(w), &w->spare));
     }
     WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS, scratch, &w->scratch));

@@ -110,7 +110,7 @@ static weft_status_t block_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_
     if (chunk->keep == WEFT_KEEP_INPUTS) {
         WEFT_TRY(weft__tensor_block_again(w->tensor, &chunk->pass, layer, acts, w->spare));
     } else if (chunk->keep == WEFT_KEEP_NO_ATTENTION) {
-        WEFT_TRY(weft__block_attend(&chunk->pass, layer, acts, w->spare));
+        WEFT_TRY(weft__block_attention(&chunk->pass, layer, acts));
     }
     return weft__tensor_block_backward(w->tensor, &chunk->pass, layer, acts);
 }

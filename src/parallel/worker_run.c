@@ -65,13 +65,25 @@ static weft_status_t prepare(weft_worker_t *w, int upto)
     return WEFT_OK;
 }
 
+static int begin_span(weft_worker_t *w, weft_track_t track, const char *name)
+{
+    return weft__timeline_begin(w->o.timeline, track, name, (int64_t)w->step, -1, w->o.stream);
+}
+
+static void end_span(weft_worker_t *w, int span)
+{
+    weft__timeline_end(w->o.timeline, span, w->o.stream);
+}
+
 /* ---- running -------------------------------------------------------------------------------------------- */
 
 /* Let the compute stream wait for a message. */
 static weft_status_t await(weft_worker_t *w, weft_event_h arrived)
 {
     int stretch = weft__meter_begin(&w->meter, WEFT_STRETCH_PIPELINE);
+    int span = begin_span(w, WEFT_TRACK_COMM, "wait for a stage");
     weft_status_t status = weft_stream_wait(w->o.stream, arrived);
+    end_span(w, span);
     weft__meter_end(&w->meter, stretch);
     return status;
 }
@@ -114,7 +126,9 @@ static weft_status_t forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_t
     if (!chunk->first) {
         WEFT_TRY(await(w, place->arrived));
     }
+    int span = begin_span(w, WEFT_TRACK_COMPUTE, "forward");
     WEFT_TRY(weft__chunk_forward(w, chunk, place));
+    end_span(w, span);
     if (chunk->last) {
         WEFT_TRY(weft_memcpy(w->losses + (size_t)op->micro * tokens, place->acts.head.losses,
                              tokens * sizeof(float), w->o.stream));
@@ -137,7 +151,9 @@ static weft_status_t backward(weft_worker_t *w, weft_chunk_t *chunk, const weft_
     }
     chunk->pass.scratch.dx = dx->memory;
     weft__grads_micro(&chunk->zero, ++chunk->backwards == w->o.plan.micro_batches);
+    int span = begin_span(w, WEFT_TRACK_COMPUTE, "backward");
     WEFT_TRY(weft__chunk_backward(w, chunk, place));
+    end_span(w, span);
     if (!chunk->first) {
         WEFT_TRY(weft__pipeline_send(&w->pipeline, WEFT_BACKWARD_OUT, dx->memory, message_count(w),
                                      w->o.type, dx->sent));

@@ -30,7 +30,7 @@ typedef struct run {
     bool stopping;
     int skips;
     bool metrics_failed; /* said once; the run goes on, and fails in the end */
-    double *memory; /* peak of every rank, with a worker; NULL otherwise */
+    double *memory;      /* peak of every rank, with a worker; NULL otherwise */
     double bubble, formula;
     weft_train_result_t *result;
 } run_t;
@@ -291,7 +291,7 @@ static weft_status_t save(run_t *run, bool last)
     weft_status_t status = t->worker != NULL ? weft__planned_save(t, run->writer)
                                              : weft__save(t, run->writer);
     weft__timeline_end(t->timeline, span, t->stream);
-    if (status != WEFT_OK && !last) {
+    if (status != WEFT_OK && !last && t->rank == 0) {
         say_trouble(run);
         return WEFT_OK;
     }

@@ -83,7 +83,8 @@ static void tour(team_t *team)
             plan_reference((plan_model_t)m, t->steps, &references[m]);
         }
     }
-    for (uint64_t i = 0; i < PLANS && (t->count == 0 || done < t->count); i++) {
+    uint64_t draws = t->count == 0 ? PLANS : 20 * PLANS;
+    for (uint64_t i = 0; i < draws && (t->count == 0 || done < t->count); i++) {
         plan_run_t run;
         char name[320];
         plan_numbers_t numbers;

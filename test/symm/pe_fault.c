@@ -167,18 +167,36 @@ static void other_program(void)
     shmem_int_p(&word, 1, (me + 1) % pes);
 }
 
+#define CASES(X)                                                                                   \
+    X(heap_too_small)                                                                              \
+    X(killed_in_barrier)                                                                           \
+    X(killed_in_wait)                                                                              \
+    X(killed_in_wait_any)                                                                          \
+    X(killed_with_lock)                                                                            \
+    X(killed_in_reduce)                                                                            \
+    X(killed_in_active_set)                                                                        \
+    X(exits_early)                                                                                 \
+    X(global_exit)                                                                                 \
+    X(wrong_pe)                                                                                    \
+    X(wrong_pe_of_team)                                                                            \
+    X(not_symmetric)                                                                               \
+    X(too_long)                                                                                    \
+    X(wait_not_symmetric)                                                                          \
+    X(wrong_ctx)                                                                                   \
+    X(wrong_team)                                                                                  \
+    X(wrong_cmp)                                                                                   \
+    X(wrong_free)                                                                                  \
+    X(unlike_malloc)                                                                               \
+    X(wrong_set)                                                                                   \
+    X(other_program)
+
 static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-#define CASE(name) {#name, name},
-    CASE(heap_too_small) CASE(killed_in_barrier) CASE(killed_in_wait) CASE(killed_in_wait_any)
-        CASE(killed_with_lock) CASE(killed_in_reduce) CASE(killed_in_active_set) CASE(exits_early)
-            CASE(global_exit) CASE(wrong_pe) CASE(wrong_pe_of_team) CASE(not_symmetric)
-                CASE(too_long) CASE(wait_not_symmetric) CASE(wrong_ctx) CASE(wrong_team)
-                    CASE(wrong_cmp) CASE(wrong_free) CASE(unlike_malloc) CASE(wrong_set)
-                        CASE(other_program)
-#undef CASE
+#define ROW(name) {#name, name},
+    CASES(ROW)
+#undef ROW
 };
 
 int main(int argc, char **argv)

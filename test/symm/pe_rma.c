@@ -156,8 +156,8 @@ SHMEM_SIZES(DEFINE_SIZE_TEST)
 /* Copies of all sizes around those where the way of copying changes, also to oneself. */
 static void test_large(void)
 {
-    static const size_t sizes[] = {1,     4095,   16383,         16384,
-                                   16385, 100000, (8 << 20) - 1, (8 << 20) + 77};
+    static const size_t sizes[] = {1,     4095,   32767,         32768,
+                                   32769, 100000, (8 << 20) - 1, (8 << 20) + 77};
     size_t most = (8 << 20) + 4096;
     unsigned char *dest = shmem_malloc(most), *source = shmem_malloc(most);
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {

@@ -158,7 +158,7 @@ static void test_locks(void)
 
 /* ---- threads ------------------------------------------------------------------------------------- */
 
-static long handed[4], answered[4], total;
+static long handed[4], total;
 
 /* Thread t passes a word around all PEs with the same thread of the others. */
 static void *pass_around(void *number)
@@ -192,7 +192,6 @@ static void test_threads(void)
     }
     shmem_barrier_all();
     CHECK_INT(shmem_long_g(&total, 0), 200L * pes);
-    (void)answered;
 }
 
 int main(int argc, char **argv)

@@ -39,7 +39,7 @@ static __device__ __forceinline__ void gather(float sum[S::D / 8][4],
     }
 }
 
-/* dq of this warp's 16 queries and WIDTH columns: ds k, over all keys of the block. */
+/* dq += ds k of this warp's 16 queries and WIDTH columns, over all keys of the block. */
 template <typename S>
 static __device__ __forceinline__ void make_dq(float dq[S::WIDTH / 8][4], uint32_t ds, uint32_t k)
 {
@@ -73,6 +73,7 @@ static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward(backward
     int row = 16 * ((int)threadIdx.x / 32);
     int64_t key = keys.first + row;
     float dk[S::D / 8][4] = {}, dv[S::D / 8][4] = {};
+    dq_part_t last = {};
     fetch_tile<S::D, S::KEYS, S::THREADS>(k, args.qkv + keys.k_at, at.row, keys.first, at.seq);
     fetch_tile<S::D, S::KEYS, S::THREADS>(v, args.qkv + keys.v_at, at.row, keys.first, at.seq);
     fetch_step<S>(args, keys, q, statistics, 0);
@@ -87,6 +88,7 @@ static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward(backward
         if (step + 1 < keys.steps) {
             fetch_step<S>(args, keys, q, statistics, step + 1);
         }
+        tell_dq(last);
         products<S>(s, k, q_now, row);
         probabilities<S>(s, lse, at.scale * LOG2E, key, query);
         products<S>(dp, v, q_now + S::Q_BYTES, row);
@@ -94,11 +96,17 @@ static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward(backward
         put_slopes<S>(dp, ds_tile, row);
         gather<S>(dv, s, q_now + S::Q_BYTES);
         __syncthreads(); /* ds is complete */
-        float dq[S::WIDTH / 8][4] = {};
-        make_dq<S>(dq, ds, k);
+        dq_part_t part = find_dq<S>(args, keys, h, tile);
+        float dq[S::WIDTH / 8][4];
+        wait_dq(part);
+        begin_dq<S>(part, dq);
         gather<S>(dk, dp, q_now);
-        add_dq<S>(args, dq, keys.b, h, tile, keys.block);
+        make_dq<S>(dq, ds, k);
+        end_dq<S>(args, part, dq, keys.b, h, tile);
+        last = part;
     }
+    __syncwarp();
+    tell_dq(last);
     put_rows<S>(dk, at.scale, args.dqkv + keys.k_at, at, key);
     put_rows<S>(dv, 1.0f, args.dqkv + keys.v_at, at, key);
 }

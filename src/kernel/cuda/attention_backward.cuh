@@ -26,11 +26,17 @@
 /* GROUPED: four warps in a row make a slab's rows (a warpgroup), else neighbours share a slab of dq. */
 template <int D_, int WARPS_, int QUERIES_, bool GROUPED = false> struct backward_shape {
     enum {
-        D = D_, WARPS = WARPS_, QUERIES = QUERIES_, THREADS = 32 * WARPS, KEYS = 16 * WARPS,
-        SLABS = QUERIES / 16,               /* of 16 queries */
-        ACROSS = WARPS / SLABS,             /* warps that share a slab of dq */
-        WIDTH = D / ACROSS,                 /* columns of dq that a warp has */
-        KV_BYTES = KEYS * D * 2, Q_BYTES = QUERIES * D * 2, DS_BYTES = KEYS * QUERIES * 2,
+        D = D_,
+        WARPS = WARPS_,
+        QUERIES = QUERIES_,
+        THREADS = 32 * WARPS,
+        KEYS = 16 * WARPS,
+        SLABS = QUERIES / 16,   /* of 16 queries */
+        ACROSS = WARPS / SLABS, /* warps that share a slab of dq */
+        WIDTH = D / ACROSS,     /* columns of dq that a warp has */
+        KV_BYTES = KEYS * D * 2,
+        Q_BYTES = QUERIES * D * 2,
+        DS_BYTES = KEYS * QUERIES * 2,
         /* k, v; q, do twice; ds; lse and delta twice */
         SHARED = 2 * KV_BYTES + 4 * Q_BYTES + DS_BYTES + 4 * QUERIES * 4
     };
@@ -56,6 +62,14 @@ struct backward_t {
     int64_t tiles, blocks; /* of queries; of keys */
 };
 
+/* Which keys a block has. */
+struct keys_t {
+    int64_t block, first, b; /* number and first key of the block; sequence */
+    int g;
+    int64_t k_at, v_at;        /* in qkv */
+    int64_t from, each, steps; /* tiles of queries: first, per head, in all */
+};
+
 /* ---- sums of dq in order -------------------------------------------------------------------- */
 
 static __device__ __forceinline__ uint32_t read_flag(const uint32_t *flag)
@@ -65,42 +79,74 @@ static __device__ __forceinline__ uint32_t read_flag(const uint32_t *flag)
     return value;
 }
 
-static __device__ __forceinline__ void write_flag(uint32_t *flag, uint32_t value)
+/* From the L2 cache, and never before a flag was seen: __ldcg would leave that to the compiler. */
+static __device__ __forceinline__ float4 read_sum(const float4 *at)
 {
-    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+    float4 sum;
+    asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(sum.x), "=f"(sum.y), "=f"(sum.z), "=f"(sum.w)
+                 : "l"(at)
+                 : "memory");
+    return sum;
 }
 
-/* Add this warp's part of dq of a tile to what blocks of later keys have left, or finish it. */
+/* A warp's part of dq of a tile. */
+struct dq_part_t {
+    float4 *sums;
+    uint32_t *flag; /* NULL: there is nothing to tell */
+    uint32_t turn;  /* blocks, of later keys, that come before this one */
+    bool is_last;
+};
+
 template <typename S>
-static __device__ __forceinline__ void add_dq(const backward_t &args, float dq[S::WIDTH / 8][4],
-                                              int64_t b, int h, int64_t tile, int64_t block)
+static __device__ __forceinline__ dq_part_t find_dq(const backward_t &args, const keys_t &keys,
+                                                    int h, int64_t tile)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    int64_t at = (b * args.at.heads + h) * args.tiles + tile;
-    uint32_t *flag = args.flags + at * S::WARPS + warp;
-    float4 *sums = (float4 *)args.dq + (at * S::WARPS + warp) * (S::WIDTH / 8) * 32 + lane;
+    int64_t at = (keys.b * args.at.heads + h) * args.tiles + tile;
     int64_t past = tile * S::QUERIES + S::QUERIES;
     past = past < args.at.seq ? past : args.at.seq;
-    uint32_t turn = (uint32_t)((past - 1) / S::KEYS - block); /* blocks that come before this one */
-    if (turn > 0) {
-        while (read_flag(flag) != turn) {
+    return {(float4 *)args.dq + (at * S::WARPS + warp) * (S::WIDTH / 8) * 32 + lane,
+            args.flags + at * S::WARPS + warp, (uint32_t)((past - 1) / S::KEYS - keys.block),
+            keys.block == 0};
+}
+
+/* Until the blocks before have left their sum. For all of a warp. */
+static __device__ __forceinline__ void wait_dq(const dq_part_t &part)
+{
+    if (part.turn > 0) {
+        while (read_flag(part.flag) != part.turn) {
         }
         __syncwarp();
-#pragma unroll
-        for (int n = 0; n < S::WIDTH / 8; n++) {
-            float4 sum = __ldcg(sums + n * 32);
-            dq[n][0] += sum.x, dq[n][1] += sum.y, dq[n][2] += sum.z, dq[n][3] += sum.w;
-        }
     }
-    if (block > 0) {
+}
+
+/* dq starts as that sum. Early in a step, so that nobody waits for memory; and without branches, which
+ * products under way do not bear. */
+template <typename S>
+static __device__ __forceinline__ void begin_dq(const dq_part_t &part, float dq[S::WIDTH / 8][4])
+{
+#pragma unroll
+    for (int n = 0; n < S::WIDTH / 8; n++) {
+        float4 sum = read_sum(part.sums + n * 32);
+        dq[n][0] = part.turn > 0 ? sum.x : 0.0f;
+        dq[n][1] = part.turn > 0 ? sum.y : 0.0f;
+        dq[n][2] = part.turn > 0 ? sum.z : 0.0f;
+        dq[n][3] = part.turn > 0 ? sum.w : 0.0f;
+    }
+}
+
+/* Leave the sum to the next block, or write dq, if this is the last one. */
+template <typename S>
+static __device__ __forceinline__ void end_dq(const backward_t &args, const dq_part_t &part,
+                                              const float dq[S::WIDTH / 8][4], int64_t b, int h,
+                                              int64_t tile)
+{
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    if (!part.is_last) {
 #pragma unroll
         for (int n = 0; n < S::WIDTH / 8; n++) {
-            __stcg(sums + n * 32, make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]));
-        }
-        __threadfence();
-        __syncwarp();
-        if (lane == 0) {
-            write_flag(flag, turn + 1);
+            __stcg(part.sums + n * 32, make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]));
         }
         return;
     }
@@ -111,15 +157,26 @@ static __device__ __forceinline__ void add_dq(const backward_t &args, float dq[S
     for (int half = 0; half < 2; half++, t += 8, row += 8 * args.at.row) {
 #pragma unroll
         for (int n = 0; n < S::WIDTH / 8 && t < args.at.seq; n++) {
-            *reinterpret_cast<uint32_t *>(row + 8 * n) =
-                pack2(dq[n][2 * half] * args.at.scale, dq[n][2 * half + 1] * args.at.scale);
+            *reinterpret_cast<uint32_t *>(row + 8 * n) = pack2(dq[n][2 * half] * args.at.scale,
+                                                               dq[n][2 * half + 1] * args.at.scale);
         }
     }
 }
 
+/* The next block may go on. After a barrier that follows end_dq, so that lane 0's release covers the
+ * stores of all lanes; a step later, since they have arrived by then and the release need not wait. */
+static __device__ __forceinline__ void tell_dq(const dq_part_t &part)
+{
+    int tells = threadIdx.x % 32 == 0 && part.flag != NULL && !part.is_last;
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n"
+                 "@p st.release.gpu.global.u32 [%0], %1;\n}" ::"l"(part.flag),
+                 "r"(part.turn + 1), "r"(tells)
+                 : "memory");
+}
+
 /* ---- one tile of queries -------------------------------------------------------------------- */
 
-/* s^T becomes p^T. lse is in units of log2; keys after the query have p = 0. */
+/* s^T becomes p^T; keys after the query have p = 0. */
 template <typename S>
 static __device__ __forceinline__ void probabilities(float s[S::QUERIES / 8][4], const float *lse,
                                                      float scale_log2, int64_t key, int64_t query)
@@ -132,7 +189,7 @@ static __device__ __forceinline__ void probabilities(float s[S::QUERIES / 8][4],
         for (int j = 0; j < 4; j++) {
             int column = 8 * n + lane % 4 * 2 + j % 2;
             bool hidden = cut && key + lane / 4 + j / 2 * 8 > query + column;
-            s[n][j] = hidden ? 0.0f : exp2_fast(s[n][j] * scale_log2 - lse[column]);
+            s[n][j] = hidden ? 0.0f : exp2_fast(s[n][j] * scale_log2 - lse[column] * LOG2E);
         }
     }
 }
@@ -140,10 +197,9 @@ static __device__ __forceinline__ void probabilities(float s[S::QUERIES / 8][4],
 /* ds^T = p^T (dp^T - delta), in place of dp^T. With dropout p is what was multiplied with v, and dp is
  * the gradient of that: the factor (0 or 1 / (1 - rate)) belongs to both. */
 template <typename S, bool DROP>
-static __device__ __forceinline__ void slopes(float p[S::QUERIES / 8][4],
-                                              float dp[S::QUERIES / 8][4], const float *delta,
-                                              const heads_t &at, int64_t b, int h, int64_t key,
-                                              int64_t query)
+static __device__ __forceinline__ void
+slopes(float p[S::QUERIES / 8][4], float dp[S::QUERIES / 8][4], const float *delta,
+       const heads_t &at, int64_t b, int h, int64_t key, int64_t query)
 {
     int lane = (int)threadIdx.x % 32;
 #pragma unroll
@@ -180,8 +236,8 @@ static __device__ __forceinline__ void put_slopes(const float ds[S::QUERIES / 8]
         int r = row + lane / 4 + 8 * half;
 #pragma unroll
         for (int n = 0; n < S::QUERIES / 8; n++) {
-            *reinterpret_cast<uint32_t *>(tile + slope_at<S>(r, n) + lane % 4 * 4) =
-                pack2(ds[n][2 * half], ds[n][2 * half + 1]);
+            *reinterpret_cast<uint32_t *>(tile + slope_at<S>(r, n) + lane % 4 * 4) = pack2(
+                ds[n][2 * half], ds[n][2 * half + 1]);
         }
     }
 }
@@ -197,19 +253,11 @@ static __device__ __forceinline__ void put_rows(const float sum[S::D / 8][4], fl
         int64_t t = key + lane / 4 + 8 * half;
 #pragma unroll
         for (int d = 0; d < S::D / 8 && t < at.seq; d++) {
-            *reinterpret_cast<uint32_t *>(out + t * at.row + 8 * d + lane % 4 * 2) =
-                pack2(sum[d][2 * half] * factor, sum[d][2 * half + 1] * factor);
+            *reinterpret_cast<uint32_t *>(out + t * at.row + 8 * d + lane % 4 * 2) = pack2(
+                sum[d][2 * half] * factor, sum[d][2 * half + 1] * factor);
         }
     }
 }
-
-/* Which keys a block has. */
-struct keys_t {
-    int64_t block, first, b; /* number and first key of the block; sequence */
-    int g;
-    int64_t k_at, v_at; /* in qkv */
-    int64_t from, each, steps; /* tiles of queries: first, per head, in all */
-};
 
 template <typename S>
 static __device__ __forceinline__ keys_t find_keys(const backward_t &args, uint32_t drawn)
@@ -228,7 +276,8 @@ static __device__ __forceinline__ keys_t find_keys(const backward_t &args, uint3
     return keys;
 }
 
-/* Start copying the queries of a step, their gradients, and their statistics; twice as much room. */
+/* Start copying the queries of a step, their gradients, and their statistics; twice as much room. Past
+ * the end all of these are 0, and so is what comes of them: ds = 1 (0 - 0), dv += 1 x 0. */
 template <typename S>
 static __device__ __forceinline__ void fetch_step(const backward_t &args, const keys_t &keys,
                                                   uint32_t tiles, float *statistics, int64_t step)
@@ -240,16 +289,20 @@ static __device__ __forceinline__ void fetch_step(const backward_t &args, const 
     statistics += half * 2 * S::QUERIES;
     fetch_tile<S::D, S::QUERIES, S::THREADS>(tiles, args.qkv + b * at.seq * at.row + h * S::D,
                                              at.row, first, at.seq);
-    fetch_tile<S::D, S::QUERIES, S::THREADS>(
-        tiles + S::Q_BYTES, args.dout + (b * at.seq * at.heads + h) * S::D,
-        (int64_t)at.heads * S::D, first, at.seq);
-    fetch_commit();
-    for (int i = (int)threadIdx.x; i < S::QUERIES; i += S::THREADS) {
-        int64_t from = (b * at.heads + h) * at.seq + first + i;
+    fetch_tile<S::D, S::QUERIES, S::THREADS>(tiles + S::Q_BYTES,
+                                             args.dout + (b * at.seq * at.heads + h) * S::D,
+                                             (int64_t)at.heads * S::D, first, at.seq);
+    static_assert(2 * S::QUERIES <= S::THREADS, "a thread copies one number at most");
+    if ((int)threadIdx.x < 2 * S::QUERIES) {
+        int i = (int)threadIdx.x % S::QUERIES;
         bool inside = first + i < at.seq;
-        statistics[i] = inside ? args.lse[from] * LOG2E : INFINITY;
-        statistics[S::QUERIES + i] = inside ? args.delta[from] : 0.0f;
+        const float *from = (int)threadIdx.x < S::QUERIES ? args.lse : args.delta;
+        from += (b * at.heads + h) * at.seq + (inside ? first + i : 0);
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
+                         shared_address(statistics + threadIdx.x)),
+                     "l"(from), "r"(inside ? 4 : 0));
     }
+    fetch_commit();
 }
 
 /* Draw work: last keys first. For all threads of a block. */
@@ -285,13 +338,21 @@ static int launch_backward(const weft_cuda_place_t *place, const weft_attention_
     parts_t parts = parts_of<S>(args);
     float *delta = (float *)args->work;
     uint32_t *flags = (uint32_t *)(delta + parts.delta + parts.dq);
-    backward_t all = {heads_of(args), (const bf16_t *)args->qkv, (const bf16_t *)args->dout,
-                      args->lse, delta, (bf16_t *)args->dqkv, delta + parts.delta, flags,
-                      flags + parts.flags - 1, parts.tiles, ceil_div(args->seq, S::KEYS)};
+    backward_t all = {heads_of(args),
+                      (const bf16_t *)args->qkv,
+                      (const bf16_t *)args->dout,
+                      args->lse,
+                      delta,
+                      (bf16_t *)args->dqkv,
+                      delta + parts.delta,
+                      flags,
+                      flags + parts.flags - 1,
+                      parts.tiles,
+                      ceil_div(args->seq, S::KEYS)};
     unsigned grid = (unsigned)(all.blocks * args->batch * args->kv_heads);
     WEFT_TRY(weft_cuda_attention_delta(place, args, delta, flags, parts.flags));
-    WEFT_TRY(cudaFuncSetAttribute((const void *)kernel,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED));
+    WEFT_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  S::SHARED));
     kernel<<<grid, S::THREADS, S::SHARED, stream_of(place)>>>(all);
     return launched();
 }

@@ -13,6 +13,29 @@ typedef backward_shape<64, 8, 64, true> backward_64;
 #define HOPPER 0
 #endif
 
+#if HOPPER /* other chips are compiled for too, and would not use them */
+
+/* c = a b^T over 64: 64 rows of one tile, all of another. */
+static __device__ __forceinline__ void products_64(float c[8][4], uint32_t a, uint32_t b)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        group_multiply_tiles(c, tile_at(a) + i * STEP_ALONG, tile_at(b) + i * STEP_ALONG, i > 0);
+    }
+}
+
+/* sum += x b: x is 64 by 64 in registers, b a tile of 64 rows. */
+static __device__ __forceinline__ void gather_64(float sum[8][4], const uint32_t x[4][4],
+                                                 uint32_t b)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        group_multiply(sum, x[i], tile_at(b) + i * STEP_TURNED);
+    }
+}
+
+#endif
+
 /* ---- forward -------------------------------------------------------------------------------- */
 
 template <typename S, bool DROP>
@@ -26,7 +49,7 @@ static __global__ void __launch_bounds__(S::THREADS, 2)
     int row = 16 * ((int)threadIdx.x / 32);
     int64_t mine = block.first + row, group = block.first + row / 64 * 64;
     uint32_t q = shared_address(shared), kv = q + S::Q_BYTES;
-    uint32_t queries[S::D / 16][4];
+    uint32_t q_mine = q + (uint32_t)(row / 64) * 64 * S::D * 2;
     forward_state<S> state;
     clear(state);
     fetch_tile<S::D, S::ROWS, S::THREADS>(q, block.q, at.row, block.first, at.seq);
@@ -40,23 +63,15 @@ static __global__ void __launch_bounds__(S::THREADS, 2)
         if (step + 1 < block.steps) {
             fetch_keys<S>(at, block, kv, step + 1);
         }
-        if (step == 0) {
-#pragma unroll
-            for (int i = 0; i < S::D / 16; i++) {
-                rows_a<S::D>(queries[i], q, row, 2 * i);
-            }
-        }
         if (key >= group + 64) { /* all of its keys come after this warpgroup's queries */
             continue;
         }
         float scores[1][S::KEYS / 8][4];
         group_start();
-#pragma unroll
-        for (int i = 0; i < S::D / 16; i++) {
-            group_multiply<false>(scores[0], queries[i], tile_at(k) + i * STEP_ALONG, i > 0);
-        }
+        products_64(scores[0], q_mine, k);
         group_commit();
         group_wait<0>();
+        settle(scores[0]);
         if (key + S::KEYS > mine + 1) {
             hide<S>(scores, mine, key);
         }
@@ -69,37 +84,18 @@ static __global__ void __launch_bounds__(S::THREADS, 2)
         for (int i = 0; i < S::KEYS / 16; i++) {
             as_a(weights[i], scores[0][2 * i], scores[0][2 * i + 1]);
         }
+        settle(state.out[0]);
         group_start();
-#pragma unroll
-        for (int i = 0; i < S::KEYS / 16; i++) {
-            group_multiply<true>(state.out[0], weights[i], tile_at(v) + i * STEP_TURNED, 1);
-        }
+        gather_64(state.out[0], weights, v);
         group_commit();
         group_wait<0>();
+        settle(state.out[0]);
     }
     put_out<S>(state, at, block.b, block.h, mine, out, lse);
 #endif
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
-
-/* c = a b^T over 64: 64 rows of one tile, all of another. */
-static __device__ __forceinline__ void products_64(float c[8][4], uint32_t a, uint32_t b)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        group_multiply_tiles(c, tile_at(a) + i * STEP_ALONG, tile_at(b) + i * STEP_ALONG, i > 0);
-    }
-}
-
-/* sum += x b: x are 64 keys by 64 queries in registers, b a tile of queries. */
-static __device__ __forceinline__ void gather_64(float sum[8][4], const uint32_t x[4][4], uint32_t b)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        group_multiply<true>(sum, x[i], tile_at(b) + i * STEP_TURNED, 1);
-    }
-}
 
 template <typename S, bool DROP>
 static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward_hopper(backward_t args)
@@ -113,9 +109,11 @@ static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward_hopper(b
     char *ds_tile = shared + 2 * S::KV_BYTES + 4 * S::Q_BYTES;
     float *statistics = (float *)(ds_tile + S::DS_BYTES);
     int row = 16 * ((int)threadIdx.x / 32), part = (int)threadIdx.x / 128;
-    uint32_t k_mine = k + (uint32_t)part * 64 * S::D * 2, v_mine = v + (uint32_t)part * 64 * S::D * 2;
+    uint32_t k_mine = k + (uint32_t)part * 64 * S::D * 2,
+             v_mine = v + (uint32_t)part * 64 * S::D * 2;
     int64_t key = keys.first + row;
     float dk[8][4] = {}, dv[8][4] = {};
+    dq_part_t last = {};
     fetch_tile<S::D, S::KEYS, S::THREADS>(k, args.qkv + keys.k_at, at.row, keys.first, at.seq);
     fetch_tile<S::D, S::KEYS, S::THREADS>(v, args.qkv + keys.v_at, at.row, keys.first, at.seq);
     fetch_step<S>(args, keys, q, statistics, 0);
@@ -125,7 +123,9 @@ static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward_hopper(b
         uint32_t q_now = q + (uint32_t)now * 2 * S::Q_BYTES, do_now = q_now + S::Q_BYTES;
         float *lse = statistics + now * 2 * S::QUERIES;
         float s[8][4], dp[8][4], dq[4][4];
+        dq_part_t part_now = find_dq<S>(args, keys, h, tile);
         uint32_t p_a[4][4], ds_a[4][4];
+        wait_dq(part_now);
         fetch_wait<0>();
         publish();
         __syncthreads(); /* this tile is here, and everybody is done with the one before and ds */
@@ -137,9 +137,13 @@ static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward_hopper(b
         group_commit();
         products_64(dp, v_mine, do_now);
         group_commit();
+        tell_dq(last); /* while the tensor cores are busy */
+        begin_dq<S>(part_now, dq);
         group_wait<1>();
+        settle(s);
         probabilities<S>(s, lse, at.scale * LOG2E, key, query);
         group_wait<0>();
+        settle(dp);
         slopes<S, DROP>(s, dp, lse + S::QUERIES, at, keys.b, h, key, query);
         put_slopes<S>(dp, ds_tile, row);
 #pragma unroll
@@ -153,16 +157,23 @@ static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward_hopper(b
         gather_64(dk, ds_a, q_now);
         group_commit();
         __syncthreads(); /* ds is complete */
+        settle(dq);
         group_start();
 #pragma unroll
         for (int i = 0; i < S::KEYS / 16; i++) {
             group_multiply_turned(dq, tile_at(ds) + i * STEP_TURNED,
-                                  tile_at(k + (uint32_t)part * 64) + i * STEP_TURNED, i > 0);
+                                  tile_at(k + (uint32_t)part * 64) + i * STEP_TURNED);
         }
         group_commit();
         group_wait<0>();
-        add_dq<S>(args, dq, keys.b, h, tile, keys.block);
+        settle(dq);
+        end_dq<S>(args, part_now, dq, keys.b, h, tile);
+        last = part_now;
     }
+    __syncwarp();
+    tell_dq(last);
+    settle(dk);
+    settle(dv);
     put_rows<S>(dk, at.scale, args.dqkv + keys.k_at, at, key);
     put_rows<S>(dv, 1.0f, args.dqkv + keys.v_at, at, key);
 #endif
@@ -206,7 +217,8 @@ int weft_cuda_attention_forward_hopper(const weft_cuda_place_t *place, const wef
                                    : launch_forward<false>(place, args);
 }
 
-int weft_cuda_attention_backward_hopper(const weft_cuda_place_t *place, const weft_attention_t *args)
+int weft_cuda_attention_backward_hopper(const weft_cuda_place_t *place,
+                                        const weft_attention_t *args)
 {
     return launch_backward<backward_64>(place, args,
                                         args->mask.rate != 0.0f

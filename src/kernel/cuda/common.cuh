@@ -126,8 +126,7 @@ __device__ __forceinline__ void store_wide(float *at, const lane8 &v)
 }
 
 /* 8 elements, or the first `left` of them (zeros after). */
-template <typename T>
-__device__ __forceinline__ lane8 load8(const T *at, int64_t left, bool wide)
+template <typename T> __device__ __forceinline__ lane8 load8(const T *at, int64_t left, bool wide)
 {
     if (wide) {
         return left > 0 ? load_wide(at) : lane8{};
@@ -292,17 +291,22 @@ __device__ __forceinline__ void drop8(const mask_t &mask, int64_t row, int64_t c
     if (mask.limit == 0) {
         return;
     }
-    int64_t index = (mask.row0 + row) * mask.width + mask.column0 + column;
-    uint64_t block = ~(uint64_t)0;
-    uint4 words = {};
+    uint64_t index = (uint64_t)((mask.row0 + row) * mask.width + mask.column0 + column);
+    int shift = (int)(index & 3); /* words of the first four that come before */
+    uint32_t words[LANE + 4];
+#pragma unroll
+    for (int i = 0; i < (LANE + 4) / 4; i++) {
+        uint4 four = philox(index / 4 + i, mask.key);
+        words[4 * i] = four.x, words[4 * i + 1] = four.y;
+        words[4 * i + 2] = four.z, words[4 * i + 3] = four.w;
+    }
 #pragma unroll
     for (int i = 0; i < LANE; i++) {
-        uint64_t at = (uint64_t)(index + i);
-        if (at / 4 != block) {
-            block = at / 4;
-            words = philox(block, mask.key);
-        }
-        v.x[i] *= word_of(words, (int)(at & 3)) >= mask.limit ? mask.keep : 0.0f;
+        uint32_t word = shift == 0   ? words[i]
+                        : shift == 1 ? words[i + 1]
+                        : shift == 2 ? words[i + 2]
+                                     : words[i + 3];
+        v.x[i] *= word >= mask.limit ? mask.keep : 0.0f;
     }
 }
 

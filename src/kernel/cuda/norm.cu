@@ -1,16 +1,17 @@
 /* LayerNorm and RMSNorm, with the residual sum in front.
  *
- * Rows up to NARROW elements are held in the registers of one warp, so that a row is read once.
- * Wider ones have a block each and read from cache what they need again. In backward, gradients of
+ * Rows of bf16 up to NARROW elements are held in the registers of one warp, so that a row is read once.
+ * All others have a block each and read from cache what they need again. In backward, gradients of
  * weight and bias are summed in two fixed steps: each block over its rows, then over blocks. */
 #include "kernel/cuda/common.cuh"
 
 enum {
     WARPS = 8,
     THREADS = 32 * WARPS,
-    CHUNK = 32 * LANE,    /* elements that a warp holds at a time */
-    NARROW = 8 * CHUNK,   /* of a row in registers */
-    PARTS = 264,          /* partial sums of weight gradients: two blocks per SM of an H200 */
+    CHUNK = 32 * LANE,  /* elements that a warp holds at a time */
+    NARROW = 8 * CHUNK, /* of a row in registers */
+    LIGHT = 3 * CHUNK,  /* of a row, so that an SM has two blocks in backward */
+    PARTS = 264,        /* partial sums of weight gradients: two blocks per SM of an H200 */
     FINISH_COLUMNS = 32,
     SHARED_MOST = 200 << 10
 };
@@ -86,10 +87,10 @@ static __device__ __forceinline__ void keep_statistics(const weft_norm_t &args, 
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-template <typename T, int CHUNKS>
-static __global__ void __launch_bounds__(THREADS) norm_narrow(norm_t norm)
+template <int CHUNKS> static __global__ void __launch_bounds__(THREADS) norm_narrow(norm_t given)
 {
-    const weft_norm_t &args = norm.args;
+    const norm_t norm = {given.args, given.mask, true};
+    const weft_norm_t &args = given.args;
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, n = args.width;
     int lane = (int)threadIdx.x % 32;
     lane8 x[CHUNKS];
@@ -99,7 +100,7 @@ static __global__ void __launch_bounds__(THREADS) norm_narrow(norm_t norm)
     }
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        x[c] = norm_input<T>(norm, row, c * CHUNK + lane * LANE);
+        x[c] = norm_input<bf16_t>(norm, row, c * CHUNK + lane * LANE);
         sum += sum8(x[c]);
     }
     mean = args.rms ? 0.0f : warp_sum(sum) / (float)n;
@@ -110,7 +111,7 @@ static __global__ void __launch_bounds__(THREADS) norm_narrow(norm_t norm)
     float rstd = 1.0f / sqrtf(warp_sum(squares) / (float)n + args.eps);
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        norm_output<T>(norm, row, c * CHUNK + lane * LANE, x[c], mean, rstd);
+        norm_output<bf16_t>(norm, row, c * CHUNK + lane * LANE, x[c], mean, rstd);
     }
     if (lane == 0) {
         keep_statistics(args, row, mean, rstd);
@@ -184,16 +185,59 @@ static __device__ __forceinline__ void norm_terms(const norm_t &norm, int64_t at
     }
 }
 
-/* partial[block][dweight, dbias]: a block's warps put their sums together in order. */
-template <typename T, int CHUNKS>
-static __global__ void __launch_bounds__(THREADS, CHUNKS <= 3 ? 2 : 1)
-    norm_backward_narrow(norm_t norm, float *partial)
+/* What a warp has summed over its rows. */
+template <int CHUNKS> struct sums_t {
+    lane8 dw[CHUNKS], db[CHUNKS];
+};
+
+/* partial[block][dweight, dbias] = the sums of a block's warps: half of them add those of the other half,
+ * until one is left. `shared` is for the sums of WARPS / 2. */
+template <int CHUNKS>
+static __device__ __forceinline__ void join_warps(sums_t<CHUNKS> &sums, float *shared,
+                                                  float *partial, int64_t n)
 {
-    extern __shared__ float shared[]; /* 2 x width */
-    const weft_norm_t &args = norm.args;
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    for (int half = WARPS / 2; half > 0; half /= 2) {
+        float *slot = shared + warp % half * (2 * CHUNKS * CHUNK) + lane * LANE;
+        if (warp >= half && warp < 2 * half) {
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++) {
+                store_wide(slot + c * CHUNK, sums.dw[c]);
+                store_wide(slot + (CHUNKS + c) * CHUNK, sums.db[c]);
+            }
+        }
+        __syncthreads();
+        if (warp < half) {
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++) {
+                lane8 dw = load_wide(slot + c * CHUNK), db = load_wide(slot + (CHUNKS + c) * CHUNK);
+#pragma unroll
+                for (int j = 0; j < LANE; j++) {
+                    sums.dw[c].x[j] += dw.x[j];
+                    sums.db[c].x[j] += db.x[j];
+                }
+            }
+        }
+        __syncthreads();
+    }
+    partial += blockIdx.x * 2 * n + lane * LANE;
+#pragma unroll
+    for (int c = 0; c < CHUNKS && warp == 0; c++) {
+        store8(partial + c * CHUNK, sums.dw[c], n - c * CHUNK - lane * LANE, true);
+        store8(partial + n + c * CHUNK, sums.db[c], n - c * CHUNK - lane * LANE, true);
+    }
+}
+
+template <int CHUNKS>
+static __global__ void __launch_bounds__(THREADS, CHUNKS *CHUNK <= LIGHT ? 2 : 1)
+    norm_backward_narrow(norm_t given, float *partial)
+{
+    extern __shared__ __align__(16) float shared[];
+    const norm_t norm = {given.args, given.mask, true};
+    const weft_norm_t &args = given.args;
     int64_t n = args.width;
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    lane8 dw[CHUNKS] = {}, db[CHUNKS] = {};
+    sums_t<CHUNKS> sums = {};
     for (int64_t r = (int64_t)blockIdx.x * WARPS + warp; r < args.rows;
          r += (int64_t)gridDim.x * WARPS) {
         row_t row = {args.rms ? 0.0f : args.mean[r], args.rstd[r], 0, 0};
@@ -203,11 +247,11 @@ static __global__ void __launch_bounds__(THREADS, CHUNKS <= 3 ? 2 : 1)
         for (int c = 0; c < CHUNKS; c++) {
             int64_t i = c * CHUNK + lane * LANE;
             lane8 dout;
-            norm_terms<T>(norm, r * n + i, i, row, y[c], g[c], dout);
+            norm_terms<bf16_t>(norm, r * n + i, i, row, y[c], g[c], dout);
 #pragma unroll
             for (int j = 0; j < LANE; j++) {
-                dw[c].x[j] += dout.x[j] * y[c].x[j];
-                db[c].x[j] += dout.x[j];
+                sums.dw[c].x[j] += dout.x[j] * y[c].x[j];
+                sums.db[c].x[j] += dout.x[j];
                 sum_g += g[c].x[j];
                 sum_gy += g[c].x[j] * y[c].x[j];
             }
@@ -217,28 +261,10 @@ static __global__ void __launch_bounds__(THREADS, CHUNKS <= 3 ? 2 : 1)
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             int64_t i = c * CHUNK + lane * LANE;
-            norm_gradient<T>(norm, r * n + i, n - i, y[c], g[c], row);
+            norm_gradient<bf16_t>(norm, r * n + i, n - i, y[c], g[c], row);
         }
     }
-    for (int turn = 0; turn < WARPS; turn++) {
-        if (turn == warp) {
-#pragma unroll
-            for (int c = 0; c < CHUNKS; c++) {
-#pragma unroll
-                for (int j = 0; j < LANE; j++) {
-                    int64_t i = c * CHUNK + lane * LANE + j;
-                    if (i < n) {
-                        shared[i] = (turn > 0 ? shared[i] : 0.0f) + dw[c].x[j];
-                        shared[n + i] = (turn > 0 ? shared[n + i] : 0.0f) + db[c].x[j];
-                    }
-                }
-            }
-        }
-        __syncthreads();
-    }
-    for (int64_t i = threadIdx.x; i < 2 * n; i += THREADS) {
-        partial[blockIdx.x * 2 * n + i] = shared[i];
-    }
+    join_warps<CHUNKS>(sums, shared, partial, n);
 }
 
 /* Each thread has columns of its own, whose sums are in shared memory. */
@@ -289,8 +315,11 @@ static __global__ void __launch_bounds__(THREADS)
     int column = (int)threadIdx.x % FINISH_COLUMNS, part = (int)threadIdx.x / FINISH_COLUMNS;
     int64_t i = (int64_t)blockIdx.x * FINISH_COLUMNS + column;
     float sum = 0;
-    for (int p = part; p < parts && i < 2 * n; p += THREADS / FINISH_COLUMNS) {
-        sum += partial[p * 2 * n + i];
+    if (i < 2 * n) {
+#pragma unroll 8
+        for (int p = part; p < parts; p += THREADS / FINISH_COLUMNS) {
+            sum += partial[p * 2 * n + i];
+        }
     }
     sums[part][column] = sum;
     __syncthreads();
@@ -307,37 +336,55 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- launches ------------------------------------------------------------------------------ */
 
-template <typename T>
-static int run_forward(const weft_cuda_place_t *place, const norm_t &norm)
+/* Has this kernel a warp for a row? */
+static bool is_narrow(const norm_t &norm)
 {
-    unsigned grid = grid_of(norm.args.rows, WARPS);
-    cudaStream_t stream = stream_of(place);
-    switch (norm.args.width <= NARROW ? ceil_div(norm.args.width, CHUNK) : 0) {
-#define CASE(chunks)                                                                               \
-    case chunks: norm_narrow<T, chunks><<<grid, THREADS, 0, stream>>>(norm); break;
-        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
-#undef CASE
-    default: norm_any<T><<<(unsigned)norm.args.rows, THREADS, 0, stream>>>(norm); break;
-    }
-    return launched();
+    return norm.args.type == WEFT_BF16 && norm.wide && norm.args.width <= NARROW;
 }
+
+typedef void (*forward_fn)(norm_t);
+typedef void (*backward_fn)(norm_t, float *);
+
+/* By chunks of a row, less one. */
+#define INSTANCES(name)                                                                            \
+    {                                                                                              \
+        name<1>, name<2>, name<3>, name<4>, name<5>, name<6>, name<7>, name<8>                     \
+    }
+static const forward_fn narrow_forward[] = INSTANCES(norm_narrow);
+static const backward_fn narrow_backward[] = INSTANCES(norm_backward_narrow);
+#undef INSTANCES
 
 int weft_cuda_norm_forward(const weft_cuda_place_t *place, const weft_norm_t *args)
 {
     norm_t norm = {*args, mask_of(&args->mask),
                    is_wide(args->width, args->x, args->branch, args->sum, args->weight, args->bias,
                            args->out)};
+    cudaStream_t stream = stream_of(place);
     if (args->rows == 0) {
         return 0;
     }
-    return args->type == WEFT_F32 ? run_forward<float>(place, norm)
-                                  : run_forward<bf16_t>(place, norm);
+    if (is_narrow(norm)) {
+        narrow_forward[ceil_div(args->width, CHUNK) -
+                       1]<<<grid_of(args->rows, WARPS), THREADS, 0, stream>>>(norm);
+    } else if (args->type == WEFT_F32) {
+        norm_any<float><<<(unsigned)args->rows, THREADS, 0, stream>>>(norm);
+    } else {
+        norm_any<bf16_t><<<(unsigned)args->rows, THREADS, 0, stream>>>(norm);
+    }
+    return launched();
 }
 
+/* As many as either kind of kernel has blocks: whether rows can be read 8 at a time is not known when
+ * room is made. */
 static int64_t parts_of(const weft_norm_t *args)
 {
-    int64_t each = args->width <= NARROW ? WARPS : 1, blocks = ceil_div(args->rows, each);
-    return blocks < PARTS ? blocks : PARTS;
+    return args->rows < PARTS ? args->rows : PARTS;
+}
+
+static unsigned narrow_parts(const weft_norm_t *args)
+{
+    int64_t most = args->width <= LIGHT ? PARTS : PARTS / 2, blocks = ceil_div(args->rows, WARPS);
+    return (unsigned)(blocks < most ? blocks : most);
 }
 
 size_t weft_cuda_norm_work(int gpu, const weft_norm_t *args)
@@ -346,18 +393,25 @@ size_t weft_cuda_norm_work(int gpu, const weft_norm_t *args)
     return (size_t)(parts_of(args) * 2 * args->width) * sizeof(float);
 }
 
-template <typename T>
-static int run_backward(const weft_cuda_place_t *place, const norm_t &norm)
+int weft_cuda_norm_backward(const weft_cuda_place_t *place, const weft_norm_t *args)
 {
-    typedef void (*kernel_fn)(norm_t, float *);
-    static const kernel_fn kernels[] = {
-        norm_backward_any<T>,       norm_backward_narrow<T, 1>, norm_backward_narrow<T, 2>,
-        norm_backward_narrow<T, 3>, norm_backward_narrow<T, 4>, norm_backward_narrow<T, 5>,
-        norm_backward_narrow<T, 6>, norm_backward_narrow<T, 7>, norm_backward_narrow<T, 8>};
-    const weft_norm_t *args = &norm.args;
-    kernel_fn kernel = kernels[args->width <= NARROW ? ceil_div(args->width, CHUNK) : 0];
+    norm_t norm = {*args, mask_of(&args->mask),
+                   is_wide(args->width, args->x, args->dout, args->dresidual, args->weight,
+                           args->dx, args->work)};
+    cudaStream_t stream = stream_of(place);
+    int64_t chunks = ceil_div(args->width, CHUNK);
+    backward_fn kernel = args->type == WEFT_F32 ? norm_backward_any<float>
+                                                : norm_backward_any<bf16_t>;
     size_t shared = (size_t)(2 * args->width) * sizeof(float);
-    int parts = (int)parts_of(args);
+    unsigned parts = (unsigned)parts_of(args), grid = grid_of(2 * args->width, FINISH_COLUMNS);
+    if (args->rows == 0) {
+        return 0;
+    }
+    if (is_narrow(norm)) {
+        kernel = narrow_backward[chunks - 1];
+        shared = (size_t)(WARPS / 2 * 2 * chunks * CHUNK) * sizeof(float);
+        parts = narrow_parts(args);
+    }
     if (shared > SHARED_MOST) {
         return WEFT_CUDA_UNSUPPORTED;
     }
@@ -365,28 +419,15 @@ static int run_backward(const weft_cuda_place_t *place, const norm_t &norm)
         WEFT_TRY(cudaFuncSetAttribute((const void *)kernel,
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     }
-    kernel<<<(unsigned)parts, THREADS, shared, stream_of(place)>>>(norm, (float *)args->work);
-    unsigned grid = grid_of(2 * args->width, FINISH_COLUMNS);
+    kernel<<<parts, THREADS, shared, stream>>>(norm, (float *)args->work);
     if (args->grad_type == WEFT_F32) {
-        norm_finish<<<grid, THREADS, 0, stream_of(place)>>>((const float *)args->work, parts,
-                                                            args->width, (float *)args->dweight,
-                                                            (float *)args->dbias);
+        norm_finish<<<grid, THREADS, 0, stream>>>((const float *)args->work, (int)parts,
+                                                  args->width, (float *)args->dweight,
+                                                  (float *)args->dbias);
     } else {
-        norm_finish<<<grid, THREADS, 0, stream_of(place)>>>((const float *)args->work, parts,
-                                                            args->width, (bf16_t *)args->dweight,
-                                                            (bf16_t *)args->dbias);
+        norm_finish<<<grid, THREADS, 0, stream>>>((const float *)args->work, (int)parts,
+                                                  args->width, (bf16_t *)args->dweight,
+                                                  (bf16_t *)args->dbias);
     }
     return launched();
-}
-
-int weft_cuda_norm_backward(const weft_cuda_place_t *place, const weft_norm_t *args)
-{
-    norm_t norm = {*args, mask_of(&args->mask),
-                   is_wide(args->width, args->x, args->dout, args->dresidual, args->weight,
-                           args->dx)};
-    if (args->rows == 0) {
-        return 0;
-    }
-    return args->type == WEFT_F32 ? run_backward<float>(place, norm)
-                                  : run_backward<bf16_t>(place, norm);
 }

@@ -37,6 +37,16 @@ template <int LEFT> static __device__ __forceinline__ void group_wait(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
+/* Results in registers are changed behind the compiler's back until they are waited for: it must not move
+ * what it does with them across this point. Before group_start and after group_wait. */
+template <int N> static __device__ __forceinline__ void settle(float (&c)[N][4])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        asm volatile("" : "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])::"memory");
+    }
+}
+
 /* What this thread has written to shared memory, the tensor cores may read after the next barrier. */
 static __device__ __forceinline__ void publish(void)
 {
@@ -52,20 +62,17 @@ static __device__ __forceinline__ void publish(void)
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"  \
     "%25,%26,%27,%28,%29,%30,%31}"
 
-/* c (64 x 64) = a b or, with `add`, c += a b, over 16. TURNED: b's rows are the inner dimension. */
-template <bool TURNED>
+/* c (64 x 64) += a b over 16, where b's rows are the inner dimension. */
 static __device__ __forceinline__ void group_multiply(float c[8][4], const uint32_t a[4],
-                                                      uint64_t b, int add)
+                                                      uint64_t b)
 {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_LIST_32
-                 ", {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_LIST_32
+                 ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"
                  : WGMMA_OUT_32(c)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add),
-                   "n"(TURNED ? 1 : 0));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/* The same with a from shared memory, rows along the inner dimension; b likewise. */
+/* c = a b^T or, with `add`, c += a b^T, both from shared memory with rows along the inner dimension. */
 static __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, uint64_t b,
                                                             int add)
 {
@@ -76,15 +83,13 @@ static __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint6
                  : "l"(a), "l"(b), "r"(add));
 }
 
-/* c (64 x 32) from two turned tiles. */
-static __device__ __forceinline__ void group_multiply_turned(float c[4][4], uint64_t a, uint64_t b,
-                                                             int add)
+/* c (64 x 32) += a^T b, two turned tiles. */
+static __device__ __forceinline__ void group_multiply_turned(float c[4][4], uint64_t a, uint64_t b)
 {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " WGMMA_LIST_16
-                 ", %16, %17, p, 1, 1, 1, 1;\n}"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " WGMMA_LIST_16
+                 ", %16, %17, 1, 1, 1, 1, 1;"
                  : WGMMA_OUT_16(c)
-                 : "l"(a), "l"(b), "r"(add));
+                 : "l"(a), "l"(b));
 }
 
 #endif

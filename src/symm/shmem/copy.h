@@ -7,7 +7,7 @@
 
 #include "symm/shmem/state.h"
 
-#define WEFT_SHMEM_COPY_LARGE 16384u
+#define WEFT_SHMEM_COPY_LARGE 32768u
 
 /* As weft__shmem_copy; for what is large. */
 void weft__shmem_copy_large(void *to, const void *from, size_t bytes);

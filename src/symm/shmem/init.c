@@ -119,27 +119,29 @@ static weft_status_t join(const weft_job_t *job, const weft_shmem_env_t *env)
 {
     weft_shmem_state_t *s = &weft__shmem;
     s->me = job->rank;
+    if (job->size > WEFT_SHMEM_PES_MAX) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED, "%d PEs are more than %d", job->size,
+                          WEFT_SHMEM_PES_MAX);
+    }
     cards = calloc((size_t)job->size, sizeof(*cards));
-    weft_shmem_peer_t *peers = calloc((size_t)job->size, sizeof(*peers));
-    if (cards == NULL || peers == NULL) {
+    if (cards == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d PEs", job->size);
     }
     weft_status_t status = weft__shmem_segment_create(job->size, env->heap_bytes, &cards[s->me]);
     if (status != WEFT_OK) {
         return status;
     }
-    s->peers = peers;
-    peers[s->me] = (weft_shmem_peer_t){.control = s->mine, .pid = getpid(), .pidfd = -1};
+    s->peers[s->me] = (weft_shmem_peer_t){.control = s->mine, .pid = getpid(), .pidfd = -1};
     if (job->size > 1) {
         status = exchange_cards(job->size);
     }
     if (status != WEFT_OK) {
-        s->peers = NULL; /* not everybody's end word may be there */
         return status;
     }
+    s->joined = true;
     for (int pe = 0; pe < job->size; pe++) {
         if (pe != s->me) {
-            peers[pe].pidfd = weft__proc_open(peers[pe].pid);
+            s->peers[pe].pidfd = weft__proc_open(s->peers[pe].pid);
         }
     }
     s->kernels = weft__kernels();
@@ -266,9 +268,8 @@ DEFINE(void, finalize, void)
     weft__shmem_segment_cleanup();
     s->pes = 0;
     s->heap = (weft_shmem_span_t){0, 0};
-    free(s->peers);
     free(cards);
-    s->peers = NULL;
+    s->joined = false;
     cards = NULL;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mac.h"
 #include "symm/shmem/segment.h"
 
 typedef struct found {
@@ -20,17 +21,19 @@ typedef struct found {
     uint64_t program;
 } found_t;
 
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count)
+/* A number for some bytes that is not another's. */
+static uint64_t fingerprint(const void *bytes, size_t count)
 {
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < count; i++) {
-        hash = (hash ^ p[i]) * 0x100000001b3ull; /* FNV-1a */
-    }
-    return hash;
+    const uint8_t no_key[WEFT_MAC_KEY_BYTES] = {0};
+    uint8_t mac[WEFT_MAC_BYTES];
+    uint64_t number;
+    weft__mac(no_key, bytes, count, mac);
+    memcpy(&number, mac, sizeof(number));
+    return number;
 }
 
-/* The hash of the build id, or `hash` if there is none. */
-static uint64_t hash_build_id(uint64_t hash, const char *notes, size_t bytes)
+/* The fingerprint of the build id among notes; 0 if there is none. */
+static uint64_t build_id(const char *notes, size_t bytes)
 {
     size_t at = 0;
     while (at + sizeof(ElfW(Nhdr)) <= bytes) {
@@ -43,11 +46,23 @@ static uint64_t hash_build_id(uint64_t hash, const char *notes, size_t bytes)
         }
         if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
             memcmp(notes + name, "GNU", 4) == 0) {
-            return hash_bytes(hash, notes + text, note.n_descsz);
+            return fingerprint(notes + text, note.n_descsz);
         }
         at = text + ((size_t)note.n_descsz + 3) / 4 * 4;
     }
-    return hash;
+    return 0;
+}
+
+/* Without a build id, the file tells. */
+static uint64_t file_id(void)
+{
+    struct stat file;
+    if (stat("/proc/self/exe", &file) != 0) {
+        return 0;
+    }
+    const uint64_t words[] = {file.st_dev, file.st_ino, (uint64_t)file.st_size,
+                              (uint64_t)file.st_mtim.tv_sec, (uint64_t)file.st_mtim.tv_nsec};
+    return fingerprint(words, sizeof(words));
 }
 
 static int look_at_program(struct dl_phdr_info *info, size_t size, void *found_p)
@@ -55,16 +70,14 @@ static int look_at_program(struct dl_phdr_info *info, size_t size, void *found_p
     found_t *found = found_p;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t fixed = 0; /* the end of RELRO */
-    uint64_t start = 0xcbf29ce484222325ull;
     (void)size;
-    found->program = start;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         const char *at = (const char *)(info->dlpi_addr + part->p_vaddr);
         if (part->p_type == PT_GNU_RELRO) {
             fixed = ((uintptr_t)at + part->p_memsz) / page * page;
-        } else if (part->p_type == PT_NOTE && found->program == start) {
-            found->program = hash_build_id(start, at, part->p_memsz);
+        } else if (part->p_type == PT_NOTE && found->program == 0) {
+            found->program = build_id(at, part->p_memsz);
         }
     }
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -79,13 +92,8 @@ static int look_at_program(struct dl_phdr_info *info, size_t size, void *found_p
             found->span = (weft_shmem_span_t){from, to - from};
         }
     }
-    if (found->program == start) {
-        struct stat file;
-        if (stat("/proc/self/exe", &file) == 0) {
-            found->program = hash_bytes(start, &file.st_dev, sizeof(file.st_dev));
-            found->program = hash_bytes(found->program, &file.st_ino, sizeof(file.st_ino));
-            found->program = hash_bytes(found->program, &file.st_mtim, sizeof(file.st_mtim));
-        }
+    if (found->program == 0) {
+        found->program = file_id();
     }
     return 1; /* the program itself comes first; libraries follow */
 }

@@ -34,6 +34,7 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+#define WEFT_SHMEM_PES_MAX 4096     /* what weft run starts at most */
 #define WEFT_SHMEM_APART INTPTR_MIN /* of a PE that runs another program: its data is not ours */
 
 typedef struct weft_shmem_peer {
@@ -50,7 +51,7 @@ typedef struct weft_shmem_span {
 typedef struct weft_shmem_state {
     int me, pes; /* pes: 0 before shmem_init and after shmem_finalize */
     weft_shmem_span_t heap, data;
-    weft_shmem_peer_t *peers;
+    bool joined; /* all of `peers` are mapped */
     const weft_kernels_t *kernels;
     int spin;                   /* polls before a core is given away */
     bool crowded;               /* more PEs than cores */
@@ -58,6 +59,7 @@ typedef struct weft_shmem_state {
     _Atomic bool exiting;       /* somebody here has begun to end the process */
     weft_shmem_control_t *mine; /* peers[me].control */
     int thread_level;
+    weft_shmem_peer_t peers[WEFT_SHMEM_PES_MAX]; /* in place: one load less on the way of a put */
 } weft_shmem_state_t;
 
 extern HIDDEN weft_shmem_state_t weft__shmem;

@@ -53,7 +53,7 @@ static _Noreturn void leave(int status)
 
 static _Atomic uint64_t *end_word(void)
 {
-    return weft__shmem.peers != NULL ? &weft__shmem.peers[0].control->end : NULL;
+    return weft__shmem.joined ? &weft__shmem.peers[0].control->end : NULL;
 }
 
 /* Ask for the end of the job. False if it was asked for before; *status_p is what counts. */
