@@ -211,9 +211,9 @@ weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step, bool exact)
     dp->next = 0;
     dp->last = false;
     dp->status = WEFT_OK;
-    return dp->memory == NULL ? WEFT_OK
-                              : weft_memset(dp->memory, 0,
-                                            (size_t)dp->layout.total * sizeof(float), dp->stream);
+    return dp->memory == NULL
+               ? WEFT_OK
+               : weft_memset(dp->memory, 0, (size_t)dp->layout.total * sizeof(float), dp->stream);
 }
 
 void weft__dp_micro(weft_dp_t *dp, bool last)

@@ -61,7 +61,7 @@ weft_status_t weft__dp_create(const weft_model_t *model, const weft_compute_t *c
 void weft__dp_destroy(weft_dp_t *dp);
 
 const weft_layout_t *weft__dp_layout(const weft_dp_t *dp);
-float *weft__dp_memory(const weft_dp_t *dp); /* all gradients, layout.total elements */
+float *weft__dp_memory(const weft_dp_t *dp);      /* all gradients, layout.total elements */
 void *const *weft__dp_grads(const weft_dp_t *dp); /* by parameter, for weft_pass_t.grads */
 
 /* Sums of squares of the exchanged gradients, layout.total / WEFT_SUMSQ_CHUNK of them, there when the

@@ -16,8 +16,9 @@ void weft__shmem_copy_large(void *to, const void *from, size_t bytes)
         memmove(to, from, bytes);
         return;
     }
-    weft__shmem.kernels->copy(to, from, bytes,
-                              bytes >= STREAM_MIN ? WEFT_STORE_STREAM : WEFT_STORE_CACHED);
+    /* Not weft__shmem.kernels: heaps of communicators come this way too, without shmem_init. */
+    weft__kernels()->copy(to, from, bytes,
+                          bytes >= STREAM_MIN ? WEFT_STORE_STREAM : WEFT_STORE_CACHED);
 }
 
 #define STRIDED(type)                                                                              \
