@@ -15,7 +15,7 @@ help: ## show this text
 deps: ## install what is missing from Debian's packages
 	@tools/install-deps
 
-demo: ## train a small GPT on 4 virtual GPUs (or the GPUs here), then let it write
+demo: ## train a small GPT on 4 virtual GPUs, and let it write
 	@tools/install-deps
 	@tools/build $(BUILD)
 	@tools/demo $(BUILD)
