@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "boot/store_net.h"
+#include "device/cuda/cuda.h"
 
 extern char **environ;
 
@@ -135,7 +136,7 @@ static char **make_environment(char lines[RANK_VARIABLES][320], int line_count)
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
-        bool ours = false;
+        bool ours = weft__cuda_widened() && same_name(environ[i], WEFT_CUDA_CONNECTIONS "=");
         for (int k = 0; k < line_count && !ours; k++) {
             ours = same_name(environ[i], lines[k]);
         }

@@ -225,7 +225,7 @@ pgrep -P $pid >/dev/null && fail "ranks are left"
 name="Ctrl-C saves and ends"
 start stopped -n 2
 kill -INT $pid
-(sleep 60; kill -9 $pid) 2>/dev/null &
+(timeout 60 tail --pid=$pid -f /dev/null || kill -9 $pid) >/dev/null 2>&1 &
 guard=$!
 wait $pid
 status=$?

@@ -14,6 +14,11 @@
 /* The module's tables, or NULL, with the reason in *why_p (may be NULL). Loaded at the first call. */
 const weft_cuda_tables_t *weft__cuda_tables(const char **why_p);
 
+/* Has loading it put this variable into the environment? It is meant for this process alone: ranks that it
+ * starts would together ask for more connections than MPS has. */
+#define WEFT_CUDA_CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"
+bool weft__cuda_widened(void);
+
 /* Only after weft__cuda_tables gave them. */
 const weft_cuda_device_ops_t *weft__cuda(void);
 int weft__cuda_gpus(void);

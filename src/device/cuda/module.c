@@ -18,6 +18,7 @@ static struct {
     int gpus;
     weft_cuda_props_t *props;
     char why[400];
+    bool widened; /* the number of connections in the environment is ours, not the user's */
 } module = {.once = PTHREAD_ONCE_INIT};
 
 /* Where the module lies, seen from the file that this code is in: beside it (a build), or where an
@@ -108,8 +109,8 @@ static void load(void)
     /* Streams share hardware queues beyond this number (8 unless set), and kernels that wait for each
      * other must not stand in one queue. Read by the driver when it starts. A rank that is a process
      * has few streams, and under MPS all processes together have to make do with what there is. */
-    if (!is_one_of_many()) {
-        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    if (!is_one_of_many() && getenv(WEFT_CUDA_CONNECTIONS) == NULL) {
+        module.widened = setenv(WEFT_CUDA_CONNECTIONS, "32", 0) == 0;
     }
     void *library = open_module();
     if (library == NULL) {
@@ -139,6 +140,11 @@ const weft_cuda_tables_t *weft__cuda_tables(const char **why_p)
 const weft_cuda_device_ops_t *weft__cuda(void)
 {
     return module.tables->device;
+}
+
+bool weft__cuda_widened(void)
+{
+    return module.widened;
 }
 
 int weft__cuda_gpus(void)
