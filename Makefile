@@ -33,7 +33,7 @@ test-plans: all ## train under every plan and compare with one rank; an hour on 
 test-gpu: ## what needs a GPU, with compute-sanitizer; tools/test-gpu has options
 	@tools/test-gpu $(BUILD)
 
-soak: ## random collectives against a reference for a minute or more
+soak: ## random collectives for a minute or more, and tests that take long
 	@tools/test --soak $(BUILD)
 
 install: all ## install under PREFIX (/usr/local); DESTDIR is honoured

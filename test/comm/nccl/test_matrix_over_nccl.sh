@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: timeout=300 slow plain
+# ctest: timeout=300 slow plain long
 # Every collective, type and operation over the nccl backend, by processes and by threads.
 set -eu
 # shellcheck source=test/comm/nccl/over_nccl.sh
