@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: timeout=240
+# ctest: timeout=240 plain
 # weft train and weft generate, from the outside, on a model that takes a second.
 set -u
 weft=$WEFT_BIN

@@ -11,6 +11,9 @@ static const int sizes[] = {1, 2, 3, 4, 7, 8};
 static void run_sizes(team_fn fn)
 {
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        if (UNDER_SANITIZER && sizes[i] != 2 && sizes[i] != 7) {
+            continue;
+        }
         double start = team_now();
         assert_true(team_run(&(team_plan_t){.ranks = sizes[i], .limit_s = 60}, fn));
         print_message("%d ranks: %.2f s\n", sizes[i], team_now() - start);

@@ -11,7 +11,7 @@ static const int sizes[] = {1, 2, 3, 4, 7, 8};
 static void run_sizes(team_fn fn)
 {
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        if (UNDER_TSAN && sizes[i] != 2 && sizes[i] != 7) {
+        if (UNDER_SANITIZER && sizes[i] != 2 && sizes[i] != 7) {
             continue;
         }
         double start = team_now();
