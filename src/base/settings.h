@@ -42,9 +42,12 @@
       "AVX-512, else libopenblas.so.0")                                                            \
     X(STR, cublas, "WEFT_CUBLASLT", "",                                                            \
       "cuBLASLt, for matrix products on GPUs: a name or a path; empty: CUDA 13's or 12's")         \
-    X(INT, matmul_tune, "WEFT_MATMUL_TUNE", "0",                                                   \
-      "algorithms to time for each new shape of a product on a GPU; 0: take cuBLASLt's choice, "   \
-      "the same in every run")                                                                     \
+    X(INT, matmul_tune, "WEFT_MATMUL_TUNE", "8",                                                   \
+      "algorithms to time once for each new shape of a large product on a GPU; 0: take "           \
+      "cuBLASLt's first, the same everywhere")                                                     \
+    X(STR, matmul_choices, "WEFT_MATMUL_CHOICES", "",                                              \
+      "folder where the fastest ones are kept; empty: weft/products under XDG_CACHE_HOME or "      \
+      "~/.cache")                                                                                  \
     X(STR, attention, "WEFT_ATTENTION", "auto",                                                    \
       "attention on GPUs: auto (the fastest), warp (tensor cores since Ampere), plain (none)")     \
     X(SIZE, eager_max, "WEFT_EAGER_MAX", "0",                                                      \

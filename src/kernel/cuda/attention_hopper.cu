@@ -1,5 +1,7 @@
 /* Attention, forward, with Hopper's products of warpgroups, for heads of 64: the steps of attention.cu in
- * the manner of hopper.cuh. A piece of work is 128 queries of a head; keys and values come in steps. */
+ * the manner of hopper.cuh. A piece of work is 192 queries of a head; keys and values come in steps. */
+#define WEFT_HOPPER_GROUPS 3
+
 #include "kernel/cuda/attention_forward.cuh"
 #include "kernel/cuda/hopper.cuh"
 #include "kernel/cuda/wgmma.cuh"
@@ -63,8 +65,9 @@ static __device__ __forceinline__ void feed(const attend_maps_t &maps, const att
             full = bar(&rings->step_full[step.at]);
             barrier_wait(bar(&rings->step_free[step.at]), step.parity ^ 1);
             barrier_announce(full, STEP_BYTES);
-            tile_load(to, maps.qkv, k, i * SIDE, work.b, full);
-            tile_load(to + TILE_BYTES, maps.qkv, v, i * SIDE, work.b, full);
+            int t = (work.steps - 1 - i) * SIDE; /* the diagonal first */
+            tile_load(to, maps.qkv, k, t, work.b, full);
+            tile_load(to + TILE_BYTES, maps.qkv, v, t, work.b, full);
         }
     }
 }
@@ -93,6 +96,8 @@ static __device__ __forceinline__ void finish(forward_state<shape_64> &state, co
     }
 }
 
+/* Scores of the next step are started before the sum of this one, which runs while the next exponentials
+ * are taken. */
 template <bool DROP>
 static __device__ __forceinline__ void take(const attend_maps_t &maps, const attend_t &args,
                                             char *memory, rings_t *rings)
@@ -106,44 +111,61 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
     uint32_t drawn;
     for (; piece_take(rings, piece, args.pieces, &drawn); piece.next()) {
         const piece_t work = find_piece(args, drawn);
-        const int first = work.first + group * SIDE, query = first + (int)threadIdx.x % 128 / 32 * 16;
-        const int mine = first < args.at.seq ? first / SIDE + 1 : 0; /* tiles of keys */
+        const int first = work.first + group * SIDE,
+                  query = first + (int)threadIdx.x % 128 / 32 * 16;
+        /* Queries past the end go with the first keys, for nothing. */
+        int tile = first < args.at.seq ? first / SIDE : 0;
         const uint32_t q = shared + (uint32_t)(piece.at * PIECE_BYTES + group * TILE_BYTES);
         forward_state<S> state;
+        float scores[1][SIDE / 8][4], shrink[1][2];
+        uint32_t weights[4][4];
         clear(state);
-        for (int i = 0; i < work.steps; i++, step.next()) {
-            const uint32_t k = shared + (uint32_t)(STEPS_AT + step.at * STEP_BYTES);
-            float scores[1][SIDE / 8][4];
-            uint32_t weights[4][4];
-            barrier_wait(bar(&rings->step_full[step.at]), step.parity);
-            if (i >= mine) {
-                step_release(rings, step.at);
-                continue;
-            }
+        steps_skip(rings, step, work.steps - 1 - tile);
+        uint32_t k = shared + (uint32_t)(STEPS_AT + step.at * STEP_BYTES);
+        group_start();
+        products_64(scores[0], q, k);
+        group_commit();
+        group_wait<0>();
+        settle(scores[0]);
+        hide<S>(scores, query, tile * SIDE);
+        soften_scores<S>(state, scores, args.at.scale * LOG2E, shrink);
+        if (DROP) {
+            drop<S>(scores, args.at, work.b, work.head, query, tile * SIDE);
+        }
+        as_tile(weights, scores[0]);
+        for (; tile > 0; tile--) {
+            const uint32_t k_now = k;
+            const int slot = step.at;
+            step.next();
+            steps_skip(rings, step, 0);
+            k = shared + (uint32_t)(STEPS_AT + step.at * STEP_BYTES);
+            settle(state.out[0]);
             group_start();
             products_64(scores[0], q, k);
             group_commit();
-            group_wait<0>();
-            settle(scores[0]);
-            if (i == mine - 1) {
-                hide<S>(scores, query, i * SIDE);
-            }
-            soften<S>(state, scores, args.at.scale * LOG2E);
-            if (DROP) {
-                drop<S>(scores, args.at, work.b, work.head, query, i * SIDE);
-            }
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-                as_a(weights[n], scores[0][2 * n], scores[0][2 * n + 1]);
-            }
-            settle(state.out[0]);
-            group_start();
-            gather_64(state.out[0], weights, k + TILE_BYTES);
+            gather_64(state.out[0], weights, k_now + TILE_BYTES);
             group_commit();
+            group_wait<1>();
+            settle(scores[0]);
+            soften_scores<S>(state, scores, args.at.scale * LOG2E, shrink);
+            if (DROP) {
+                drop<S>(scores, args.at, work.b, work.head, query, (tile - 1) * SIDE);
+            }
+            hold_up(state.sum[0][0] + state.sum[0][1]); /* all of that before the wait */
             group_wait<0>();
             settle(state.out[0]);
-            step_release(rings, step.at);
+            step_release(rings, slot);
+            shrink_out<S>(state, shrink);
+            as_tile(weights, scores[0]);
         }
+        settle(state.out[0]);
+        group_start();
+        gather_64(state.out[0], weights, k + TILE_BYTES);
+        group_commit();
+        group_wait<0>();
+        settle(state.out[0]);
+        step_release(rings, step.at);
+        step.next();
         barrier_arrive(bar(&rings->piece_free[piece.at]), lane == 0);
         finish(state, args, work, first);
         tile_stored(); /* the one of the piece before, by the thread that has sent it */
@@ -160,9 +182,8 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
 
 #endif
 
-/* Two blocks an SM: four groups at different points of their steps. */
 template <bool DROP>
-static __global__ void __launch_bounds__(HOPPER_THREADS, 2)
+static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     attend_hopper(const __grid_constant__ attend_maps_t maps, const attend_t args)
 {
 #if HOPPER
@@ -170,10 +191,10 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 2)
     rings_t *rings = (rings_t *)(shared + RINGS_AT);
     rings_open(rings);
     if (threadIdx.x < 128 * GROUPS) {
-        more_registers<registers_t<2>::TAKER>();
+        taker_starts();
         take<DROP>(maps, args, shared, rings);
     } else {
-        fewer_registers<registers_t<2>::FEEDER>();
+        feeder_starts();
         if (threadIdx.x == 128 * GROUPS) {
             feed(maps, args, shared_address(shared), rings);
         }
@@ -207,9 +228,8 @@ static int launch(const weft_cuda_place_t *place, const attend_maps_t &maps, con
     WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, place->gpu));
     WEFT_TRY(cudaFuncSetAttribute((const void *)attend_hopper<DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
-    unsigned most = 2 * (unsigned)sms;
-    attend_hopper<DROP><<<all.pieces < most ? all.pieces : most, HOPPER_THREADS, SHARED,
-                          stream_of(place)>>>(maps, all);
+    unsigned grid = blocks_of(all.pieces, sms);
+    attend_hopper<DROP><<<grid, HOPPER_THREADS, SHARED, stream_of(place)>>>(maps, all);
     return launched();
 }
 

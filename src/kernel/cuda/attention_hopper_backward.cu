@@ -99,8 +99,9 @@ static __device__ __forceinline__ void feed_queries(const slope_maps_t &maps, co
             full = bar(&rings->step_full[step.at]);
             barrier_wait(bar(&rings->step_free[step.at]), step.parity ^ 1);
             barrier_announce(full, QUERY_STEP);
-            tile_load(to, maps.qkv, k, i * SIDE, work.b, full);
-            tile_load(to + TILE_BYTES, maps.qkv, v, i * SIDE, work.b, full);
+            int t = (work.each - 1 - i) * SIDE; /* the diagonal first */
+            tile_load(to, maps.qkv, k, t, work.b, full);
+            tile_load(to + TILE_BYTES, maps.qkv, v, t, work.b, full);
         }
     }
 }
@@ -145,8 +146,7 @@ static __device__ __forceinline__ rows_t find_rows(const slopes_t &args, const p
 }
 
 /* Rows are queries from `query` on, columns keys from `key` on: those after a query do not count. */
-template <bool ROWS_ARE_KEYS>
-static __device__ __forceinline__ void hide_after(float s[8][4])
+template <bool ROWS_ARE_KEYS> static __device__ __forceinline__ void hide_after(float s[8][4])
 {
     int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
@@ -166,14 +166,35 @@ static __device__ __forceinline__ float dropped(const heads_t &at, int b, int h,
     return mask_factor(at.mask, mask_row(at, b, h, query) + key);
 }
 
+/* ds = p (dp - delta), in place of dp. */
+template <bool DROP>
+static __device__ __forceinline__ void query_slopes(const slopes_t &args, const piece_t &work,
+                                                    int query, int key, const rows_t &rows,
+                                                    const float s[8][4], float dp[8][4])
+{
+    const int lane = (int)threadIdx.x % 32, local = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
+    const float scale_log2 = args.at.scale * LOG2E;
+#pragma unroll
+    for (int n = 0; n < SIDE / 8; n++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float p = exp2_fast(s[n][j] * scale_log2 - rows.lse2[j / 2]);
+            float factor = !DROP ? 1.0f
+                                 : dropped(args.at, work.b, work.head, query + local + j / 2 * 8,
+                                           key + 8 * n + lane % 4 * 2 + j % 2);
+            dp[n][j] = p * (dp[n][j] * factor - rows.delta[j / 2]);
+        }
+    }
+}
+
+/* Products of the next step are started before those that need this one's result, so that dq's sum runs
+ * while the next exponentials are taken. */
 template <bool DROP>
 static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, const slopes_t &args,
                                                     char *memory, rings_t *rings)
 {
     const uint32_t shared = shared_address(memory);
     const int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / 128;
-    const int local = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
-    const float scale_log2 = args.at.scale * LOG2E;
     char *leave = memory + QUERY_OUT_AT + group * TILE_BYTES;
     cursor_t<PIECES> piece = {};
     cursor_t<STEPS> step = {};
@@ -181,60 +202,57 @@ static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, co
     for (; piece_take(rings, piece, args.query_pieces, &drawn); piece.next()) {
         const piece_t work = query_piece(args, drawn);
         const int first = work.first + group * SIDE;
-        const int mine = first < args.at.seq ? first / SIDE + 1 : 0; /* tiles of keys */
+        /* Queries past the end go with the first keys, for nothing. */
+        int tile = first < args.at.seq ? first / SIDE : 0;
         const int piece_at = piece.at * QUERY_PIECE + group * TILE_BYTES;
         const uint32_t q = shared + (uint32_t)piece_at, dout = q + GROUPS * TILE_BYTES;
         const rows_t rows = find_rows(args, work, first, memory + piece_at + GROUPS * TILE_BYTES,
                                       memory + piece_at + 2 * GROUPS * TILE_BYTES);
-        float dq[8][4] = {};
-        int before = -1; /* the slot that products under way may still read */
-        for (int i = 0; i < work.each; i++, step.next()) {
-            const uint32_t k = shared + (uint32_t)(QUERY_STEPS_AT + step.at * QUERY_STEP);
-            float s[8][4], dp[8][4];
-            uint32_t slopes[4][4];
-            barrier_wait(bar(&rings->step_full[step.at]), step.parity);
-            if (i >= mine) {
-                step_release(rings, step.at);
-                continue;
-            }
+        float s[8][4], dp[8][4], dq[8][4] = {};
+        uint32_t slopes[4][4];
+        steps_skip(rings, step, work.each - 1 - tile);
+        uint32_t k = shared + (uint32_t)(QUERY_STEPS_AT + step.at * QUERY_STEP);
+        group_start();
+        products_64(s, q, k);
+        products_64(dp, dout, k + TILE_BYTES);
+        group_commit();
+        group_wait<0>();
+        settle(s);
+        settle(dp);
+        hide_after<false>(s);
+        query_slopes<DROP>(args, work, first, tile * SIDE, rows, s, dp);
+        as_tile(slopes, dp);
+        for (; tile > 0; tile--) {
+            const uint32_t k_now = k;
+            const int slot = step.at;
+            step.next();
+            steps_skip(rings, step, 0);
+            k = shared + (uint32_t)(QUERY_STEPS_AT + step.at * QUERY_STEP);
+            settle(dq);
             group_start();
             products_64(s, q, k);
-            group_commit();
             products_64(dp, dout, k + TILE_BYTES);
             group_commit();
-            group_wait<0>();
+            gather_64(dq, slopes, k_now);
+            group_commit();
+            group_wait<1>();
             settle(s);
             settle(dp);
+            query_slopes<DROP>(args, work, first, (tile - 1) * SIDE, rows, s, dp);
+            hold_up(dp[7][3]); /* all of that before the wait */
+            group_wait<0>();
             settle(dq);
-            step_release(rings, before);
-            if (i == mine - 1) {
-                hide_after<false>(s);
-            }
-#pragma unroll
-            for (int n = 0; n < SIDE / 8; n++) {
-#pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    float p = exp2_fast(s[n][j] * scale_log2 - rows.lse2[j / 2]);
-                    float factor = !DROP ? 1.0f
-                                         : dropped(args.at, work.b, work.head,
-                                                   first + local + j / 2 * 8,
-                                                   i * SIDE + 8 * n + lane % 4 * 2 + j % 2);
-                    dp[n][j] = p * (dp[n][j] * factor - rows.delta[j / 2]);
-                }
-            }
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-                as_a(slopes[n], dp[2 * n], dp[2 * n + 1]);
-            }
-            settle(dq);
-            group_start();
-            gather_64(dq, slopes, k);
-            group_commit();
-            before = step.at;
+            step_release(rings, slot);
+            as_tile(slopes, dp);
         }
+        settle(dq);
+        group_start();
+        gather_64(dq, slopes, k);
+        group_commit();
         group_wait<0>();
         settle(dq);
-        step_release(rings, before);
+        step_release(rings, step.at);
+        step.next();
         barrier_arrive(bar(&rings->piece_free[piece.at]), lane == 0);
         tile_stored(); /* the one of the piece before, by the thread that has sent it */
         group_sync(group);
@@ -276,19 +294,17 @@ static __device__ __forceinline__ void feed_keys(const slope_maps_t &maps, const
             barrier_announce(full, 2 * TILE_BYTES + STATISTICS_BYTES);
             tile_load(to, maps.qkv, h * SIDE, tile * SIDE, work.b, full);
             tile_load(to + TILE_BYTES, maps.dout, h * SIDE, tile * SIDE, work.b, full);
-            plain_load(to + 2 * TILE_BYTES,
-                       args.statistics + (head * args.tiles + tile) * 2 * SIDE, STATISTICS_BYTES,
-                       full);
+            plain_load(to + 2 * TILE_BYTES, args.statistics + (head * args.tiles + tile) * 2 * SIDE,
+                       STATISTICS_BYTES, full);
         }
     }
 }
 
-/* s^T and dp^T become p^T and ds^T, as they are multiplied next. */
+/* s^T and dp^T become p^T and ds^T. */
 template <bool DROP>
 static __device__ __forceinline__ void key_slopes(const slopes_t &args, const piece_t &work, int h,
                                                   int query, int key, const float *statistics,
-                                                  float s[8][4], float dp[8][4],
-                                                  uint32_t weights[4][4], uint32_t slopes[4][4])
+                                                  float s[8][4], float dp[8][4])
 {
     const int lane = (int)threadIdx.x % 32, local = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
     const float scale_log2 = args.at.scale * LOG2E;
@@ -307,11 +323,6 @@ static __device__ __forceinline__ void key_slopes(const slopes_t &args, const pi
             s[n][j] = p * factor;
         }
     }
-#pragma unroll
-    for (int n = 0; n < 4; n++) {
-        as_a(weights[n], s[2 * n], s[2 * n + 1]);
-        as_a(slopes[n], dp[2 * n], dp[2 * n + 1]);
-    }
 }
 
 template <bool DROP>
@@ -327,53 +338,70 @@ static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const
     for (; piece_take(rings, piece, args.key_pieces, &drawn); piece.next()) {
         const piece_t work = key_piece(args, drawn);
         const int first = work.first + group * SIDE;
+        /* Keys past the end go with the last queries, for nothing. */
+        const int diagonal = first < args.at.seq ? first / SIDE : args.tiles - 1;
         const uint32_t k = shared + (uint32_t)(piece.at * KEY_PIECE + group * TILE_BYTES);
-        float dk[8][4] = {}, dv[8][4] = {};
-        int before = -1, tile = work.from, h = work.head * args.at.group;
-        for (int i = 0; i < work.each * args.at.group; i++, step.next()) {
-            const int step_at = KEY_STEPS_AT + step.at * KEY_STEP, query = tile * SIDE, head = h;
-            const uint32_t q = shared + (uint32_t)step_at, dout = q + TILE_BYTES;
-            float s[8][4], dp[8][4];
-            uint32_t weights[4][4], slopes[4][4];
-            tile++;
-            if (tile == args.tiles) {
-                tile = work.from;
-                h++;
-            }
-            barrier_wait(bar(&rings->step_full[step.at]), step.parity);
-            if (query < first) { /* all of its queries come before these keys */
-                step_release(rings, step.at);
-                continue;
-            }
+        const uint32_t v = k + GROUPS * TILE_BYTES;
+        float s[8][4], dp[8][4], dk[8][4] = {}, dv[8][4] = {};
+        uint32_t weights[4][4], slopes[4][4];
+        for (int h = work.head * args.at.group; h < (work.head + 1) * args.at.group; h++) {
+            int tile = diagonal;
+            steps_skip(rings, step, diagonal - work.from);
+            int step_at = KEY_STEPS_AT + step.at * KEY_STEP;
+            uint32_t q = shared + (uint32_t)step_at;
             group_start();
             products_64(s, k, q);
-            group_commit();
-            products_64(dp, k + GROUPS * TILE_BYTES, dout);
+            products_64(dp, v, q + TILE_BYTES);
             group_commit();
             group_wait<0>();
             settle(s);
             settle(dp);
-            settle(dk);
-            settle(dv);
-            step_release(rings, before);
-            if (query == first) {
-                hide_after<true>(s);
+            hide_after<true>(s);
+            key_slopes<DROP>(args, work, h, tile * SIDE, first,
+                             (const float *)(memory + step_at + 2 * TILE_BYTES), s, dp);
+            as_tile(weights, s);
+            as_tile(slopes, dp);
+            for (tile++; tile < args.tiles; tile++) {
+                const uint32_t q_now = q;
+                const int slot = step.at;
+                step.next();
+                steps_skip(rings, step, 0);
+                step_at = KEY_STEPS_AT + step.at * KEY_STEP;
+                q = shared + (uint32_t)step_at;
+                settle(dk);
+                settle(dv);
+                group_start();
+                products_64(s, k, q);
+                products_64(dp, v, q + TILE_BYTES);
+                group_commit();
+                gather_64(dv, weights, q_now + TILE_BYTES);
+                gather_64(dk, slopes, q_now);
+                group_commit();
+                group_wait<1>();
+                settle(s);
+                settle(dp);
+                key_slopes<DROP>(args, work, h, tile * SIDE, first,
+                                 (const float *)(memory + step_at + 2 * TILE_BYTES), s, dp);
+                hold_up(dp[7][3]); /* all of that before the wait */
+                group_wait<0>();
+                settle(dk);
+                settle(dv);
+                step_release(rings, slot);
+                as_tile(weights, s);
+                as_tile(slopes, dp);
             }
-            key_slopes<DROP>(args, work, head, query, first,
-                             (const float *)(memory + step_at + 2 * TILE_BYTES), s, dp, weights,
-                             slopes);
             settle(dk);
             settle(dv);
             group_start();
-            gather_64(dv, weights, dout);
+            gather_64(dv, weights, q + TILE_BYTES);
             gather_64(dk, slopes, q);
             group_commit();
-            before = step.at;
+            group_wait<0>();
+            settle(dk);
+            settle(dv);
+            step_release(rings, step.at);
+            step.next();
         }
-        group_wait<0>();
-        settle(dk);
-        settle(dv);
-        step_release(rings, before);
         barrier_arrive(bar(&rings->piece_free[piece.at]), lane == 0);
         tile_stored(); /* those of the piece before, by the thread that has sent them */
         group_sync(group);
@@ -404,10 +432,10 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     rings_t *rings = (rings_t *)(shared + QUERY_RINGS_AT);
     rings_open(rings);
     if (threadIdx.x < 128 * GROUPS) {
-        more_registers<registers_t<1>::TAKER>();
+        taker_starts();
         take_queries<DROP>(maps, args, shared, rings);
     } else {
-        fewer_registers<registers_t<1>::FEEDER>();
+        feeder_starts();
         if (threadIdx.x == 128 * GROUPS) {
             feed_queries(maps, args, shared_address(shared), rings);
         }
@@ -424,10 +452,10 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     rings_t *rings = (rings_t *)(shared + KEY_RINGS_AT);
     rings_open(rings);
     if (threadIdx.x < 128 * GROUPS) {
-        more_registers<registers_t<1>::TAKER>();
+        taker_starts();
         take_keys<DROP>(maps, args, shared, rings);
     } else {
-        fewer_registers<registers_t<1>::FEEDER>();
+        feeder_starts();
         if (threadIdx.x == 128 * GROUPS) {
             feed_keys(maps, args, shared_address(shared), rings);
         }
@@ -465,11 +493,10 @@ static int launch(const weft_cuda_place_t *place, const slope_maps_t &maps, cons
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, QUERY_SHARED));
     WEFT_TRY(cudaFuncSetAttribute((const void *)slopes_of_keys<DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, KEY_SHARED));
-    unsigned most = (unsigned)sms;
-    slopes_of_queries<DROP><<<all.query_pieces < most ? all.query_pieces : most, HOPPER_THREADS,
-                              QUERY_SHARED, stream_of(place)>>>(maps, all);
-    slopes_of_keys<DROP><<<all.key_pieces < most ? all.key_pieces : most, HOPPER_THREADS,
-                           KEY_SHARED, stream_of(place)>>>(maps, all);
+    unsigned queries = blocks_of(all.query_pieces, sms), keys = blocks_of(all.key_pieces, sms);
+    cudaStream_t stream = stream_of(place);
+    slopes_of_queries<DROP><<<queries, HOPPER_THREADS, QUERY_SHARED, stream>>>(maps, all);
+    slopes_of_keys<DROP><<<keys, HOPPER_THREADS, KEY_SHARED, stream>>>(maps, all);
     return launched();
 }
 

@@ -8,8 +8,10 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/memory.h"
+#include "kernel/cuda/choices.h"
 #include "kernel/cuda/launch.h"
 
 enum { MOST_GPUS = 64 };
@@ -41,22 +43,28 @@ static const weft_cuda_compute_ops_t *module(void)
 
 /* ---- where a kernel runs -------------------------------------------------------------------- */
 
-static weft_status_t take_space(int device, void *stream, space_t *space)
+static weft_status_t take_space(int device, weft_stream_h stream, space_t *space)
 {
-    weft_status_t status = weft__cuda_alloc(device, &space->memory, SPACE_BYTES);
-    if (status == WEFT_OK) {
-        space->device = device;
-        space->stream = stream;
+    WEFT_TRY(weft__cuda_alloc(device, &space->memory, SPACE_BYTES));
+    weft_status_t status = weft_memset((char *)space->memory + SPACE_BYTES - WEFT_CUDA_COUNTERS, 0,
+                                       WEFT_CUDA_COUNTERS, stream);
+    if (status != WEFT_OK) {
+        weft__cuda_free(space->memory);
+        space->memory = NULL;
+        return status;
     }
-    return status;
+    space->device = device;
+    space->stream = weft__cuda_stream(stream);
+    return WEFT_OK;
 }
 
 /* Of a stream; called under the lock. */
-static weft_status_t find_space(int device, void *stream, void **memory_p)
+static weft_status_t find_space(int device, weft_stream_h stream, void **memory_p)
 {
+    void *native = weft__cuda_stream(stream);
     space_t *space = spaces;
     weft_status_t status = WEFT_OK;
-    while (space != NULL && (space->stream != stream || space->device != device)) {
+    while (space != NULL && (space->stream != native || space->device != device)) {
         space = space->next;
     }
     if (space == NULL) {
@@ -78,7 +86,7 @@ static weft_status_t find_space(int device, void *stream, void **memory_p)
 
 /* Of the calling thread's default stream: given back when another device is chosen, by which time the
  * thread has waited for its work there or given up the result. */
-static weft_status_t find_own(int device, void *stream, void **memory_p)
+static weft_status_t find_own(int device, void **memory_p)
 {
     weft_status_t status = WEFT_OK;
     if (own.memory != NULL && own.device != device) {
@@ -86,7 +94,7 @@ static weft_status_t find_own(int device, void *stream, void **memory_p)
         own.memory = NULL;
     }
     if (status == WEFT_OK && own.memory == NULL) {
-        status = take_space(device, stream, &own);
+        status = take_space(device, NULL, &own);
     }
     *memory_p = own.memory;
     return status;
@@ -95,12 +103,13 @@ static weft_status_t find_own(int device, void *stream, void **memory_p)
 /* cuBLASLt on a GPU; called under the lock. */
 static weft_status_t find_blas(int gpu, weft_cuda_blas_t **blas_p)
 {
+    static const weft_cuda_choices_t choices = {weft__choice_find, weft__choice_offer};
     char why[WEFT_CUDA_WHY];
     if (gpu >= MOST_GPUS) {
         return weft__fail(WEFT_ERR_UNSUPPORTED, "GPU %d: only %d GPUs can train", gpu, MOST_GPUS);
     }
     if (blas[gpu] == NULL &&
-        module()->blas_open(gpu, weft__settings()->cublas, weft__settings()->matmul_tune,
+        module()->blas_open(gpu, weft__settings()->cublas, weft__settings()->matmul_tune, &choices,
                             &blas[gpu], why) != 0) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "%s; it is part of the CUDA toolkit, see WEFT_CUBLASLT", why);
@@ -120,14 +129,14 @@ static weft_status_t find_place(weft_stream_h stream, weft_cuda_place_t *place)
         status = weft_device_get(&device);
         place->gpu = weft__cuda_gpu(device);
         if (status == WEFT_OK) {
-            status = find_own(device, place->stream, &place->space);
+            status = find_own(device, &place->space);
         }
     } else {
         place->gpu = device = weft__cuda_stream_gpu(stream);
     }
     pthread_mutex_lock(&lock);
     if (status == WEFT_OK && stream != NULL) {
-        status = find_space(device, place->stream, &place->space);
+        status = find_space(device, stream, &place->space);
     }
     if (status == WEFT_OK) {
         status = find_blas(place->gpu, &place->blas);

@@ -18,15 +18,25 @@
 
 #include "kernel/cuda/attention.cuh"
 
+/* Warpgroups that take, beside one that feeds them: for whoever includes this to say. */
+#ifndef WEFT_HOPPER_GROUPS
+#define WEFT_HOPPER_GROUPS 2
+#endif
+
 enum {
-    GROUPS = 2,                           /* warpgroups that take, and one that feeds them */
-    TAKERS = 4 * GROUPS,                  /* in warps */
+    GROUPS = WEFT_HOPPER_GROUPS,
+    TAKERS = 4 * GROUPS, /* in warps */
     HOPPER_THREADS = 128 * (GROUPS + 1),
-    SIDE = 64,                            /* a tile is SIDE rows of SIDE bf16 */
+    SIDE = 64, /* a tile is SIDE rows of SIDE bf16 */
     TILE_BYTES = SIDE * SIDE * 2,
-    BLOCK_ROWS = SIDE * GROUPS,           /* of a piece of work */
-    PIECES = 2,                           /* slots of the rings */
-    STEPS = 4
+    BLOCK_ROWS = SIDE * GROUPS, /* of a piece of work */
+    PIECES = 2,                 /* slots of the rings */
+    STEPS = 4,
+    /* Of a thread. A block starts with as many for each; then the feeders give theirs to those that take.
+     * Asking for more than there are in the block would wait forever. */
+    START_REGISTERS = 65536 / HOPPER_THREADS / 8 * 8,
+    FEEDER_REGISTERS = 40,
+    TAKER_REGISTERS = (START_REGISTERS * (GROUPS + 1) - FEEDER_REGISTERS) / GROUPS / 8 * 8
 };
 
 /* Other chips are compiled for too: their code must be without the instructions. */
@@ -39,6 +49,12 @@ enum {
 /* Tensors of tokens by features, one map each: x is a feature, then position, then sequence. */
 int weft_cuda_tile_map(CUtensorMap *map, const void *tensor, int64_t batch, int64_t seq,
                        int64_t width);
+
+/* A block for each SM, or for each piece if there are fewer. */
+static inline unsigned blocks_of(uint32_t pieces, int sms)
+{
+    return pieces < (uint32_t)sms ? pieces : (unsigned)sms;
+}
 
 /* ---- barriers ------------------------------------------------------------------------------- */
 
@@ -91,8 +107,8 @@ static __device__ __forceinline__ void group_sync(int group)
 /* ---- copies of tiles -------------------------------------------------------------------------- */
 
 /* SIDE rows from position t on; those past the end become 0. `full` hears of the bytes. */
-static __device__ __forceinline__ void tile_load(uint32_t tile, const CUtensorMap &map, int x, int t,
-                                                 int b, uint32_t full)
+static __device__ __forceinline__ void tile_load(uint32_t tile, const CUtensorMap &map, int x,
+                                                 int t, int b, uint32_t full)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(tile),
@@ -140,26 +156,15 @@ static __device__ __forceinline__ void put_tile(const float c[8][4], float facto
     }
 }
 
-/* Registers. A block starts with as many for each thread; then the feeders give theirs to those that take.
- * There is a pool for each block: asking for more than is left in it would wait forever. */
-template <int BLOCKS> struct registers_t {
-    enum {
-        AT_START = 65536 / (BLOCKS * HOPPER_THREADS) / 8 * 8,
-        FEEDER = BLOCKS == 1 ? 40 : 32,
-        TAKER = (AT_START * (GROUPS + 1) - FEEDER) / GROUPS / 8 * 8
-    };
-    static_assert(GROUPS * TAKER + FEEDER <= (GROUPS + 1) * AT_START, "the pool");
-};
-
-/* Of all threads of a warpgroup, from here on: less than at the start, or more. */
-template <int COUNT> static __device__ __forceinline__ void fewer_registers(void)
+/* For all threads of a warpgroup, at the start of what it does until the end. */
+static __device__ __forceinline__ void feeder_starts(void)
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)FEEDER_REGISTERS));
 }
 
-template <int COUNT> static __device__ __forceinline__ void more_registers(void)
+static __device__ __forceinline__ void taker_starts(void)
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)TAKER_REGISTERS));
 }
 
 /* ---- rings ---------------------------------------------------------------------------------- */
@@ -217,20 +222,30 @@ static __device__ __forceinline__ bool piece_offer(rings_t *rings, const cursor_
 }
 
 /* A warp that takes: its number, or false if there is no more. */
-static __device__ __forceinline__ bool piece_take(const rings_t *rings,
-                                                  const cursor_t<PIECES> &piece, uint32_t count,
-                                                  uint32_t *drawn_p)
+static __device__ __forceinline__ bool
+piece_take(const rings_t *rings, const cursor_t<PIECES> &piece, uint32_t count, uint32_t *drawn_p)
 {
     barrier_wait(bar(&rings->piece_full[piece.at]), piece.parity);
     *drawn_p = rings->drawn[piece.at];
     return *drawn_p < count;
 }
 
-/* This warp needs the slot no longer; slot -1 is none. */
+/* This warp needs the slot no longer. */
 static __device__ __forceinline__ void step_release(const rings_t *rings, int slot)
 {
-    barrier_arrive(bar(&rings->step_free[slot < 0 ? 0 : slot]),
-                   slot >= 0 && threadIdx.x % 32 == 0);
+    barrier_arrive(bar(&rings->step_free[slot]), threadIdx.x % 32 == 0);
+}
+
+/* Wait for the step behind `count` others that this group has no use for. */
+static __device__ __forceinline__ void steps_skip(const rings_t *rings, cursor_t<STEPS> &step,
+                                                  int count)
+{
+    barrier_wait(bar(&rings->step_full[step.at]), step.parity);
+    for (; count > 0; count--) {
+        step_release(rings, step.at);
+        step.next();
+        barrier_wait(bar(&rings->step_full[step.at]), step.parity);
+    }
 }
 
 #endif

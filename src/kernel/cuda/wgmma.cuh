@@ -47,6 +47,15 @@ template <int N> static __device__ __forceinline__ void settle(float (&c)[N][4])
     }
 }
 
+/* The assembler likes to wait early. It does not move what comes before a branch behind it, so here is one
+ * that is never taken: with `x` computed last, everything before it is. */
+static __device__ __forceinline__ void hold_up(float x)
+{
+    if (x == -1.2345e38f) {
+        asm volatile("nanosleep.u32 1;");
+    }
+}
+
 /* What this thread has written to shared memory, the tensor cores may read after the next barrier. */
 static __device__ __forceinline__ void publish(void)
 {
@@ -80,6 +89,15 @@ static __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint6
                  ", %32, %33, p, 1, 1, 0, 0;\n}"
                  : WGMMA_OUT_32(c)
                  : "l"(a), "l"(b), "r"(add));
+}
+
+/* A whole 64 x 64 result as A of the next products. */
+static __device__ __forceinline__ void as_tile(uint32_t a[4][4], const float c[8][4])
+{
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        as_a(a[n], c[2 * n], c[2 * n + 1]);
+    }
 }
 
 /* c = a b^T over 64: two tiles of 64 rows. */
