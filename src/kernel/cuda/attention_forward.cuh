@@ -8,14 +8,9 @@
 /* ROWS queries per block, 16 x SLABS per warp; KEYS keys per step. */
 template <int D_, int WARPS_, int SLABS_, int KEYS_> struct forward_shape {
     enum {
-        D = D_,
-        WARPS = WARPS_,
-        SLABS = SLABS_,
-        KEYS = KEYS_,
-        THREADS = 32 * WARPS,
-        ROWS = 16 * WARPS * SLABS,
-        Q_BYTES = ROWS * D * 2,
-        KV_BYTES = KEYS * D * 2,
+        D = D_, WARPS = WARPS_, SLABS = SLABS_, KEYS = KEYS_,
+        THREADS = 32 * WARPS, ROWS = 16 * WARPS * SLABS,
+        Q_BYTES = ROWS * D * 2, KV_BYTES = KEYS * D * 2,
         SHARED = Q_BYTES + 4 * KV_BYTES
     };
 };
@@ -25,12 +20,11 @@ template <typename S> struct forward_state {
     float max[S::SLABS][2], sum[S::SLABS][2]; /* of rows lane / 4 and + 8; max in units of scores */
 };
 
-/* Scores become probabilities up to the sum, which is carried along with the maximum; what was summed
- * before has to shrink by as much. */
+/* Scores become probabilities up to the sum, which is carried along with the maximum. */
 template <typename S>
-static __device__ __forceinline__ void soften_scores(forward_state<S> &state,
-                                                     float scores[S::SLABS][S::KEYS / 8][4],
-                                                     float scale_log2, float shrink[S::SLABS][2])
+static __device__ __forceinline__ void soften(forward_state<S> &state,
+                                              float scores[S::SLABS][S::KEYS / 8][4],
+                                              float scale_log2)
 {
 #pragma unroll
     for (int s = 0; s < S::SLABS; s++) {
@@ -43,8 +37,8 @@ static __device__ __forceinline__ void soften_scores(forward_state<S> &state,
             }
             max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
             max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
-            float shift = max == -INFINITY ? 0.0f : max * scale_log2, sum = 0;
-            shrink[s][half] = exp2_fast(state.max[s][half] * scale_log2 - shift);
+            float shift = max == -INFINITY ? 0.0f : max * scale_log2;
+            float shrink = exp2_fast(state.max[s][half] * scale_log2 - shift), sum = 0;
 #pragma unroll
             for (int n = 0; n < S::KEYS / 8; n++) {
 #pragma unroll
@@ -54,34 +48,14 @@ static __device__ __forceinline__ void soften_scores(forward_state<S> &state,
                 }
             }
             state.max[s][half] = max;
-            state.sum[s][half] = state.sum[s][half] * shrink[s][half] + sum;
-        }
-    }
-}
-
-template <typename S>
-static __device__ __forceinline__ void shrink_out(forward_state<S> &state,
-                                                  const float shrink[S::SLABS][2])
-{
+            state.sum[s][half] = state.sum[s][half] * shrink + sum;
 #pragma unroll
-    for (int s = 0; s < S::SLABS; s++) {
-#pragma unroll
-        for (int d = 0; d < S::D / 8; d++) {
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                state.out[s][d][j] *= shrink[s][j / 2];
+            for (int d = 0; d < S::D / 8; d++) {
+                state.out[s][d][2 * half] *= shrink;
+                state.out[s][d][2 * half + 1] *= shrink;
             }
         }
     }
-}
-
-template <typename S>
-static __device__ __forceinline__ void
-soften(forward_state<S> &state, float scores[S::SLABS][S::KEYS / 8][4], float scale_log2)
-{
-    float shrink[S::SLABS][2];
-    soften_scores<S>(state, scores, scale_log2, shrink);
-    shrink_out<S>(state, shrink);
 }
 
 /* Keys after the query (and after the end) do not count. */

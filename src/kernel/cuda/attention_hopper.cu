@@ -1,6 +1,8 @@
 /* Attention, forward, with Hopper's products of warpgroups, for heads of 64: the steps of attention.cu in
- * the manner of hopper.cuh. A piece of work is 192 queries of a head; keys and values come in steps. */
-#define WEFT_HOPPER_GROUPS 3
+ * the manner of hopper.cuh. A piece of work is 128 queries of a head; keys and values come in
+ * steps. Two blocks an SM: four groups, each at another point of its step (three groups in one block, with
+ * the sum of a step under the exponentials of the next, took a fifth longer). */
+#define WEFT_HOPPER_BLOCKS 2
 
 #include "kernel/cuda/attention_forward.cuh"
 #include "kernel/cuda/hopper.cuh"
@@ -65,9 +67,8 @@ static __device__ __forceinline__ void feed(const attend_maps_t &maps, const att
             full = bar(&rings->step_full[step.at]);
             barrier_wait(bar(&rings->step_free[step.at]), step.parity ^ 1);
             barrier_announce(full, STEP_BYTES);
-            int t = (work.steps - 1 - i) * SIDE; /* the diagonal first */
-            tile_load(to, maps.qkv, k, t, work.b, full);
-            tile_load(to + TILE_BYTES, maps.qkv, v, t, work.b, full);
+            tile_load(to, maps.qkv, k, i * SIDE, work.b, full);
+            tile_load(to + TILE_BYTES, maps.qkv, v, i * SIDE, work.b, full);
         }
     }
 }
@@ -96,8 +97,6 @@ static __device__ __forceinline__ void finish(forward_state<shape_64> &state, co
     }
 }
 
-/* Scores of the next step are started before the sum of this one, which runs while the next exponentials
- * are taken. */
 template <bool DROP>
 static __device__ __forceinline__ void take(const attend_maps_t &maps, const attend_t &args,
                                             char *memory, rings_t *rings)
@@ -111,61 +110,44 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
     uint32_t drawn;
     for (; piece_take(rings, piece, args.pieces, &drawn); piece.next()) {
         const piece_t work = find_piece(args, drawn);
-        const int first = work.first + group * SIDE,
-                  query = first + (int)threadIdx.x % 128 / 32 * 16;
-        /* Queries past the end go with the first keys, for nothing. */
-        int tile = first < args.at.seq ? first / SIDE : 0;
+        const int first = work.first + group * SIDE, query = first + (int)threadIdx.x % 128 / 32 * 16;
+        const int mine = first < args.at.seq ? first / SIDE + 1 : 0; /* tiles of keys */
         const uint32_t q = shared + (uint32_t)(piece.at * PIECE_BYTES + group * TILE_BYTES);
         forward_state<S> state;
-        float scores[1][SIDE / 8][4], shrink[1][2];
-        uint32_t weights[4][4];
         clear(state);
-        steps_skip(rings, step, work.steps - 1 - tile);
-        uint32_t k = shared + (uint32_t)(STEPS_AT + step.at * STEP_BYTES);
-        group_start();
-        products_64(scores[0], q, k);
-        group_commit();
-        group_wait<0>();
-        settle(scores[0]);
-        hide<S>(scores, query, tile * SIDE);
-        soften_scores<S>(state, scores, args.at.scale * LOG2E, shrink);
-        if (DROP) {
-            drop<S>(scores, args.at, work.b, work.head, query, tile * SIDE);
-        }
-        as_tile(weights, scores[0]);
-        for (; tile > 0; tile--) {
-            const uint32_t k_now = k;
-            const int slot = step.at;
-            step.next();
-            steps_skip(rings, step, 0);
-            k = shared + (uint32_t)(STEPS_AT + step.at * STEP_BYTES);
-            settle(state.out[0]);
+        for (int i = 0; i < work.steps; i++, step.next()) {
+            const uint32_t k = shared + (uint32_t)(STEPS_AT + step.at * STEP_BYTES);
+            float scores[1][SIDE / 8][4];
+            uint32_t weights[4][4];
+            barrier_wait(bar(&rings->step_full[step.at]), step.parity);
+            if (i >= mine) {
+                step_release(rings, step.at);
+                continue;
+            }
             group_start();
             products_64(scores[0], q, k);
             group_commit();
-            gather_64(state.out[0], weights, k_now + TILE_BYTES);
-            group_commit();
-            group_wait<1>();
+            group_wait<0>();
             settle(scores[0]);
-            soften_scores<S>(state, scores, args.at.scale * LOG2E, shrink);
-            if (DROP) {
-                drop<S>(scores, args.at, work.b, work.head, query, (tile - 1) * SIDE);
+            if (i == mine - 1) {
+                hide<S>(scores, query, i * SIDE);
             }
-            hold_up(state.sum[0][0] + state.sum[0][1]); /* all of that before the wait */
+            soften<S>(state, scores, args.at.scale * LOG2E);
+            if (DROP) {
+                drop<S>(scores, args.at, work.b, work.head, query, i * SIDE);
+            }
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                as_a(weights[n], scores[0][2 * n], scores[0][2 * n + 1]);
+            }
+            settle(state.out[0]);
+            group_start();
+            gather_64(state.out[0], weights, k + TILE_BYTES);
+            group_commit();
             group_wait<0>();
             settle(state.out[0]);
-            step_release(rings, slot);
-            shrink_out<S>(state, shrink);
-            as_tile(weights, scores[0]);
+            step_release(rings, step.at);
         }
-        settle(state.out[0]);
-        group_start();
-        gather_64(state.out[0], weights, k + TILE_BYTES);
-        group_commit();
-        group_wait<0>();
-        settle(state.out[0]);
-        step_release(rings, step.at);
-        step.next();
         barrier_arrive(bar(&rings->piece_free[piece.at]), lane == 0);
         finish(state, args, work, first);
         tile_stored(); /* the one of the piece before, by the thread that has sent it */
@@ -183,7 +165,7 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
 #endif
 
 template <bool DROP>
-static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
+static __global__ void __launch_bounds__(HOPPER_THREADS, WEFT_HOPPER_BLOCKS)
     attend_hopper(const __grid_constant__ attend_maps_t maps, const attend_t args)
 {
 #if HOPPER
@@ -200,6 +182,42 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         }
     }
 #endif
+}
+
+/* ---- maps of tensors for the copy engine ------------------------------------------------------ */
+
+/* The driver's function, looked for at run time. */
+typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                              const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                              const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+static encode_fn find_encode(void)
+{
+    void *fn = NULL;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000, cudaEnableDefault,
+                                         &found) != cudaSuccess) {
+        (void)cudaGetLastError();
+    }
+    return found == cudaDriverEntryPointSuccess ? (encode_fn)fn : NULL;
+}
+
+int weft_cuda_tile_map(CUtensorMap *map, const void *tensor, int64_t batch, int64_t seq,
+                       int64_t width)
+{
+    static const encode_fn encode = find_encode();
+    const cuuint64_t sizes[] = {(cuuint64_t)width, (cuuint64_t)seq, (cuuint64_t)batch};
+    const cuuint64_t strides[] = {(cuuint64_t)width * 2, (cuuint64_t)(width * seq) * 2};
+    const cuuint32_t box[] = {SIDE, SIDE, 1}, steps[] = {1, 1, 1};
+    if (encode == NULL) {
+        return WEFT_CUDA_UNSUPPORTED;
+    }
+    CUresult result = encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)(uintptr_t)tensor,
+                             sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return (int)result; /* the runtime's errors have the same numbers */
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
@@ -228,7 +246,7 @@ static int launch(const weft_cuda_place_t *place, const attend_maps_t &maps, con
     WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, place->gpu));
     WEFT_TRY(cudaFuncSetAttribute((const void *)attend_hopper<DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
-    unsigned grid = blocks_of(all.pieces, sms);
+    unsigned grid = blocks_of(all.pieces, WEFT_HOPPER_BLOCKS * sms);
     attend_hopper<DROP><<<grid, HOPPER_THREADS, SHARED, stream_of(place)>>>(maps, all);
     return launched();
 }

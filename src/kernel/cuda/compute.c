@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/memory.h"
 #include "kernel/cuda/choices.h"
@@ -43,28 +42,22 @@ static const weft_cuda_compute_ops_t *module(void)
 
 /* ---- where a kernel runs -------------------------------------------------------------------- */
 
-static weft_status_t take_space(int device, weft_stream_h stream, space_t *space)
+static weft_status_t take_space(int device, void *stream, space_t *space)
 {
-    WEFT_TRY(weft__cuda_alloc(device, &space->memory, SPACE_BYTES));
-    weft_status_t status = weft_memset((char *)space->memory + SPACE_BYTES - WEFT_CUDA_COUNTERS, 0,
-                                       WEFT_CUDA_COUNTERS, stream);
-    if (status != WEFT_OK) {
-        weft__cuda_free(space->memory);
-        space->memory = NULL;
-        return status;
+    weft_status_t status = weft__cuda_alloc(device, &space->memory, SPACE_BYTES);
+    if (status == WEFT_OK) {
+        space->device = device;
+        space->stream = stream;
     }
-    space->device = device;
-    space->stream = weft__cuda_stream(stream);
-    return WEFT_OK;
+    return status;
 }
 
 /* Of a stream; called under the lock. */
-static weft_status_t find_space(int device, weft_stream_h stream, void **memory_p)
+static weft_status_t find_space(int device, void *stream, void **memory_p)
 {
-    void *native = weft__cuda_stream(stream);
     space_t *space = spaces;
     weft_status_t status = WEFT_OK;
-    while (space != NULL && (space->stream != native || space->device != device)) {
+    while (space != NULL && (space->stream != stream || space->device != device)) {
         space = space->next;
     }
     if (space == NULL) {
@@ -86,7 +79,7 @@ static weft_status_t find_space(int device, weft_stream_h stream, void **memory_
 
 /* Of the calling thread's default stream: given back when another device is chosen, by which time the
  * thread has waited for its work there or given up the result. */
-static weft_status_t find_own(int device, void **memory_p)
+static weft_status_t find_own(int device, void *stream, void **memory_p)
 {
     weft_status_t status = WEFT_OK;
     if (own.memory != NULL && own.device != device) {
@@ -94,7 +87,7 @@ static weft_status_t find_own(int device, void **memory_p)
         own.memory = NULL;
     }
     if (status == WEFT_OK && own.memory == NULL) {
-        status = take_space(device, NULL, &own);
+        status = take_space(device, stream, &own);
     }
     *memory_p = own.memory;
     return status;
@@ -129,14 +122,14 @@ static weft_status_t find_place(weft_stream_h stream, weft_cuda_place_t *place)
         status = weft_device_get(&device);
         place->gpu = weft__cuda_gpu(device);
         if (status == WEFT_OK) {
-            status = find_own(device, &place->space);
+            status = find_own(device, place->stream, &place->space);
         }
     } else {
         place->gpu = device = weft__cuda_stream_gpu(stream);
     }
     pthread_mutex_lock(&lock);
     if (status == WEFT_OK && stream != NULL) {
-        status = find_space(device, stream, &place->space);
+        status = find_space(device, place->stream, &place->space);
     }
     if (status == WEFT_OK) {
         status = find_blas(place->gpu, &place->blas);

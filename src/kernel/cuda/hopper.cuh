@@ -18,13 +18,13 @@
 
 #include "kernel/cuda/attention.cuh"
 
-/* Warpgroups that take, beside one that feeds them: for whoever includes this to say. */
-#ifndef WEFT_HOPPER_GROUPS
-#define WEFT_HOPPER_GROUPS 2
+/* Blocks an SM has at the same time: for whoever includes this to say. */
+#ifndef WEFT_HOPPER_BLOCKS
+#define WEFT_HOPPER_BLOCKS 1
 #endif
 
 enum {
-    GROUPS = WEFT_HOPPER_GROUPS,
+    GROUPS = 2,          /* warpgroups that take, beside one that feeds them */
     TAKERS = 4 * GROUPS, /* in warps */
     HOPPER_THREADS = 128 * (GROUPS + 1),
     SIDE = 64, /* a tile is SIDE rows of SIDE bf16 */
@@ -34,8 +34,8 @@ enum {
     STEPS = 4,
     /* Of a thread. A block starts with as many for each; then the feeders give theirs to those that take.
      * Asking for more than there are in the block would wait forever. */
-    START_REGISTERS = 65536 / HOPPER_THREADS / 8 * 8,
-    FEEDER_REGISTERS = 40,
+    START_REGISTERS = 65536 / (WEFT_HOPPER_BLOCKS * HOPPER_THREADS) / 8 * 8,
+    FEEDER_REGISTERS = WEFT_HOPPER_BLOCKS == 1 ? 40 : 32,
     TAKER_REGISTERS = (START_REGISTERS * (GROUPS + 1) - FEEDER_REGISTERS) / GROUPS / 8 * 8
 };
 
@@ -46,14 +46,15 @@ enum {
 #define HOPPER 0
 #endif
 
-/* Tensors of tokens by features, one map each: x is a feature, then position, then sequence. */
+/* The map of a tensor of tokens by features, for tile_load and tile_store: x is a feature, then position, then
+ * sequence (attention_hopper.cu). */
 int weft_cuda_tile_map(CUtensorMap *map, const void *tensor, int64_t batch, int64_t seq,
                        int64_t width);
 
-/* A block for each SM, or for each piece if there are fewer. */
-static inline unsigned blocks_of(uint32_t pieces, int sms)
+/* As many blocks as there is room for, or one for each piece if there are fewer. */
+static inline unsigned blocks_of(uint32_t pieces, int room)
 {
-    return pieces < (uint32_t)sms ? pieces : (unsigned)sms;
+    return pieces < (uint32_t)room ? pieces : (unsigned)room;
 }
 
 /* ---- barriers ------------------------------------------------------------------------------- */

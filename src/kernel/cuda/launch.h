@@ -24,12 +24,9 @@ typedef struct weft_cuda_place {
     void *stream;
     weft_cuda_blas_t *blas;
     int attention;
-    void *
-        space; /* scratch memory of this stream alone; its last WEFT_CUDA_COUNTERS are 0 between kernels */
+    void *space; /* scratch memory of this stream alone */
     size_t space_bytes;
 } weft_cuda_place_t;
-
-#define WEFT_CUDA_COUNTERS 4096
 
 #define WEFT_CUDA_WHY 300 /* bytes for a sentence */
 

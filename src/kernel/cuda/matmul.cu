@@ -3,9 +3,9 @@
 
 enum {
     THREADS = 256,
-    ACROSS = 32, /* threads side by side, with 8 columns each */
+    ACROSS = 32,                /* threads side by side, with 8 columns each */
     DOWN = THREADS / ACROSS,
-    BLOCKS = 528, /* that the sums of columns are cut into: 4 for each SM of an H200 */
+    BLOCKS = 528,               /* that the sums of columns are cut into: 4 for each SM of an H200 */
     LEAST_ROWS = 64
 };
 static const size_t SUMS_BYTES = (size_t)4 << 20; /* of `space`; the rest is cuBLASLt's */
@@ -14,8 +14,8 @@ static const size_t SUMS_BYTES = (size_t)4 << 20; /* of `space`; the rest is cuB
 
 /* y = c + bias; aux = y and c = gelu(y), or c = y gelu'(aux). */
 template <typename T, typename C>
-static __global__ void __launch_bounds__(THREADS)
-    finish(weft_matmul_t args, int64_t chunks, bool wide)
+static __global__ void __launch_bounds__(THREADS) finish(weft_matmul_t args, int64_t chunks,
+                                                         bool wide)
 {
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     int64_t row = at / chunks, i = at % chunks * LANE, left = args.n - i;
@@ -65,109 +65,72 @@ static int run_finish(const weft_cuda_place_t *place, const weft_matmul_t *args)
 
 /* ---- the gradient of a bias ------------------------------------------------------------------ */
 
-/* Sums of 8 columns each, joined over the DOWN threads of a column: the one of column threadIdx.x. */
-static __device__ __forceinline__ float join_columns(const lane8 &sum, float (*sums)[ACROSS * LANE])
+/* partial[part][column] = the sum of some rows of b. A block has 256 columns and its part of rows. */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS) column_sums(const T *b, int64_t rows, int64_t n,
+                                                              int64_t ld, float *partial, bool wide)
 {
+    __shared__ float sums[DOWN][ACROSS * LANE];
     int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
-    float total = 0;
+    int64_t i = ((int64_t)blockIdx.x * ACROSS + across) * LANE, left = n - i;
+    int64_t end = rows * (blockIdx.y + 1) / gridDim.y;
+    lane8 sum = {};
+    if (left > 0) {
+#pragma unroll 4
+        for (int64_t r = rows * blockIdx.y / gridDim.y + down; r < end; r += DOWN) {
+            lane8 x = load8(b + r * ld + i, left, wide);
+#pragma unroll
+            for (int j = 0; j < LANE; j++) {
+                sum.x[j] += x.x[j];
+            }
+        }
+    }
 #pragma unroll
     for (int j = 0; j < LANE; j++) {
         sums[down][across * LANE + j] = sum.x[j];
     }
     __syncthreads();
-#pragma unroll
-    for (int d = 0; d < DOWN; d++) {
-        total += sums[d][threadIdx.x];
-    }
-    __syncthreads();
-    return total;
-}
-
-static __device__ __forceinline__ lane8 load_part(const float *at, int64_t left, bool wide)
-{
-    lane8 x;
-    if (wide) {
-        float4 a = __ldcg((const float4 *)at), b = __ldcg((const float4 *)at + 1);
-        return {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    }
-#pragma unroll
-    for (int j = 0; j < LANE; j++) {
-        x.x[j] = j < left ? __ldcg(at + j) : 0.0f;
-    }
-    return x;
-}
-
-static __device__ __forceinline__ void add8(lane8 &sum, const lane8 &x)
-{
-#pragma unroll
-    for (int j = 0; j < LANE; j++) {
-        sum.x[j] += x.x[j];
-    }
-}
-
-/* Am I the last of the blocks with these columns? Then what the others have written can be read. */
-static __device__ __forceinline__ bool is_last(uint32_t *counter)
-{
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        last = atomicAdd(counter, 1) + 1 == gridDim.y;
-        if (last) {
-            *counter = 0; /* for the next launch */
-        }
-    }
-    __syncthreads();
-    __threadfence();
-    return last;
-}
-
-/* out += the sum of all rows of b. A block has 256 columns and its part of the rows; the last one to end
- * adds up what they leave in partial[part][column], always in the same order. */
-template <typename T, typename C>
-static __global__ void __launch_bounds__(THREADS)
-    column_sums(const T *b, int64_t rows, int64_t n, int64_t ld, float *partial, uint32_t *counters,
-                C *out, bool wide)
-{
-    __shared__ float sums[DOWN][ACROSS * LANE];
-    int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
-    int64_t i = ((int64_t)blockIdx.x * ACROSS + across) * LANE, left = n - i;
-    int64_t end = rows * (blockIdx.y + 1) / gridDim.y, column = i - across * LANE + threadIdx.x;
-    lane8 sum = {};
-    if (left > 0) {
-#pragma unroll 8
-        for (int64_t r = rows * blockIdx.y / gridDim.y + down; r < end; r += DOWN) {
-            add8(sum, load8(b + r * ld + i, left, wide));
-        }
-    }
-    float total = join_columns(sum, sums);
+    int64_t column = (int64_t)blockIdx.x * ACROSS * LANE + threadIdx.x;
     if (column < n) {
+        float total = 0;
+#pragma unroll
+        for (int d = 0; d < DOWN; d++) {
+            total += sums[d][threadIdx.x];
+        }
         partial[blockIdx.y * n + column] = total;
     }
-    if (!is_last(&counters[blockIdx.x])) {
+}
+
+/* out += the sums of parts, in order. */
+template <typename C>
+static __global__ void __launch_bounds__(THREADS) add_parts(const float *partial, int parts,
+                                                            int64_t n, C *out)
+{
+    __shared__ float sums[DOWN][ACROSS];
+    int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
+    int64_t i = (int64_t)blockIdx.x * ACROSS + across;
+    float sum = 0;
+    for (int p = down; p < parts && i < n; p += DOWN) {
+        sum += partial[p * n + i];
+    }
+    sums[down][across] = sum;
+    __syncthreads();
+    if (down != 0 || i >= n) {
         return;
     }
-    sum = lane8{};
-    if (left > 0) {
-#pragma unroll 8
-        for (int p = down; p < (int)gridDim.y; p += DOWN) {
-            add8(sum, load_part(partial + p * n + i, left, n % LANE == 0));
-        }
+    for (int d = 1; d < DOWN; d++) {
+        sum += sums[d][across];
     }
-    total = join_columns(sum, sums);
-    if (column < n) {
-        out[column] = from_float<C>(to_float(out[column]) + total);
-    }
+    out[i] = from_float<C>(to_float(out[i]) + sum);
 }
 
 static int run_bias_grad(const weft_cuda_place_t *place, const weft_matmul_t *args, float *partial)
 {
     int64_t across = ceil_div(args->n, ACROSS * LANE), parts = ceil_div(BLOCKS, across);
-    int64_t room = (int64_t)(SUMS_BYTES - WEFT_CUDA_COUNTERS), most = room / 4 / args->n;
-    uint32_t *counters = (uint32_t *)((char *)partial + room);
+    int64_t most = (int64_t)(SUMS_BYTES / sizeof(float)) / args->n;
     parts = parts < most ? parts : most;
     parts = parts < ceil_div(args->k, LEAST_ROWS) ? parts : ceil_div(args->k, LEAST_ROWS);
-    if (parts < 1 || across > WEFT_CUDA_COUNTERS / 4) {
+    if (parts < 1) {
         return WEFT_CUDA_UNSUPPORTED;
     }
     dim3 grid((unsigned)across, (unsigned)parts);
@@ -175,16 +138,18 @@ static int run_bias_grad(const weft_cuda_place_t *place, const weft_matmul_t *ar
     cudaStream_t stream = stream_of(place);
     if (args->type == WEFT_F32) {
         column_sums<<<grid, THREADS, 0, stream>>>((const float *)args->b, args->k, args->n,
-                                                  args->ldb, partial, counters,
-                                                  (float *)args->bias_grad, wide);
-    } else if (args->c_type == WEFT_F32) {
-        column_sums<<<grid, THREADS, 0, stream>>>((const bf16_t *)args->b, args->k, args->n,
-                                                  args->ldb, partial, counters,
-                                                  (float *)args->bias_grad, wide);
+                                                  args->ldb, partial, wide);
     } else {
         column_sums<<<grid, THREADS, 0, stream>>>((const bf16_t *)args->b, args->k, args->n,
-                                                  args->ldb, partial, counters,
-                                                  (bf16_t *)args->bias_grad, wide);
+                                                  args->ldb, partial, wide);
+    }
+    unsigned blocks = grid_of(args->n, ACROSS);
+    if (args->c_type == WEFT_F32) {
+        add_parts<<<blocks, THREADS, 0, stream>>>(partial, (int)parts, args->n,
+                                                  (float *)args->bias_grad);
+    } else {
+        add_parts<<<blocks, THREADS, 0, stream>>>(partial, (int)parts, args->n,
+                                                  (bf16_t *)args->bias_grad);
     }
     return launched();
 }
