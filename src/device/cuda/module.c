@@ -80,9 +80,9 @@ static bool find_gpus(const weft_cuda_tables_t *tables)
     return module.props != NULL;
 }
 
-/* Was this process started as one of several ranks of a host? The layers above know better, but are
- * not asked by those below. */
-static bool is_one_of_many(void)
+/* How many ranks were started on this host? The layers above know better, but are not asked by those
+ * below. */
+static int ranks_here(void)
 {
     static const char *const names[] = {"WEFT_LOCAL_SIZE", "LOCAL_WORLD_SIZE",
                                         "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
@@ -91,10 +91,23 @@ static bool is_one_of_many(void)
         const char *value = getenv(names[i]);
         int ranks;
         if (value != NULL && weft__parse_int(value, &ranks) && ranks > 1) {
-            return true;
+            return ranks;
         }
     }
-    return false;
+    return 1;
+}
+
+/* Streams share hardware queues beyond this number, and kernels that wait for each other should not
+ * stand in one queue. Processes under MPS have to make do together with what there is: 64 work, 128
+ * make CUDA fail. Read by the driver when it starts. */
+static void set_connections(void)
+{
+    int each = 64 / ranks_here();
+    char text[16];
+    if (getenv(WEFT_CUDA_CONNECTIONS) == NULL) {
+        snprintf(text, sizeof(text), "%d", each > 32 ? 32 : each < 2 ? 2 : each);
+        module.widened = setenv(WEFT_CUDA_CONNECTIONS, text, 0) == 0;
+    }
 }
 
 static void load(void)
@@ -106,12 +119,7 @@ static void load(void)
         snprintf(module.why, sizeof(module.why), "there is no NVIDIA driver (%s)", dlerror());
         return;
     }
-    /* Streams share hardware queues beyond this number (8 unless set), and kernels that wait for each
-     * other must not stand in one queue. Read by the driver when it starts. A rank that is a process
-     * has few streams, and under MPS all processes together have to make do with what there is. */
-    if (!is_one_of_many() && getenv(WEFT_CUDA_CONNECTIONS) == NULL) {
-        module.widened = setenv(WEFT_CUDA_CONNECTIONS, "32", 0) == 0;
-    }
+    set_connections();
     void *library = open_module();
     if (library == NULL) {
         return;
