@@ -1,6 +1,7 @@
 /* Finding and loading the CUDA module. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +111,7 @@ static void set_connections(void)
     }
 }
 
-static void load(void)
+static void load_module(void)
 {
     /* Without a driver there is nothing to look for, and no need to open a large library, unless one is
      * asked for: it says itself what it needs. */
@@ -134,6 +135,17 @@ static void load(void)
     if (find_gpus(tables)) {
         module.tables = tables;
     }
+}
+
+/* CUDA starts threads of its own. They must not take signals that the program waits for: a launcher
+ * would not learn that a rank has ended. */
+static void load(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    load_module();
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 const weft_cuda_tables_t *weft__cuda_tables(const char **why_p)
