@@ -142,9 +142,9 @@ static weft_matmul_t product(const weft_pass_t *pass)
     return (weft_matmul_t){.type = pass->model->type, .c_type = pass->model->type};
 }
 
-/* Some rows of a product; its tensors are given from their first row on. */
+/* Some rows of a product, whose tensors are given from their first row on. */
 typedef struct rows {
-    int64_t first, count;
+    int64_t from, to, count; /* where they start in what is read, and in what is written */
 } rows_t;
 
 static void *row_of(const weft_pass_t *pass, const void *base, int64_t row, int64_t width)
@@ -162,14 +162,14 @@ static weft_status_t forward_rows(const weft_pass_t *pass, const weft_linear_t *
         args.m = rows.count;
         args.n = l.outs[i];
         args.k = l.in;
-        args.a = row_of(pass, x, rows.first, l.in);
+        args.a = row_of(pass, x, rows.from, l.in);
         args.b = weft__param_of(pass, l.layer, l.roles[i]);
         args.trans_b = !weft__is_gpt2(pass);
-        args.c = weft__offset(pass, y, rows.first * l.out + column);
+        args.c = weft__offset(pass, y, rows.to * l.out + column);
         args.ldc = l.out;
         args.bias = l.biased && !ending.no_bias ? weft__param_of(pass, l.layer, l.bias) : NULL;
-        args.add = row_of(pass, ending.add, rows.first, l.out);
-        args.aux = row_of(pass, ending.aux, rows.first, l.out);
+        args.add = row_of(pass, ending.add, rows.to, l.out);
+        args.aux = row_of(pass, ending.aux, rows.to, l.out);
         args.epilogue = ending.epilogue;
         WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
     }
@@ -186,13 +186,13 @@ static weft_status_t input_rows(const weft_pass_t *pass, const weft_linear_t *li
         args.m = rows.count;
         args.n = l.in;
         args.k = l.outs[i];
-        args.a = weft__offset(pass, dy, rows.first * l.out + column);
+        args.a = weft__offset(pass, dy, rows.from * l.out + column);
         args.lda = l.out;
         args.b = weft__param_of(pass, l.layer, l.roles[i]);
         args.trans_b = weft__is_gpt2(pass);
-        args.c = row_of(pass, dx, rows.first, l.in);
+        args.c = row_of(pass, dx, rows.to, l.in);
         args.accumulate = i > 0;
-        args.aux = row_of(pass, ending.aux, rows.first, l.in);
+        args.aux = row_of(pass, ending.aux, rows.to, l.in);
         args.epilogue = ending.epilogue;
         WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
     }
@@ -202,17 +202,21 @@ static weft_status_t input_rows(const weft_pass_t *pass, const weft_linear_t *li
 typedef weft_status_t (*rows_fn)(const weft_pass_t *pass, const weft_linear_t *linear, rows_t rows,
                                  const void *from, void *to, weft_ending_t ending);
 
+static rows_t all_rows(const weft_pass_t *pass)
+{
+    return (rows_t){0, 0, weft__rows(pass)};
+}
+
 /* Own rows, then those before and those behind them. */
 static weft_status_t in_turns(const weft_pass_t *pass, const weft_linear_t *linear, rows_fn run,
                               const void *from, void *to, weft_ending_t ending)
 {
-    rows_t own = {pass->row_first, pass->shape.norm_rows};
-    rows_t before = {0, own.first};
-    rows_t behind = {own.first + own.count, weft__rows(pass) - own.first - own.count};
+    int64_t first = pass->row_first, end = first + pass->shape.norm_rows, all = weft__rows(pass);
+    rows_t own = {0, first, end - first}, before = {0, 0, first}, behind = {end, end, all - end};
     if (pass->await_rows == NULL) {
-        return run(pass, linear, (rows_t){0, weft__rows(pass)}, from, to, ending);
+        return run(pass, linear, all_rows(pass), from, to, ending);
     }
-    WEFT_TRY_RETURN(run(pass, linear, own, from, to, ending));
+    WEFT_TRY_RETURN(run(pass, linear, own, pass->own_rows, to, ending));
     WEFT_TRY_RETURN(pass->await_rows(pass->await_rows_arg));
     if (before.count > 0) {
         WEFT_TRY_RETURN(run(pass, linear, before, from, to, ending));
@@ -223,7 +227,7 @@ static weft_status_t in_turns(const weft_pass_t *pass, const weft_linear_t *line
 weft_status_t weft__linear_forward(const weft_pass_t *pass, const weft_linear_t *linear,
                                    const void *x, void *y, weft_ending_t ending)
 {
-    return forward_rows(pass, linear, (rows_t){0, weft__rows(pass)}, x, y, ending);
+    return forward_rows(pass, linear, all_rows(pass), x, y, ending);
 }
 
 weft_status_t weft__linear_forward_first(const weft_pass_t *pass, const weft_linear_t *linear,
@@ -235,7 +239,7 @@ weft_status_t weft__linear_forward_first(const weft_pass_t *pass, const weft_lin
 weft_status_t weft__linear_input(const weft_pass_t *pass, const weft_linear_t *linear,
                                  const void *dy, void *dx, weft_ending_t ending)
 {
-    return input_rows(pass, linear, (rows_t){0, weft__rows(pass)}, dy, dx, ending);
+    return input_rows(pass, linear, all_rows(pass), dy, dx, ending);
 }
 
 weft_status_t weft__linear_input_first(const weft_pass_t *pass, const weft_linear_t *linear,

@@ -131,18 +131,17 @@ static weft_status_t await_rows(void *arg)
 static weft_status_t gather_beside(weft_tensor_t *t, const weft_pass_t *pass, const void *rows,
                                    void *all, weft_pass_t *early_p)
 {
-    size_t element = weft_dtype_size(pass->model->type);
-    void *own = own_rows(t, pass, all);
+    size_t bytes = all_count(pass) * weft_dtype_size(pass->model->type);
     *early_p = *pass;
-    if (!t->o.sequence || all_count(pass) * element < t->o.overlap_bytes) {
+    if (!t->o.sequence || bytes < t->o.overlap_bytes) {
         return gather_rows(t, pass, rows, all);
     }
-    WEFT_TRY(weft_memcpy(own, rows, part_count(pass) * element, pass->stream));
     WEFT_TRY(weft_event_record(t->filled, pass->stream));
     WEFT_TRY(weft_stream_wait(t->lane, t->filled));
-    WEFT_TRY(weft_allgather(own, all, part_count(pass), pass->model->type, t->o.comm, t->lane));
+    WEFT_TRY(weft_allgather(rows, all, part_count(pass), pass->model->type, t->o.comm, t->lane));
     early_p->await_rows = await_rows;
     early_p->await_rows_arg = t;
+    early_p->own_rows = rows;
     return weft_event_record(t->summed, t->lane);
 }
 

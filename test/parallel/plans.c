@@ -13,12 +13,12 @@ enum { WIDTH = 32, VOCAB = 67, SEED = 11 };
 weft_model_config_t plan_config(plan_model_t model)
 {
     weft_model_config_t config;
-    bool deep = model >= PLAN_DEEP;
+    int layers = 4 << model / PLAN_DEEP;
     model = (plan_model_t)(model % PLAN_KINDS);
     CHECK_OK(weft__config_preset("tiny", &config));
     bool gpt2 = model == PLAN_GPT2 || model == PLAN_DROPOUT;
     config.family = gpt2 ? WEFT_GPT2 : WEFT_LLAMA;
-    config.layers = deep ? 8 : 4;
+    config.layers = layers;
     config.width = WIDTH;
     config.heads = gpt2 ? 8 : 16;
     config.kv_heads = 8;
@@ -164,8 +164,8 @@ const char *plan_name(const plan_run_t *run, char *text, size_t room)
 {
     static const char *const names[] = {"gpt2", "llama", "llama tied", "gpt2 with dropout"};
     char plan[256];
-    snprintf(text, room, "%s%s %s", run->model >= PLAN_DEEP ? "deep " : "",
-             names[run->model % PLAN_KINDS], weft__plan_text(&run->plan, plan, sizeof(plan)));
+    snprintf(text, room, "%s of %d layers %s", names[run->model % PLAN_KINDS],
+             plan_config(run->model).layers, weft__plan_text(&run->plan, plan, sizeof(plan)));
     return text;
 }
 

@@ -8,16 +8,16 @@
 
 enum { PLAN_STEPS = 20, PLAN_BATCH = 16, PLAN_LENGTH = 8 };
 
-/* A model of 4 layers (DEEP: 8, for more stages) with sizes that divide by 8, and a vocabulary that
- * divides by nothing. */
+/* A model of 4 layers with sizes that divide by 8, and a vocabulary that divides by nothing. For more
+ * stages there are deeper ones: 8 layers with PLAN_DEEP added, 16 with it added twice. */
 typedef enum plan_model {
     PLAN_GPT2,
     PLAN_LLAMA,
     PLAN_LLAMA_TIED,
     PLAN_DROPOUT,
     PLAN_KINDS,
-    PLAN_DEEP = PLAN_KINDS, /* added to one of the above */
-    PLAN_MODELS = 2 * PLAN_KINDS
+    PLAN_DEEP = PLAN_KINDS,
+    PLAN_MODELS = 3 * PLAN_KINDS
 } plan_model_t;
 
 weft_model_config_t plan_config(plan_model_t model);

@@ -38,7 +38,7 @@ static void draw_rest(uint64_t lot, plan_run_t *run)
     if (digit(&lot, 3) == 0) {
         run->model = run->model == PLAN_GPT2 ? PLAN_DROPOUT : PLAN_LLAMA_TIED;
     }
-    if (plan->pp * plan->virtual_stages > plan_config(run->model).layers) {
+    while (plan->pp * plan->virtual_stages > plan_config(run->model).layers) {
         run->model = (plan_model_t)(run->model + PLAN_DEEP);
     }
 }
@@ -59,8 +59,7 @@ static bool plan_number(uint64_t number, uint64_t seed, int ranks, plan_run_t *r
     bool whole = plan.dp * plan.tp * plan.pp == ranks;
     /* What differs in name only is left out. */
     bool same = (plan.pp == 1 && plan.schedule != WEFT_1F1B) || (plan.dp == 1 && plan.zero > 0);
-    bool thin = plan.pp == 8 && plan.schedule == WEFT_INTERLEAVED; /* 8 layers, 16 stages */
-    if (!whole || same || thin) {
+    if (!whole || same) {
         return false;
     }
     *run = (plan_run_t){.model = (plan_model_t)digit(&number, 2), .plan = plan};
@@ -84,11 +83,6 @@ static void tour(team_t *team)
     static plan_numbers_t references[PLAN_MODELS];
     int done = 0, seen = 0;
     weft__compute_threads(1);
-    if (team->rank == 0) {
-        for (int m = 0; m < PLAN_MODELS; m++) {
-            plan_reference((plan_model_t)m, t->steps, &references[m]);
-        }
-    }
     uint64_t draws = t->count == 0 ? PLANS : 20 * PLANS;
     for (uint64_t i = 0; i < draws && (t->count == 0 || done < t->count); i++) {
         plan_run_t run;
@@ -101,6 +95,9 @@ static void tour(team_t *team)
         run.steps = t->steps;
         team_note("%s", plan_name(&run, name, sizeof(name)));
         plan_train(&run, team->comm, &numbers);
+        if (team->rank == 0 && references[run.model].loss[0] == 0.0) {
+            plan_reference(run.model, t->steps, &references[run.model]);
+        }
         if (team->rank == 0) {
             plan_compare(&run, &numbers, &references[run.model]);
         }
