@@ -508,8 +508,9 @@ static weft_status_t run_with_restarts(launcher_t *launcher, int *exit_p)
             return status;
         }
         launcher->spawn.restart++;
-        say(launcher, "restarting the job, %d of %d times", launcher->spawn.restart,
-            launch->max_restarts);
+        const char *from = launch->again != NULL ? launch->again(launch->again_arg) : NULL;
+        say(launcher, "restarting the job, %d of %d times%s%s", launcher->spawn.restart,
+            launch->max_restarts, from != NULL ? ", from " : "", from != NULL ? from : "");
     }
 }
 
