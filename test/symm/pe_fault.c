@@ -151,6 +151,35 @@ static void unlike_malloc(void)
     shmem_malloc(me == 0 ? 100 : 200);
 }
 
+static void malloc_or_barrier(void)
+{
+    for (int i = 0; i < 20; i++) {
+        shmem_free(shmem_malloc(8));
+    }
+    if (me == 0) {
+        shmem_barrier_all();
+    } else {
+        shmem_malloc(8);
+    }
+}
+
+/* Its exit finalizes, which the others take for a barrier. */
+static void leaves_early(void)
+{
+    if (me == pes - 1) {
+        exit(0);
+    }
+    shmem_barrier_all();
+    shmem_barrier_all();
+}
+
+static void killed_in_test(void)
+{
+    die();
+    while (!shmem_long_test(&flag, SHMEM_CMP_EQ, 1)) {
+    }
+}
+
 static void wrong_set(void)
 {
     static long sync[SHMEM_SYNC_SIZE];
@@ -264,6 +293,9 @@ static void other_program(void)
     X(wrong_cmp)                                                                                   \
     X(wrong_free)                                                                                  \
     X(unlike_malloc)                                                                               \
+    X(malloc_or_barrier)                                                                           \
+    X(leaves_early)                                                                                \
+    X(killed_in_test)                                                                              \
     X(wrong_set)                                                                                   \
     X(lock_twice)                                                                                  \
     X(clear_of_others)                                                                             \

@@ -50,6 +50,8 @@ expect 2 wrong_team 1 shmem_team_sync SHMEM_TEAM_INVALID
 expect 2 wrong_cmp 1 shmem_long_wait_until "cmp 99"
 expect 2 wrong_free 1 shmem_free "not what shmem_malloc returned"
 expect 2 unlike_malloc 1 shmem_malloc "100 bytes" "200 bytes"
+expect 2 malloc_or_barrier 1 "PE 1 called shmem_malloc for 8 bytes, while PE 0 was in another collective"
+expect 3 leaves_early 1 "PE 2 (process" "has called shmem_finalize or exited" shmem_barrier_all
 expect 4 wrong_set 1 shmem_barrier "PE_size 4" "no active set"
 expect 2 lock_twice 1 shmem_set_lock "has the lock already"
 expect 2 clear_of_others 1 "shmem_clear_lock on PE 1" "does not have the lock"
@@ -63,7 +65,7 @@ expect 1 not_started any shmem_int_p "before shmem_init"
 # deaths: within seconds, by name, whatever the others wait for
 for where in barrier:shmem_barrier_all wait:shmem_long_wait_until \
     wait_any:shmem_long_wait_until_any reduce:shmem_double_sum_reduce \
-    active_set:shmem_fcollect64; do
+    active_set:shmem_fcollect64 test:shmem_long_test; do
     expect 4 "killed_in_${where%:*}" any "PE 3 (process" "died" "in ${where#*:}"
 done
 expect 3 killed_with_lock any "PE 2 (process" "died" "in shmem_set_lock"

@@ -62,6 +62,8 @@ static void enter_team(weft_shmem_team_t *team, const void *data, size_t bytes, 
                          ? entry->data
                          : weft__shmem.mine->bulk[team->slot][number % WEFT_SHMEM_RING];
         memcpy(room, data, bytes);
+    } else {
+        entry->data[0] = 0; /* for who looks for what we do not say */
     }
     /* Partner: has_entered. All that this PE has put anywhere is seen by who sees this. */
     atomic_store_explicit(&entry->call, number, memory_order_release);

@@ -71,6 +71,22 @@ static void say_no_memory(const char *call, uint64_t bytes)
                     weft__bytes_text(weft__sysmem_room(weft__sysmem()), room));
 }
 
+static _Noreturn void say_unlike(const request_t *mine, const request_t *theirs, int pe)
+{
+    if (strncmp(theirs->call, "shmem_", 6) != 0) {
+        weft__shmem_die(
+            "PEs must allocate alike: PE %d called %.23s for %llu bytes, while PE %d was in "
+            "another collective",
+            weft__shmem.me, mine->call, (unsigned long long)mine->bytes, pe);
+    }
+    weft__shmem_die(
+        "PEs must allocate alike: PE %d called %.23s for %llu bytes, PE %d called %.23s for "
+        "%llu bytes%s",
+        weft__shmem.me, mine->call, (unsigned long long)mine->bytes, pe, theirs->call,
+        (unsigned long long)theirs->bytes,
+        mine->offset != theirs->offset ? ", of other memory" : "");
+}
+
 /* A barrier with all PEs, which ends the job unless all ask for the same. False: one of them has no
  * memory. */
 static bool agree(request_t *mine, const char *call)
@@ -87,11 +103,7 @@ static bool agree(request_t *mine, const char *call)
         if (memcmp(mine->call, theirs.call, sizeof(theirs.call)) != 0 ||
             mine->bytes != theirs.bytes || mine->align != theirs.align ||
             mine->offset != theirs.offset) {
-            weft__shmem_die("PEs must allocate alike: PE %d called %s for %llu bytes, PE %d called "
-                            "%.23s for %llu bytes%s",
-                            weft__shmem.me, call, (unsigned long long)mine->bytes, pe, theirs.call,
-                            (unsigned long long)theirs.bytes,
-                            mine->offset != theirs.offset ? ", of other memory" : "");
+            say_unlike(mine, &theirs, pe);
         }
     }
     if (failed == weft__shmem.me) {

@@ -65,6 +65,7 @@ DEFINE(int, test_lock, long *lock)
     if (atomic_load_explicit(&home->tail, memory_order_relaxed) != 0 ||
         !atomic_compare_exchange_strong_explicit(&home->tail, &free, me, memory_order_acq_rel,
                                                  memory_order_relaxed)) {
+        weft__shmem_missed(CALL);
         return 1;
     }
     atomic_fetch_or_explicit(&mine->next, HOLDS, memory_order_relaxed);

@@ -23,6 +23,16 @@ static _Noreturn void bad_cmp(const char *call, int cmp)
      : (cmp) == SHMEM_CMP_LT ? (a) < (b)                                                           \
                              : (bad_cmp(call, cmp), 0))
 
+/* What a test has found; `none` is a miss. */
+#define HIT(found, none)                                                                           \
+    ({                                                                                             \
+        __typeof__(found) found_ = (found);                                                        \
+        if (found_ == (none)) {                                                                    \
+            weft__shmem_missed(CALL);                                                              \
+        }                                                                                          \
+        found_;                                                                                    \
+    })
+
 /* ---- one variable -------------------------------------------------------------------------------- */
 
 /* Acquire: partner of whatever store is waited for, and of the fence or the release before it. */
@@ -39,7 +49,7 @@ static _Noreturn void bad_cmp(const char *call, int cmp)
         NOW, cmp, cmp_value, CALL))} DEFINE(int, name##_test, type *ivar, int cmp, type cmp_value) \
     {                                                                                              \
         weft__shmem_check(ivar, sizeof(*ivar), CALL);                                              \
-        return COMPARE(NOW, cmp, cmp_value, CALL);                                                 \
+        return HIT(COMPARE(NOW, cmp, cmp_value, CALL), 0);                                         \
     }                                                                                              \
     DEFINE(void, name##_wait, type *ivar, type cmp_value)                                          \
     {                                                                                              \
@@ -229,17 +239,17 @@ static size_t wait_some(const set_t *set, size_t *indices)
     DEFINE(int, name##_test_all##suffix, type *ivars, size_t nelems, const int *status, int cmp,   \
            type parameter)                                                                         \
     {                                                                                              \
-        return test_all(SET(type, compared, several));                                             \
+        return HIT(test_all(SET(type, compared, several)), 0);                                     \
     }                                                                                              \
     DEFINE(size_t, name##_test_any##suffix, type *ivars, size_t nelems, const int *status,         \
            int cmp, type parameter)                                                                \
     {                                                                                              \
-        return test_any(SET(type, compared, several));                                             \
+        return HIT(test_any(SET(type, compared, several)), SIZE_MAX);                              \
     }                                                                                              \
     DEFINE(size_t, name##_test_some##suffix, type *ivars, size_t nelems, size_t *indices,          \
            const int *status, int cmp, type parameter)                                             \
     {                                                                                              \
-        return test_some(SET(type, compared, several), indices);                                   \
+        return HIT(test_some(SET(type, compared, several), indices), 0);                           \
     }
 #define DEFINE_SETS(name, type)                                                                    \
     DEFINE_SET(name, type, , cmp_value, &cmp_value, false)                                         \

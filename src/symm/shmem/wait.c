@@ -1,6 +1,7 @@
 /* Waiting: see wait.h. */
 #include "symm/shmem/wait.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,6 +94,24 @@ static void describe(int pe, char *text, size_t room)
     }
 }
 
+/* A PE that has left entered all its calls before. So if it has, look once more, and then give up. */
+static void look_at_pe(weft_shmem_waiter_t *waiter, const char *call)
+{
+    const weft_shmem_state_t *s = &weft__shmem;
+    if (waiter->pe == WEFT_SHMEM_ANYBODY) {
+        return;
+    }
+    if (waiter->left) {
+        weft__shmem_die(
+            "PE %d (process %d) has called shmem_finalize or exited, but PE %d waits for it "
+            "in %s",
+            waiter->pe, s->peers[waiter->pe].pid, s->me, call);
+    }
+    /* Partner: the release in shmem_finalize there. */
+    waiter->left = atomic_load_explicit(&s->peers[waiter->pe].control->state,
+                                        memory_order_acquire) == WEFT_SHMEM_LEFT;
+}
+
 /* A program may let PEs wait as long as it likes: each warning doubles the time to the next, and only a
  * timeout that somebody asked for is an error. */
 static void look_at_time(weft_shmem_waiter_t *waiter, const char *call)
@@ -124,6 +143,21 @@ void weft__shmem_idle(weft_shmem_waiter_t *waiter, const char *call)
         weft__shmem_peer_died(call);
     }
     if (!poll_in_crowd(waiter) && weft__wait_idle(&waiter->idler, s->crowded)) {
+        look_at_pe(waiter, call);
         look_at_time(waiter, call);
+    }
+}
+
+void weft__shmem_missed(const char *call)
+{
+    static _Thread_local unsigned misses;
+    if (++misses % CROWD_POLLS != 0) {
+        return;
+    }
+    if (unlikely(atomic_load_explicit(&weft__shmem.dead, memory_order_relaxed) != 0)) {
+        weft__shmem_peer_died(call);
+    }
+    if (weft__shmem.crowded) {
+        sched_yield();
     }
 }

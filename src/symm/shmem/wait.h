@@ -21,6 +21,7 @@ typedef struct weft_shmem_waiter {
     int polls, limit; /* limit: where PEs share cores */
     bool begun;       /* true from the start: never poll where PEs share cores */
     bool warned;
+    bool left; /* whom we wait for has: what is not there by now will never be */
     weft_idler_t idler;
 } weft_shmem_waiter_t;
 
@@ -37,5 +38,9 @@ static inline void weft__shmem_pause(weft_shmem_waiter_t *waiter, const char *ca
         weft__shmem_idle(waiter, call);
     }
 }
+
+/* What a program polls for by itself is not there. Now and then: end the job if a PE has died, and give the
+ * core away where PEs share cores. */
+void weft__shmem_missed(const char *call);
 
 #endif

@@ -118,7 +118,7 @@ void weft__shmem_bad_address(const char *call, const void *address, size_t bytes
     bool starts = weft__shmem_within(&s->heap, address, 1) ||
                   weft__shmem_within(&s->data, address, 1);
     weft__shmem_die(
-        "%s on PE %d, to PE %d: %zu bytes at %p %s; symmetric are memory from shmem_malloc "
+        "%s on PE %d, with PE %d: %zu bytes at %p %s; symmetric are memory from shmem_malloc "
         "and the program's global and static variables",
         call, s->me, pe, bytes, address,
         starts ? "reach beyond the end of symmetric memory" : "are not symmetric");
