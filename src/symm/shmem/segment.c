@@ -311,9 +311,13 @@ weft_status_t weft__shmem_segment_open(const weft_shmem_card_t *card, int pe,
     }
     close(fd);
     if (base == NULL) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "mapping %s of memory of PE %d failed: %s",
-                          weft__bytes_text(card->file_bytes, size), pe,
-                          same ? strerror(errno) : "it is not the file that was announced");
+        return weft__fail(
+            WEFT_ERR_NO_MEMORY, "mapping %s of memory of PE %d failed: %s",
+            weft__bytes_text(card->file_bytes, size), pe,
+            !same ? "it is not the file that was announced"
+            : errno == ENOMEM
+                ? "no address space; set SHMEM_SYMMETRIC_SIZE to less, or see ulimit -v"
+                : strerror(errno));
     }
     bool apart = card->data_bytes != s->data.bytes || card->program != file.program;
     *peer_p = (weft_shmem_peer_t){.heap = (intptr_t)(base + card->heap_at) - (intptr_t)s->heap.base,
