@@ -8,10 +8,10 @@
 #define WINDOW 16 /* puts between two quiets */
 
 typedef struct rma {
-    char *dst;  /* symmetric: others write it, or read it */
-    char *copy; /* symmetric: memcpy's */
-    char *src;  /* of this rank only */
-    char *host; /* where data is made and looked at */
+    char *dst;   /* symmetric: others write it, or read it */
+    char *there; /* that of the next rank, for memcpy; our own where its address is not to be had */
+    char *src;   /* of this rank only */
+    char *host;  /* where data is made and looked at */
     uint64_t *word, *signal;
     uint64_t ticks; /* signals sent so far */
     uint64_t *old;  /* what a fetching atomic gives */
@@ -34,7 +34,7 @@ static int before(const weft_pair_run_t *run)
 
 static size_t heap_bytes(const weft_pair_run_t *run)
 {
-    return 2 * run->bytes + 4096;
+    return run->bytes + 4096;
 }
 
 static weft_status_t open_rma(weft_pair_run_t *run)
@@ -42,7 +42,8 @@ static weft_status_t open_rma(weft_pair_run_t *run)
     rma_t *r;
     WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*r), (void **)&r));
     WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&r->dst));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&r->copy));
+    r->there = run->stream ? NULL : weft_symm_ptr(run->symm, r->dst, next_of(run));
+    r->there = r->there ? r->there : r->dst;
     WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&r->word));
     WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&r->signal));
     WEFT_PAIR_TRY(weft_malloc((void **)&r->src, run->bytes));
@@ -114,13 +115,13 @@ static weft_status_t get(weft_pair_run_t *run, int rounds)
 static weft_status_t copy_out(weft_pair_run_t *run, int rounds)
 {
     rma_t *r = run->ctx;
-    return weft__pair_copy(run, r->copy, r->src, run->bytes, rounds);
+    return weft__pair_copy(run, r->there, r->src, run->bytes, rounds);
 }
 
 static weft_status_t copy_in(weft_pair_run_t *run, int rounds)
 {
     rma_t *r = run->ctx;
-    return weft__pair_copy(run, r->src, r->copy, run->bytes, rounds);
+    return weft__pair_copy(run, r->src, r->there, run->bytes, rounds);
 }
 
 static weft_status_t check_put(weft_pair_run_t *run, size_t *wrong_p)
@@ -141,7 +142,6 @@ static weft_status_t check_get(weft_pair_run_t *run, size_t *wrong_p)
     rma_t *r = run->ctx;
     WEFT_PAIR_TRY(fill(run, r->dst, run->rank));
     WEFT_PAIR_TRY(weft_memset(r->src, 0xA5, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_memset(r->copy, 1, run->bytes, NULL));
     WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
     WEFT_PAIR_TRY(get(run, 1));
     WEFT_PAIR_TRY(weft__pair_settle(run));

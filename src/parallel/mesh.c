@@ -96,6 +96,12 @@ static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_me
 
 /* ---- communicators ----------------------------------------------------------------------------- */
 
+/* A rank has up to eight, all of which may have a call in progress: tp, dp, weights, ends, and two for
+ * each edge. Twice that, because a matrix product beside them may need multiprocessors to itself: half
+ * of the GPU is never taken by calls that wait. */
+static const weft_comm_config_t crowded = {
+    .size = sizeof(weft_comm_config_t), .timeout_ms = -1, .crowd = 16};
+
 /* Edge e leads from stage e to e + 1; the last one leads around, which interleaved pipelines use. A
  * rank has two edges, so they are split off in turns, in each of which a rank has one at most. */
 static int turn_of(int edge, int stages, bool around)
@@ -118,7 +124,7 @@ static weft_status_t split_edge(weft_mesh_t *mesh, int turn, bool around, bool b
     weft_edge_t *edge = first ? &mesh->after : &mesh->before;
     weft_comm_h comm = NULL;
     WEFT_TRY(weft_comm_split(mesh->world, mine < 0 ? -1 : row * stages + mine, first ? 0 : 1, &comm,
-                             NULL));
+                             &crowded));
     if (mine >= 0) {
         *(backward ? &edge->backward : &edge->forward) = comm;
     }
@@ -140,14 +146,16 @@ static weft_status_t split_all(weft_mesh_t *mesh, const weft_plan_t *plan, bool 
     int place = (mesh->pp_index * mesh->dp + mesh->dp_index) * mesh->tp + mesh->tp_index;
     int dp_row = mesh->pp_index * mesh->tp + mesh->tp_index;
     bool end = mesh->pp_index == 0 || mesh->pp_index == mesh->pp - 1;
-    WEFT_TRY(weft_comm_split(mesh->world, place / mesh->tp, mesh->tp_index, &mesh->tp_comm, NULL));
-    WEFT_TRY(weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->dp_comm, NULL));
+    WEFT_TRY(
+        weft_comm_split(mesh->world, place / mesh->tp, mesh->tp_index, &mesh->tp_comm, &crowded));
+    WEFT_TRY(weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->dp_comm, &crowded));
     if (plan->zero > 0 && plan->dp > 1) {
-        WEFT_TRY(weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->weights_comm, NULL));
+        WEFT_TRY(
+            weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->weights_comm, &crowded));
     }
     if (tied && mesh->pp > 1) {
         WEFT_TRY(weft_comm_split(mesh->world, end ? mesh->dp_index * mesh->tp + mesh->tp_index : -1,
-                                 mesh->pp_index, &mesh->ends_comm, NULL));
+                                 mesh->pp_index, &mesh->ends_comm, &crowded));
     }
     return split_edges(mesh, plan->schedule == WEFT_INTERLEAVED);
 }

@@ -72,6 +72,7 @@ void weft__shmem_fcollect(weft_shmem_team_t *team, void *dest, const void *sourc
     weft__shmem_check(dest, bytes * (size_t)team->size, call);
     weft__shmem_check(source, bytes, call);
     weft__shmem_enter(team, source, small ? bytes : 0, call);
+    weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
         int i = turn_to(team, k);
         weft__shmem_await(team, i, call);
@@ -117,6 +118,7 @@ void weft__shmem_alltoall(weft_shmem_team_t *team, void *dest, const void *sourc
     weft__shmem_check(dest, all, call);
     weft__shmem_check(source, all, call);
     weft__shmem_enter(team, source, small ? all : 0, call);
+    weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
         int i = turn_to(team, k);
         weft__shmem_await(team, i, call);
@@ -140,10 +142,12 @@ void weft__shmem_alltoalls(weft_shmem_team_t *team, void *dest, const void *sour
         return;
     }
     size_t to_block = nelems * (size_t)dst * size, from_block = nelems * (size_t)sst * size;
-    size_t from_reach = ((nelems - 1) * (size_t)sst + 1) * size;
+    size_t to_reach = weft__shmem_reach(dst, nelems, size);
+    size_t from_reach = weft__shmem_reach(sst, nelems, size);
     const char *mine = (const char *)source + (size_t)team->me * from_block;
-    weft__shmem_check(dest, (size_t)(team->size - 1) * to_block + size, call);
+    weft__shmem_check(dest, (size_t)(team->size - 1) * to_block + to_reach, call);
     weft__shmem_enter(team, NULL, 0, call);
+    weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
         int i = turn_to(team, k);
         weft__shmem_await(team, i, call);
@@ -178,25 +182,26 @@ DEFINE(int, team_sync, shmem_team_t team)
     DEFINE(int, prefix##broadcast##suffix, shmem_team_t team, type *dest, const type *source,      \
            size_t nelems, int PE_root)                                                             \
     {                                                                                              \
-        weft__shmem_broadcast(TEAM, dest, source, nelems *(size), PE_root, true, CALL);            \
+        weft__shmem_broadcast(TEAM, dest, source, weft__shmem_bytes(nelems, size), PE_root, true,  \
+                              CALL);                                                               \
         return 0;                                                                                  \
     }                                                                                              \
     DEFINE(int, prefix##collect##suffix, shmem_team_t team, type *dest, const type *source,        \
            size_t nelems)                                                                          \
     {                                                                                              \
-        weft__shmem_collect(TEAM, dest, source, nelems *(size), CALL);                             \
+        weft__shmem_collect(TEAM, dest, source, weft__shmem_bytes(nelems, size), CALL);            \
         return 0;                                                                                  \
     }                                                                                              \
     DEFINE(int, prefix##fcollect##suffix, shmem_team_t team, type *dest, const type *source,       \
            size_t nelems)                                                                          \
     {                                                                                              \
-        weft__shmem_fcollect(TEAM, dest, source, nelems *(size), CALL);                            \
+        weft__shmem_fcollect(TEAM, dest, source, weft__shmem_bytes(nelems, size), CALL);           \
         return 0;                                                                                  \
     }                                                                                              \
     DEFINE(int, prefix##alltoall##suffix, shmem_team_t team, type *dest, const type *source,       \
            size_t nelems)                                                                          \
     {                                                                                              \
-        weft__shmem_alltoall(TEAM, dest, source, nelems *(size), CALL);                            \
+        weft__shmem_alltoall(TEAM, dest, source, weft__shmem_bytes(nelems, size), CALL);           \
         return 0;                                                                                  \
     }                                                                                              \
     DEFINE(int, prefix##alltoalls##suffix, shmem_team_t team, type *dest, const type *source,      \
