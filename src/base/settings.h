@@ -56,6 +56,10 @@
       "bytes a rank touches in a call from which stores bypass the cache; 0: the tuner decides")   \
     X(INT, overlap, "WEFT_OVERLAP", "-1",                                                          \
       "let small GPU calls be scheduled while the call before runs: 0 no, else where possible")    \
+    X(INT, take_turns, "WEFT_TAKE_TURNS", "0",                                                     \
+      "1: processes may share a GPU without MPS, where their kernels wait for each other in "      \
+      "turns "                                                                                     \
+      "of milliseconds: for debuggers and sanitizers, which MPS keeps out")                        \
     X(STR, tune_file, "WEFT_TUNE_FILE", "",                                                        \
       "what weft bench --tune measured; empty: weft/tune under XDG_CONFIG_HOME or ~/.config")      \
     X(SIZE, chunk, "WEFT_CHUNK", "1M", "chunk for staged buffers and pipelined algorithms")        \

@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <weft/weft.h>
 
+#include "base/file.h"
 #include "base/settings.h"
 #include "boot/job.h"
 #include "boot/launch.h"
@@ -135,11 +137,39 @@ static int train_as_rank(weft_setup_t *setup)
 
 /* ---- starting ranks ----------------------------------------------------------------------------------------- */
 
+/* Where ranks go on if they have to be started again. */
+typedef struct restart {
+    const char *out;
+    char link[WEFT_PATH_BYTES]; /* in the run folder, to its last checkpoint */
+    struct stat before;         /* ... when the job began; zero: there was none */
+    char option[16], from[WEFT_PATH_BYTES];
+    char **more; /* the end of the command, with room for two words */
+} restart_t;
+
+/* From the run's last checkpoint. The link is made anew for each, so one that has not changed is an
+ * earlier run's; if this run went on from that, the command says so already. */
+static const char *go_on(void *arg)
+{
+    restart_t *restart = arg;
+    struct stat now;
+    char name[64];
+    ssize_t length = readlink(restart->link, name, sizeof(name) - 1);
+    bool saved = length > 0 && lstat(restart->link, &now) == 0 &&
+                 (now.st_ino != restart->before.st_ino ||
+                  memcmp(&now.st_ctim, &restart->before.st_ctim, sizeof(now.st_ctim)) != 0);
+    name[saved ? length : 0] = '\0';
+    saved = saved && weft__path_join(restart->from, restart->out, name) == WEFT_OK;
+    restart->more[0] = saved ? restart->option : NULL;
+    restart->more[1] = saved ? restart->from : NULL;
+    return saved ? restart->from : "its start, as nothing was saved yet";
+}
+
 static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
 {
     char self[] = "/proc/self/exe", name[] = "train";
-    char **command = calloc((size_t)argc + 2, sizeof(char *));
+    char **command = calloc((size_t)argc + 4, sizeof(char *));
     const char *terminal = isatty(STDOUT_FILENO) ? ttyname(STDOUT_FILENO) : NULL;
+    restart_t restart = {.out = setup->config->out, .option = "--resume"};
     int status = 1;
     if (command == NULL) {
         fprintf(stderr, "weft train: out of memory\n");
@@ -148,6 +178,11 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
     command[0] = self;
     command[1] = name;
     memcpy(command + 2, argv + 1, (size_t)(argc - 1) * sizeof(char *));
+    restart.more = command + argc + 1;
+    if (weft__path_join(restart.link, restart.out, "latest") != WEFT_OK ||
+        lstat(restart.link, &restart.before) != 0) {
+        restart.before = (struct stat){0};
+    }
     if (terminal != NULL) {
         weft__settings_set("WEFT_TERMINAL", terminal);
     }
@@ -156,6 +191,9 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
                             .argv = command,
                             .bind = strcmp(weft__settings()->bind, "none") != 0,
                             .device = setup->device,
+                            .max_restarts = setup->config->max_restarts,
+                            .again = go_on,
+                            .again_arg = &restart,
                             .grace_ms = GRACE_MS};
     if (weft__launch(&launch, &status) != WEFT_OK) {
         complain(status);
@@ -179,7 +217,8 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
     if (weft__setup_prepare(setup) != WEFT_OK) {
         return complain(1);
     }
-    return setup->config->ranks == 1 ? train_as_rank(setup) : start_ranks(setup, argc, argv);
+    bool alone = setup->config->ranks == 1 && setup->config->max_restarts == 0;
+    return alone ? train_as_rank(setup) : start_ranks(setup, argc, argv);
 }
 
 int weft__cmd_train(int argc, char **argv)

@@ -61,6 +61,11 @@ static weft_status_t read_config(const weft_comm_config_t *config, weft_comm_h c
         return weft__fail(WEFT_ERR_INVALID, "timeout_ms %d: give -1 for the setting, 0 for none",
                           given.timeout_ms);
     }
+    if (given.crowd < -1 || given.crowd == 0) {
+        return weft__fail(WEFT_ERR_INVALID, "crowd %d: give how many communicators work at once",
+                          given.crowd);
+    }
+    comm->crowd = given.crowd < 0 ? 1 : given.crowd;
     comm->timeout_ms = given.timeout_ms < 0 ? settings->timeout : given.timeout_ms;
     return weft__tuner_init(&comm->tuner, given.algo ? given.algo : settings->algo);
 }

@@ -1,11 +1,8 @@
 #include "comm/reach.h"
 
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/cuda/cuda.h"
@@ -13,11 +10,7 @@
 #include "comm/shm/wait.h"
 
 #define MS 1000000ull
-#define YIELD_NS (20 * MS) /* then nap; as comm/shm/wait.c does, and for its reasons */
-#define YIELD_CROWDED_NS (4 * MS)
 #define CHECK_NS (20 * MS) /* look for ranks that are gone this often */
-#define NAP_LEAST_NS 50000u
-#define NAP_MOST_NS 1000000u /* there is no bell to wake us: whoever writes does not know of us */
 
 weft_status_t weft__reach_check(weft_comm_h comm, const char *who)
 {
@@ -147,31 +140,24 @@ weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
         }
         weft__pause();
     }
-    uint64_t start = weft__now_ns(), check = start, now = start, nap = NAP_LEAST_NS;
-    uint64_t warn_after = (uint64_t)weft__settings()->warn_after * MS;
-    uint64_t yielding = shm->crowded ? YIELD_CROWDED_NS : YIELD_NS;
+    weft_idler_t idler = {0};
+    uint64_t warn_after = (uint64_t)weft__settings()->warn_after * MS, check = 0;
     weft_status_t status = WEFT_OK;
-    for (unsigned i = 0; !wait->ready(wait->arg) && status == WEFT_OK; i++) {
-        if (now - start < yielding) {
-            sched_yield();
-        } else {
-            nanosleep(&(struct timespec){.tv_nsec = (long)nap}, NULL);
-            nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
-        }
-        if (now - start < yielding && i % 16 != 0) { /* the clock costs a tenth of a yield */
+    while (!wait->ready(wait->arg) && status == WEFT_OK) {
+        if (!weft__wait_idle(&idler, shm->crowded)) {
             continue;
         }
-        now = weft__now_ns();
+        uint64_t waited = idler.waited_ns;
         status = look_at_comm(comm, wait);
-        if (status == WEFT_OK && now - check >= CHECK_NS) {
-            check = now;
+        if (status == WEFT_OK && waited - check >= CHECK_NS) {
+            check = waited;
             status = look_for_gone(comm, wait);
-            if (warn_after != 0 && now - start >= warn_after) {
-                warn_late(comm, wait, now - start);
+            if (warn_after != 0 && waited >= warn_after) {
+                warn_late(comm, wait, waited);
                 warn_after = 0;
             }
             if (status == WEFT_OK && comm->timeout_ms > 0 &&
-                now - start >= (uint64_t)comm->timeout_ms * MS && !wait->ready(wait->arg)) {
+                waited >= (uint64_t)comm->timeout_ms * MS && !wait->ready(wait->arg)) {
                 status = say_late(comm, wait);
             }
         }

@@ -42,7 +42,8 @@ weft_status_t weft__block_attention(const weft_pass_t *pass, int layer,
                                     const weft_block_acts_t *acts)
 {
     weft_linear_t qkv = weft__linear_qkv(pass, layer);
-    WEFT_TRY_RETURN(weft__linear_forward(pass, &qkv, acts->h1_all, acts->qkv, (weft_ending_t){0}));
+    WEFT_TRY_RETURN(
+        weft__linear_forward_first(pass, &qkv, acts->h1_all, acts->qkv, (weft_ending_t){0}));
     if (!weft__is_gpt2(pass)) {
         weft_rope_t rope = weft__rope_args(pass, acts->qkv);
         WEFT_TRY_RETURN(pass->compute->rope(&rope, pass->stream));
@@ -79,7 +80,7 @@ weft_status_t weft__block_mlp(const weft_pass_t *pass, int layer, const weft_blo
     weft_linear_t up = weft__linear_up(pass, layer), down = weft__linear_down(pass, layer);
     if (weft__is_gpt2(pass)) {
         weft_ending_t gelu = {.aux = acts->up, .epilogue = WEFT_EPILOGUE_GELU};
-        WEFT_TRY_RETURN(weft__linear_forward(pass, &up, acts->h2_all, acts->act, gelu));
+        WEFT_TRY_RETURN(weft__linear_forward_first(pass, &up, acts->h2_all, acts->act, gelu));
     } else {
         weft_swiglu_t swiglu = {.type = pass->model->type,
                                 .rows = weft__rows(pass),
@@ -87,7 +88,7 @@ weft_status_t weft__block_mlp(const weft_pass_t *pass, int layer, const weft_blo
                                 .in = acts->up,
                                 .out = acts->act};
         WEFT_TRY_RETURN(
-            weft__linear_forward(pass, &up, acts->h2_all, acts->up, (weft_ending_t){0}));
+            weft__linear_forward_first(pass, &up, acts->h2_all, acts->up, (weft_ending_t){0}));
         WEFT_TRY_RETURN(pass->compute->swiglu_forward(&swiglu, pass->stream));
     }
     return weft__linear_forward(pass, &down, acts->act, y, branch_ending(pass, acts->x2));

@@ -44,7 +44,7 @@ weft_status_t weft__block_mlp_input(const weft_pass_t *pass, int layer,
     const weft_scratch_t *scratch = &pass->scratch;
     if (weft__is_gpt2(pass)) {
         weft_ending_t slope = {.aux = acts->up, .epilogue = WEFT_EPILOGUE_DGELU};
-        WEFT_TRY_RETURN(weft__linear_input(pass, &down, dy, scratch->dup, slope));
+        WEFT_TRY_RETURN(weft__linear_input_first(pass, &down, dy, scratch->dup, slope));
     } else {
         weft_swiglu_t swiglu = {.type = pass->model->type,
                                 .rows = weft__rows(pass),
@@ -52,7 +52,8 @@ weft_status_t weft__block_mlp_input(const weft_pass_t *pass, int layer,
                                 .in = acts->up,
                                 .dout = scratch->dact,
                                 .din = scratch->dup};
-        WEFT_TRY_RETURN(weft__linear_input(pass, &down, dy, scratch->dact, (weft_ending_t){0}));
+        WEFT_TRY_RETURN(
+            weft__linear_input_first(pass, &down, dy, scratch->dact, (weft_ending_t){0}));
         WEFT_TRY_RETURN(pass->compute->swiglu_backward(&swiglu, pass->stream));
     }
     return weft__linear_input(pass, &up, scratch->dup, scratch->dh_all, (weft_ending_t){0});
@@ -106,7 +107,8 @@ weft_status_t weft__block_attend_input(const weft_pass_t *pass, int layer,
 {
     weft_linear_t qkv = weft__linear_qkv(pass, layer), proj = weft__linear_proj(pass, layer);
     const weft_scratch_t *scratch = &pass->scratch;
-    WEFT_TRY_RETURN(weft__linear_input(pass, &proj, dy, scratch->dattended, (weft_ending_t){0}));
+    WEFT_TRY_RETURN(
+        weft__linear_input_first(pass, &proj, dy, scratch->dattended, (weft_ending_t){0}));
     WEFT_TRY_RETURN(attention_backward(pass, layer, acts));
     if (!weft__is_gpt2(pass)) {
         weft_rope_t rope = weft__rope_args(pass, scratch->dqkv);

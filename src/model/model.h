@@ -251,6 +251,13 @@ typedef struct weft_pass {
     int64_t sample_first; /* index of the first sequence in the global batch, for dropout */
     int64_t row_first;    /* norm_rows' first row among batch x seq, with sequence parallelism */
 
+    /* With sequence parallelism, a part of a block may start while its input is still being gathered.
+     * Its first product then takes this part's own rows, norm_rows from row_first on, from own_rows,
+     * and calls await_rows before it takes the others. NULL: all rows are there. */
+    weft_status_t (*await_rows)(void *arg);
+    void *await_rows_arg;
+    const void *own_rows;
+
     weft_grad_ready_fn grad_ready; /* or NULL */
     void *grad_ready_arg;
 } weft_pass_t;

@@ -68,6 +68,11 @@ weft_status_t weft__linear_forward(const weft_pass_t *pass, const weft_linear_t 
 /* dx (rows x in) = dy w^T, then the ending. */
 weft_status_t weft__linear_input(const weft_pass_t *pass, const weft_linear_t *linear,
                                  const void *dy, void *dx, weft_ending_t ending);
+/* The same for the first product of a part of a block: see weft_pass_t.await_rows. */
+weft_status_t weft__linear_forward_first(const weft_pass_t *pass, const weft_linear_t *linear,
+                                         const void *x, void *y, weft_ending_t ending);
+weft_status_t weft__linear_input_first(const weft_pass_t *pass, const weft_linear_t *linear,
+                                       const void *dy, void *dx, weft_ending_t ending);
 /* dw += x^T dy, dbias += sum of dy. */
 weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t *linear,
                                    const void *x, const void *dy);

@@ -225,11 +225,10 @@ const char *weft__plan_text(const weft_plan_t *plan, char *text, size_t room)
 {
     char schedule[48] = "";
     if (plan->pp > 1) {
-        snprintf(schedule, sizeof(schedule), " --pp-schedule %s",
-                 weft__schedule_name(plan->schedule));
+        snprintf(schedule, sizeof(schedule), " --schedule %s", weft__schedule_name(plan->schedule));
     }
     snprintf(text, room,
-             "--dp %d --pp %d --tp %d --zero %d%s --micro-batch %lld --accumulate %d%s%s%s%s%s",
+             "--dp %d --pp %d --tp %d --zero %d%s --micro-batch %lld --micro-batches %d%s%s%s%s%s",
              plan->dp, plan->pp, plan->tp, plan->zero, schedule, (long long)plan->micro_batch,
              plan->micro_batches, plan->sequence_parallel ? " --sequence-parallel" : "",
              plan->recompute != WEFT_RECOMPUTE_NONE ? " --recompute " : "",

@@ -9,7 +9,8 @@
  *                 of y                             reduce-scatter of dh  residual stream are cut too
  *
  * In backward the sum of dh runs on a stream of its own while the gradients of the branch's matrices
- * are computed. The vocabulary is cut as well: each rank has the logits of its words, and ranks
+ * are computed; an all-gather beside the product that needs it, which takes this part's own rows
+ * first. The vocabulary is cut as well: each rank has the logits of its words, and ranks
  * exchange three numbers a token for the loss.
  *
  * With one part these functions are the model's own. */

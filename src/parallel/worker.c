@@ -279,7 +279,7 @@ weft_status_t weft__worker_create(const weft_worker_options_t *options, weft_com
 }
 
 weft_status_t weft__worker_predict(const weft_worker_options_t *options,
-                                   const weft_compute_t *compute, int rank, weft_bill_t *bill_p)
+                                   const weft_compute_t *compute, int place, weft_bill_t *bill_p)
 {
     const weft_plan_t *plan = &options->plan;
     weft_worker_t *w = new_worker(options, compute);
@@ -287,7 +287,7 @@ weft_status_t weft__worker_predict(const weft_worker_options_t *options,
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a worker");
     }
     w->bill.dry = true;
-    weft_status_t status = weft__mesh_arrange(plan, rank, plan->dp * plan->pp * plan->tp, NULL,
+    weft_status_t status = weft__mesh_arrange(plan, place, plan->dp * plan->pp * plan->tp, NULL,
                                               &w->mesh);
     status = status == WEFT_OK ? make_all(w) : status;
     *bill_p = w->bill;

@@ -163,6 +163,7 @@ static weft_status_t cpu_call(const weft_symm_call_t *call, weft_stream_h stream
 static weft_status_t cpu_open(weft_symm_h symm)
 {
     (void)symm;
+    weft__shmem_copy_init();
     return WEFT_OK;
 }
 

@@ -56,7 +56,10 @@ weft_status_t weft_ring_create(weft_symm_h symm, size_t slots, size_t record_byt
     if (status != WEFT_OK) {
         return status;
     }
-    if (!ring_p || slots == 0 || slots > (size_t)1 << 24 || record_bytes > (size_t)1 << 30) {
+    if (!ring_p) {
+        return weft__refuse_null("ring_create", "place for the ring");
+    }
+    if (slots == 0 || slots > (size_t)1 << 24 || record_bytes > (size_t)1 << 30) {
         return weft__fail(WEFT_ERR_INVALID,
                           "weft_ring_create: a ring of %zu slots of %zu bytes cannot be had; 1 to "
                           "2^24 slots, records up to 1G",

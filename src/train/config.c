@@ -26,8 +26,17 @@ static const row_t table[] = {
 #undef ROW
 };
 
+static const struct {
+    const char *name, *option, *help;
+} other_names[] = {
+#define NAME(name, option, help) {name, option, help},
+    WEFT_TRAIN_NAMES(NAME)
+#undef NAME
+};
+
 #define ROWS ((int)(sizeof(table) / sizeof(table[0])))
-#define OPTIONS (ROWS + 2) /* and --config, --dry-run */
+#define NAMES ((int)(sizeof(other_names) / sizeof(other_names[0])))
+#define OPTIONS (ROWS + NAMES + 2) /* and --config, --dry-run */
 #define TEXTS_MOST ((int)(sizeof(((weft_train_config_t *)0)->texts) / sizeof(char *)))
 
 static void *field_of(const row_t *row, weft_train_config_t *config)
@@ -98,6 +107,9 @@ static void set_defaults(weft_train_config_t *config)
 
 static const row_t *find_row(const char *name)
 {
+    for (int i = 0; i < NAMES; i++) {
+        name = strcmp(other_names[i].name, name) == 0 ? other_names[i].option : name;
+    }
     for (int i = 0; i < ROWS; i++) {
         if (strcmp(table[i].name, name) == 0) {
             return &table[i];
@@ -235,13 +247,20 @@ static void make_options(weft_train_config_t *config, const char **file_p, weft_
                                   .target = field_of(&table[i], config),
                                   .help = table[i].help};
     }
-    options[ROWS] = (weft_arg_t){.name = "config",
-                                 .letter = 'c',
-                                 .kind = WEFT_ARG_STR,
-                                 .metavar = "FILE",
-                                 .target = file_p,
-                                 .help = "read options from FILE first: lines name = value"};
-    options[ROWS + 1] = (weft_arg_t){
+    for (int i = 0; i < NAMES; i++) {
+        weft_arg_t *option = &options[ROWS + i];
+        *option = options[find_row(other_names[i].option) - table];
+        option->name = other_names[i].name;
+        option->letter = 0;
+        option->help = other_names[i].help;
+    }
+    options[OPTIONS - 2] = (weft_arg_t){.name = "config",
+                                        .letter = 'c',
+                                        .kind = WEFT_ARG_STR,
+                                        .metavar = "FILE",
+                                        .target = file_p,
+                                        .help = "read options from FILE first: lines name = value"};
+    options[OPTIONS - 1] = (weft_arg_t){
         .name = "dry-run",
         .kind = WEFT_ARG_FLAG,
         .target = &config->dry_run,

@@ -10,7 +10,7 @@
  * command line has the last word.
  *
  * Kinds: INT, SIZE (K, M, G), REAL, BOOL (yes, no), STR, and ONE: one of the words in the last
- * column. */
+ * column. An option may have other names, which are read and never written: WEFT_TRAIN_NAMES. */
 #ifndef WEFT_TRAIN_CONFIG_H
 #define WEFT_TRAIN_CONFIG_H
 
@@ -65,6 +65,8 @@
     X(REAL, dropout, "dropout", 0, "X", "0", "", "share of activations dropped in training")       \
     X(ONE, precision, "precision", 0, "TYPE", "auto", "auto fp32 bf16 fp16",                       \
       "of weights and activations; auto: bf16 on cuda, else fp32. Optimizer state is fp32")        \
+    X(ONE, grad_precision, "grad-precision", 0, "TYPE", "fp32", "fp32 bf16",                       \
+      "of gradients; bf16 (with --precision bf16): half the memory and traffic, rounded sums")     \
     X(INT, seed, "seed", 0, "N", "1", "", "of weights, order of the data, dropout and sampling")   \
     X(INT, eval_every, "eval", 0, "N", "0", "", "validate every N steps; 0: at the end only")      \
     X(INT, eval_batches, "eval-batches", 0, "N", "10", "", "batches of a validation")              \
@@ -75,6 +77,8 @@
       "run folder: checkpoints, metrics.jsonl, config; none: nothing is written")                  \
     X(STR, resume, "resume", 0, "PATH", "", "",                                                    \
       "go on from a checkpoint or a run folder; auto: from --out, if there is one")                \
+    X(INT, max_restarts, "max-restarts", 0, "N", "0", "",                                          \
+      "start all ranks again after a failure, from the last checkpoint, at most N times")          \
     X(INT, sample_every, "sample", 0, "N", "0", "", "write some text every N steps; 0: not")       \
     X(INT, sample_tokens, "sample-tokens", 0, "N", "128", "", "how much")                          \
     X(STR, prompt, "prompt", 0, "TEXT", "", "", "what sampled text starts with")                   \
@@ -94,18 +98,23 @@
     X(INT, tp, "tp", 0, "N", "1", "", "tensor-parallel ranks")                                     \
     X(INT, zero, "zero", 0, "STAGE", "0", "",                                                      \
       "ZeRO: 0, 1 (optimizer), 2 (and gradients), 3 (and weights) spread over dp")                 \
-    X(ONE, pp_schedule, "pp-schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                \
+    X(ONE, schedule, "schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                      \
       "order of micro-batches in a pipeline")                                                      \
     X(ONE, recompute, "recompute", 0, "WHAT", "none", "none selective full",                       \
       "activations computed again in the backward pass")                                           \
     X(INT, virtual_stages, "virtual-stages", 0, "N", "2", "",                                      \
-      "pipeline stages that a rank has with --pp-schedule interleaved")                            \
+      "pipeline stages that a rank has with --schedule interleaved")                               \
     X(BOOL, sequence_parallel, "sequence-parallel", 0, "YES", "no", "",                            \
       "cut norms and the residual stream among tensor-parallel ranks too, by rows")                \
     X(ONE, offload, "offload", 0, "WHAT", "none", "none optimizer",                                \
       "keep optimizer state in host memory and update it there")                                   \
     X(BOOL, lean, "lean", 0, "YES", "no", "",                                                      \
       "--zero 2 and 3: exchange gradients after every micro-batch, to hold fewer of them")
+
+/*    name            option         listed in the help as; NULL: not */
+#define WEFT_TRAIN_NAMES(X)                                                                        \
+    X("micro-batches", "accumulate", "the same as --accumulate, as pipelines call it")             \
+    X("pp-schedule", "schedule", NULL)
 
 #define WEFT_TRAIN_INT int
 #define WEFT_TRAIN_SIZE size_t

@@ -35,20 +35,21 @@ static weft_status_t check_ranges(const weft_train_config_t *c)
         {"batch", c->batch, 0, most, "1 or more"},
         {"micro-batch", c->micro_batch, 0, most, "1 or more"},
         {"accumulate", c->accumulate, 0, most, "1 or more"},
-        {"lr", c->lr, above_0, 1e3, "more than 0"},
+        {"lr", c->lr, above_0, 1e3, "more than 0 and at most 1000"},
         {"min-lr", c->min_lr, 0, c->lr, "0 or more, and at most --lr"},
         {"warmup", c->warmup, 0, c->steps, "0 or more, and at most --steps"},
         {"lr-decay", c->lr_decay, above_0, 1, "more than 0 and at most 1"},
-        {"weight-decay", c->weight_decay, 0, 1e3, "0 or more"},
+        {"weight-decay", c->weight_decay, 0, 1e3, "0 or more and at most 1000"},
         {"beta1", c->beta1, 0, below_1, "0 or more and less than 1"},
         {"beta2", c->beta2, 0, below_1, "0 or more and less than 1"},
-        {"eps", c->eps, above_0, 1, "more than 0"},
+        {"eps", c->eps, above_0, 1, "more than 0 and at most 1"},
         {"clip", c->clip, 0, 1e30, "0 or more"},
         {"dropout", c->dropout, 0, below_1, "0 or more and less than 1"},
         {"eval-share", c->eval_share, 0, below_1, "0 or more and less than 1"},
         {"eval", c->eval_every, 0, most, "0 or more"},
         {"eval-batches", c->eval_batches, 1, most, "1 or more"},
         {"save", c->save_every, -1, most, "-1 or more"},
+        {"max-restarts", c->max_restarts, 0, most, "0 or more"},
         {"keep", c->keep, 0, most, "0 or more"},
         {"seed", c->seed, 0, most, "0 or more"},
         {"sample", c->sample_every, 0, most, "0 or more"},
@@ -76,6 +77,17 @@ static weft_status_t check_together(const weft_train_config_t *c)
     if (c->out[0] == '\0' && strcmp(c->resume, "auto") == 0) {
         return weft__fail(WEFT_ERR_INVALID,
                           "--resume auto looks into the run folder: add --out DIR");
+    }
+    if (c->out[0] == '\0' && c->max_restarts > 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--max-restarts %d has no checkpoint to go on from: add --out DIR, and "
+                          "--save N to have one every N steps",
+                          c->max_restarts);
+    }
+    if (strcmp(c->grad_precision, "bf16") == 0 && strcmp(c->precision, "fp32") == 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--grad-precision bf16 goes with --precision bf16: gradients are of the "
+                          "type of the weights, or fp32");
     }
     bool validates = c->eval_share > 0 || c->eval_data[0] != '\0';
     if (c->eval_every > 0 && !validates) {
@@ -224,10 +236,10 @@ static weft_status_t resolve_batch(weft_train_config_t *c)
 
 static weft_status_t check_pipeline(const weft_train_config_t *c)
 {
-    if (c->pp > 1 && strcmp(c->pp_schedule, "interleaved") == 0 && c->accumulate % c->pp != 0) {
+    if (c->pp > 1 && strcmp(c->schedule, "interleaved") == 0 && c->accumulate % c->pp != 0) {
         return weft__fail(WEFT_ERR_INVALID,
                           "the interleaved schedule needs a number of micro-batches that --pp %d "
-                          "divides, not %d: take --pp-schedule 1f1b, or --accumulate %d",
+                          "divides, not %d: take --schedule 1f1b, or --micro-batches %d",
                           c->pp, c->accumulate, (c->accumulate / c->pp + 1) * c->pp);
     }
     return WEFT_OK;

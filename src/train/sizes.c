@@ -56,7 +56,7 @@ weft_status_t weft__setup_print(const weft_setup_t *setup, FILE *out)
     fprintf(out, "compute   %.1f TFLOP a step\n",
             weft__config_flops(m, config->length) * config->batch * config->length / 1e12);
     if (weft__planned(config)) {
-        return weft__planned_print(setup, out, NULL);
+        return weft__planned_print(setup, out);
     }
     fprintf(out, "memory of each rank:\n");
     print_bytes(out, "weights", sizes.weights);

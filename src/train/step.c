@@ -176,7 +176,10 @@ static weft_vote_t vote_on(const weft_trainer_t *t, const weft_flight_t *flight)
                              .norm = result->norm,
                              .exposed = result->tensor_s + result->pipeline_s + result->exchange_s,
                              .run = result->run_s,
-                             .waited = result->pipeline_s};
+                             .waited = result->pipeline_s,
+                             .tensor = result->tensor_s,
+                             .exchange = result->exchange_s,
+                             .update = result->update_s};
     }
     return (weft_vote_t){.loss = sum_of(flight->losses, local_tokens(t)),
                          .norm = (double)flight->norm[0],

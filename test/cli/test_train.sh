@@ -138,8 +138,8 @@ refused() {
 }
 refused "--data" --steps 1
 refused "take 1 or 2" $common --tp 4 -n 4
-refused "the nearest plan that works is" $common --pp 2 --pp-schedule interleaved --accumulate 2 -n 2
-refused "--compress int8 is not possible with --zero 1" $common --zero 1 -n 2 --compress int8
+refused "the nearest plan that works is" $common --pp 2 --schedule interleaved --accumulate 2 -n 2
+refused "travel in 16 bits already" $common --precision bf16 --grad-precision bf16 --compress int8 -n 2
 refused "not supported yet" $common --precision fp16
 refused "did you mean" $common --step 7
 refused "huge" $common --model huge

@@ -240,8 +240,10 @@ static void what_cannot_work_is_refused_with_what_would(void **state)
         {"--data x --dropout 1", "less than 1"},
         {"--data x --lr 0", "more than 0"},
         {"--data x --zero 4", "0, 1, 2 or 3"},
-        {"--data x -n 2 --pp 2 --pp-schedule interleaved --accumulate 3 --batch 3",
-         "--accumulate 4"},
+        {"--data x -n 2 --pp 2 --schedule interleaved --micro-batches 3 --batch 3",
+         "--micro-batches 4"},
+        {"--data x --max-restarts 1", "--out"},
+        {"--data x --precision fp32 --grad-precision bf16", "--precision bf16"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(parse_and_resolve(cases[i].line), WEFT_ERR_INVALID);

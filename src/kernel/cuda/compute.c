@@ -170,6 +170,11 @@ static int current_gpu(void)
     return weft_device_get(&device) == WEFT_OK ? weft__cuda_gpu(device) : 0;
 }
 
+int weft__compute_gpu(weft_stream_h stream)
+{
+    return stream == NULL ? current_gpu() : weft__cuda_stream_gpu(stream);
+}
+
 static size_t embed_work(const weft_embed_t *args)
 {
     return module()->embed_work(current_gpu(), args);
