@@ -88,7 +88,7 @@
     X(BOOL, overlap, "overlap", 0, "YES", "yes", "",                                               \
       "exchange gradients while the backward pass goes on")                                        \
     X(ONE, compress, "compress", 0, "TYPE", "none", "none bf16 fp16 int8",                         \
-      "exchange gradients in fewer bits (int8 with error feedback)")                               \
+      "exchange gradients as bf16, fp16 or int8 (with error feedback)")                            \
     X(ONE, dp_style, "dp-style", 0, "NAME", "buckets", "buckets naive",                            \
       "buckets, or for comparison naive: rank 0 collects gradients and hands out weights")         \
     X(STR, trace, "trace", 0, "FILE", "", "",                                                      \
@@ -99,15 +99,15 @@
     X(INT, zero, "zero", 0, "STAGE", "0", "",                                                      \
       "ZeRO: 0, 1 (optimizer), 2 (and gradients), 3 (and weights) spread over dp")                 \
     X(ONE, schedule, "schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                      \
-      "order of micro-batches in a pipeline")                                                      \
+      "order of micro-batches in a pipeline: gpipe, 1f1b or interleaved")                          \
     X(ONE, recompute, "recompute", 0, "WHAT", "none", "none selective full",                       \
-      "activations computed again in the backward pass")                                           \
+      "computed again in the backward pass: none, selective (attention) or full (blocks)")         \
     X(INT, virtual_stages, "virtual-stages", 0, "N", "2", "",                                      \
       "pipeline stages that a rank has with --schedule interleaved")                               \
     X(BOOL, sequence_parallel, "sequence-parallel", 0, "YES", "no", "",                            \
       "cut norms and the residual stream among tensor-parallel ranks too, by rows")                \
     X(ONE, offload, "offload", 0, "WHAT", "none", "none optimizer",                                \
-      "keep optimizer state in host memory and update it there")                                   \
+      "none or optimizer: keep its state in host memory and update it there")                      \
     X(BOOL, lean, "lean", 0, "YES", "no", "",                                                      \
       "--zero 2 and 3: exchange gradients after every micro-batch, to hold fewer of them")
 

@@ -2,6 +2,8 @@
 #include "train/planned.h"
 
 #include <math.h>
+#include <sched.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +41,16 @@ bool weft__planned(const weft_train_config_t *c)
            strcmp(c->offload, "none") != 0 || strcmp(c->grad_precision, "fp32") != 0;
 }
 
+/* On virtual GPUs the copies of a gather need a core of their own: with two in all, products that are
+ * cut for it lose more than it hides (docs/performance.md). */
+static size_t gather_bytes(const weft_setup_t *setup)
+{
+    cpu_set_t cpus;
+    bool spare = strcmp(setup->device, "cuda") == 0 ||
+                 (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 2);
+    return spare ? WEFT_WORKER_OVERLAP_BYTES : SIZE_MAX;
+}
+
 static weft_worker_options_t options_of(const weft_setup_t *setup)
 {
     const weft_train_config_t *config = setup->config;
@@ -51,6 +63,7 @@ static weft_worker_options_t options_of(const weft_setup_t *setup)
         .bucket_bytes = config->bucket,
         .overlap = config->overlap,
         .overlap_bytes = WEFT_WORKER_OVERLAP_BYTES,
+        .gather_bytes = gather_bytes(setup),
         .compress = (weft_compress_t)weft__compress_named(config->compress),
         .seed = (uint64_t)config->seed};
 }

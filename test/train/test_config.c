@@ -74,6 +74,12 @@ static void options_are_taken(void **state)
     assert_false(config.overlap);
     assert_string_equal(config.compress, "int8");
     assert_int_equal(config.bucket, 1 << 20);
+    assert_int_equal(
+        parse("--micro-batches 4 --pp-schedule gpipe --sequence-parallel --lean --tp 2"), WEFT_OK);
+    assert_int_equal(config.accumulate, 4);
+    assert_string_equal(config.schedule, "gpipe");
+    assert_true(config.sequence_parallel && config.lean);
+    assert_int_equal(config.tp, 2);
     assert_int_equal(parse("--device gpu"), WEFT_ERR_INVALID);
     assert_true(error_says("auto cpu cuda"));
     assert_int_equal(parse("--lr fast"), WEFT_ERR_INVALID);
@@ -111,6 +117,7 @@ static void files_come_before_the_command_line(void **state)
     static const char file[] = "# a comment\n"
                                "\n"
                                "batch = 32\r\n"
+                               "micro-batches = 8\n"
                                "  lr=1e-3  \n"
                                "prompt = \" two\\nlines \\\"q\\\" \\\\ \"\n"
                                "data = some where/with = in it # not a comment\n"
@@ -120,6 +127,7 @@ static void files_come_before_the_command_line(void **state)
     snprintf(line, sizeof(line), "--lr 2e-3 --config %s", in_scratch("run.conf"));
     assert_int_equal(parse(line), WEFT_OK);
     assert_int_equal(config.batch, 32);
+    assert_int_equal(config.accumulate, 8);
     assert_true(config.lr == 2e-3);
     assert_string_equal(config.prompt, " two\nlines \"q\" \\ ");
     assert_string_equal(config.data, "some where/with = in it # not a comment");
