@@ -6,46 +6,45 @@
  *   slices     rank p adds slice p of everybody's gradient and stores the sum into everybody's result.
  *              Two trips, but each rank reads and writes only as much as a gradient has.
  *
- * A rank has one flag, in its own memory, which it raises and the others poll: one store, however many
- * they are, as inside our all-reduce. It counts steps, two a call: laid out, done. Why nothing else is
- * needed: a rank that has seen all flags of call k knows that everybody has finished call k-1, so what
- * was laid out for k-1 may be laid out anew for k+1 (one-shot has two places in turn), and slices of k-1
- * are no longer read. */
+ * Signals count calls; each pair of ranks has a cache line of its own in the memory of the one that
+ * waits. Why nothing else is needed: a rank that has all signals of call k knows that everybody has
+ * finished call k-1, so what was laid out for k-1 may be laid out anew for k+1 (one-shot has two places in
+ * turn), and slices of k-1 are no longer read. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
-#include "comm/reach.h"
 #include "kernel/kernel.h"
 
 typedef struct gradient {
-    float *src, *dst;  /* symmetric */
-    float *slot[2];    /* symmetric: laid out for others (one-shot) */
-    uint64_t *flag;    /* symmetric, a pair of lines: the step that this rank is at */
-    uint64_t calls;    /* so far */
-    size_t count;      /* elements */
-    char **at;         /* of each rank: where our own `src` lies there */
-    const void **srcs; /* room for lists of sources and destinations */
+    float *src, *dst;       /* symmetric */
+    float *slot[2];         /* symmetric: laid out for others (one-shot) */
+    uint64_t *ready, *done; /* symmetric: a line for every other rank's signal */
+    uint64_t calls;         /* so far */
+    size_t count;           /* elements */
+    char **at;              /* of each rank: where our own `src` lies there */
+    const void **srcs;      /* room for lists of sources and destinations */
     void **dsts;
 } gradient_t;
 
 static size_t heap_bytes(const weft_pair_run_t *run)
 {
-    return 4 * run->bytes + 4096;
+    return 4 * run->bytes + 2 * (size_t)run->size * 64 + 4096;
 }
 
 static weft_status_t open_gradient(weft_pair_run_t *run)
 {
     gradient_t *g;
-    size_t ranks = (size_t)run->size;
+    size_t ranks = (size_t)run->size, lines = ranks * WEFT_PAIR_LINE * 8;
     WEFT_TRY(weft__pair_ctx(run, sizeof(*g), (void **)&g));
     g->count = run->bytes / sizeof(float);
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->src));
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->dst));
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[0]));
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[1]));
-    WEFT_TRY(weft_symm_malloc(run->symm, 2 * WEFT_PAIR_LINE * 8, (void **)&g->flag));
+    WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->ready));
+    WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->done));
     WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->at));
     WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
     WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
@@ -69,44 +68,22 @@ static void *on(const gradient_t *g, const void *own, int rank)
     return g->at[rank] + ((const char *)own - (const char *)g->src);
 }
 
-/* Steps of call number g->calls. */
-static uint64_t laid_out(const gradient_t *g)
+/* Tell `rank` that we are at this call; pairs with await there. */
+static void tell(const weft_pair_run_t *run, const gradient_t *g, uint64_t *lines, int rank)
 {
-    return 2 * g->calls - 1;
+    uint64_t *word = on(g, lines + run->rank * WEFT_PAIR_LINE, rank);
+    atomic_store_explicit((_Atomic uint64_t *)word, g->calls, memory_order_release);
 }
 
-static uint64_t done(const gradient_t *g)
+/* Until `rank` has told us so. The call is left out where the signal is there already. */
+static weft_status_t await(const weft_pair_run_t *run, const gradient_t *g, uint64_t *lines,
+                           int rank)
 {
-    return 2 * g->calls;
-}
-
-/* We are at this step; pairs with await of the others. */
-static void reach(const gradient_t *g, uint64_t step)
-{
-    atomic_store_explicit((_Atomic uint64_t *)g->flag, step, memory_order_release);
-}
-
-typedef struct awaited {
-    const _Atomic uint64_t *flag;
-    uint64_t step;
-} awaited_t;
-
-static bool has_reached(const void *arg)
-{
-    const awaited_t *awaited = arg;
-    return atomic_load_explicit(awaited->flag, memory_order_acquire) >= awaited->step;
-}
-
-/* Until `rank` is at this step. The call is left out where it is there already. */
-static weft_status_t await(const weft_pair_run_t *run, const gradient_t *g, uint64_t step, int rank)
-{
-    const awaited_t awaited = {on(g, g->flag, rank), step};
-    if (has_reached(&awaited)) {
+    uint64_t *word = lines + rank * WEFT_PAIR_LINE;
+    if (atomic_load_explicit((_Atomic uint64_t *)word, memory_order_acquire) >= g->calls) {
         return WEFT_OK;
     }
-    const weft_reach_wait_t wait = {
-        .ready = has_reached, .arg = &awaited, .what = "a gradient of another rank"};
-    return weft__reach_await(run->comm, &wait);
+    return weft_symm_signal_wait(run->symm, word, WEFT_CMP_GE, g->calls, NULL);
 }
 
 /* Others in an order that starts behind us, so that ranks do not all turn to the same one. */
@@ -124,9 +101,11 @@ static weft_status_t one_shot(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         float *slot = g->slot[++g->calls % 2];
         memcpy(slot, g->src, run->bytes);
-        reach(g, laid_out(g));
         for (int n = 1; n < run->size; n++) {
-            WEFT_TRY(await(run, g, laid_out(g), other(run, n)));
+            tell(run, g, g->ready, other(run, n));
+        }
+        for (int n = 1; n < run->size; n++) {
+            WEFT_TRY(await(run, g, g->ready, other(run, n)));
         }
         for (int r = 0; r < run->size; r++) {
             g->srcs[r] = on(g, slot, r);
@@ -160,18 +139,22 @@ static weft_status_t slices(weft_pair_run_t *run, int rounds)
     }
     for (int i = 0; i < rounds; i++) {
         g->calls++;
-        reach(g, laid_out(g));
+        for (int n = 1; n < run->size; n++) {
+            tell(run, g, g->ready, other(run, n));
+        }
         for (int n = 1; n < run->size && count > 0; n++) {
-            WEFT_TRY(await(run, g, laid_out(g), other(run, n)));
+            WEFT_TRY(await(run, g, g->ready, other(run, n)));
         }
         if (count > 0) {
             kernels->reduce(g->dsts, run->size, g->srcs, run->size, count, WEFT_F32, WEFT_SUM,
                             WEFT_STORE_CACHED);
         }
-        reach(g, done(g));
+        for (int n = 1; n < run->size && count > 0; n++) {
+            tell(run, g, g->done, other(run, n));
+        }
         for (int n = 1; n < run->size; n++) {
             if (other(run, n) < owners) {
-                WEFT_TRY(await(run, g, done(g), other(run, n)));
+                WEFT_TRY(await(run, g, g->done, other(run, n)));
             }
         }
     }
