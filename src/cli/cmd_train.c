@@ -19,9 +19,13 @@
 /* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint. */
 #define GRACE_MS 10000
 
+/* Sentences about options and of the launcher begin with who says them already. */
 static int complain(int exit_status)
 {
-    fprintf(stderr, "weft train: %s\n", weft_last_error());
+    static const char name[] = "weft train: ";
+    const char *sentence = weft_last_error();
+    bool named = strncmp(sentence, name, sizeof(name) - 1) == 0;
+    fprintf(stderr, "%s%s\n", named ? "" : name, sentence);
     return exit_status;
 }
 
@@ -45,11 +49,14 @@ static char *settings_of(const weft_loaded_t *loaded)
 static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config)
 {
     weft_loaded_t loaded;
-    const char *path = strcmp(config->resume, "auto") != 0 ? config->resume : config->out;
-    if (path[0] == '\0' || weft__checkpoint_load(path, false, &loaded) != WEFT_OK) {
-        return WEFT_OK; /* said later, if it matters, when everything is checked */
+    const char *path = weft__setup_resume(config);
+    if (path[0] == '\0') {
+        return WEFT_OK;
     }
-    weft_status_t status = WEFT_OK;
+    weft_status_t status = weft__checkpoint_load(path, false, &loaded);
+    if (status != WEFT_OK) {
+        return status;
+    }
     char *settings = loaded.settings != NULL ? settings_of(&loaded) : NULL;
     if (settings != NULL) {
         weft__train_free(config);
@@ -81,11 +88,18 @@ static void on_signal(int signal)
     weft__train_interrupt();
 }
 
+/* One that our caller ignores (nohup, a script's background) stays ignored. */
 static void catch_signals(void)
 {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        struct sigaction old;
+        sigaction(signals[i], NULL, &old);
+        if (old.sa_handler != SIG_IGN) {
+            sigaction(signals[i], &action, NULL);
+        }
+    }
 }
 
 /* Progress goes to the launcher's terminal, if it has one: our own output is a pipe to it. */
@@ -96,11 +110,15 @@ static FILE *open_progress(void)
     return terminal != NULL ? terminal : stdout;
 }
 
-/* Is this rank to say why the run failed? One that was told by others has nothing to add. */
+/* Is this rank to say why the run failed? One that was told by others has nothing to add, and that a
+ * rank died our launcher says, once. */
 static bool has_news(int rank, weft_status_t status, const weft_train_result_t *result)
 {
+    const weft_job_t *job;
+    bool watched = weft__job(&job) == WEFT_OK && strcmp(job->launcher, "weft") == 0;
     bool hearsay = status == WEFT_ERR_RANK_LEFT || status == WEFT_ERR_ABORTED ||
-                   status == WEFT_ERR_BROKEN || result->told;
+                   status == WEFT_ERR_BROKEN || result->told ||
+                   (status == WEFT_ERR_RANK_DEAD && watched);
     return rank == 0 || !hearsay;
 }
 
@@ -208,13 +226,15 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
 {
     bool launched = strcmp(job->launcher, "none") != 0;
     if (setup->config->dry_run) {
-        return weft__setup_print(setup, stdout) == WEFT_OK ? 0 : complain(1);
+        bool good = weft__setup_look(setup) == WEFT_OK &&
+                    weft__setup_print(setup, stdout) == WEFT_OK;
+        return good ? 0 : complain(1);
     }
     if (launched) {
         return train_as_rank(setup);
     }
-    /* Texts that cannot be read should not start ranks first. */
-    if (weft__setup_prepare(setup) != WEFT_OK) {
+    /* Data that cannot be trained on should not start ranks first, which would all say so. */
+    if (weft__setup_prepare(setup) != WEFT_OK || weft__setup_data(setup) != WEFT_OK) {
         return complain(1);
     }
     bool alone = setup->config->ranks == 1 && setup->config->max_restarts == 0;

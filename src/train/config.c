@@ -95,6 +95,23 @@ static const char *kind_text(const row_t *row)
     return row->kind == KIND_ONE ? row->words : texts[row->kind];
 }
 
+/* "none, bf16, fp16 or int8" */
+static void list_words(const char *words, char *out, size_t room)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    while (*words != '\0' && at < room) {
+        size_t word = strcspn(words, " ");
+        const char *next = words + word + strspn(words + word, " ");
+        bool last = *next == '\0' || strchr(next, ' ') == NULL;
+        at += (size_t)snprintf(out + at, room - at, "%.*s%s", (int)word, words,
+                               *next == '\0' ? ""
+                               : last        ? " or "
+                                             : ", ");
+        words = next;
+    }
+}
+
 static void set_defaults(weft_train_config_t *config)
 {
     memset(config, 0, sizeof(*config));
@@ -378,9 +395,11 @@ void weft__train_help(FILE *out)
     set_defaults(&config);
     make_options(&config, &file, options);
     for (int i = 0; i < ROWS; i++) {
-        bool shown = table[i].value[0] != '\0';
-        snprintf(helps[i], sizeof(helps[i]), "%s%s%s%s", table[i].help, shown ? " (default " : "",
-                 table[i].value, shown ? ")" : "");
+        const char *value = table[i].value;
+        char words[128];
+        list_words(table[i].words, words, sizeof(words));
+        snprintf(helps[i], sizeof(helps[i]), value[0] != '\0' ? "%s (%s%sdefault %s)" : "%s",
+                 table[i].help, words, words[0] != '\0' ? "; " : "", value);
         options[i].help = helps[i];
     }
     weft_args_t args = make_args(options);

@@ -83,6 +83,7 @@ static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *t
     char temporary[WEFT_PATH_BYTES], name[64];
     snprintf(name, sizeof(name), ".tokens-%d.tmp", (int)getpid());
     weft_status_t status = weft__path_join(temporary, cache, name);
+    status = status == WEFT_OK ? weft__folder_make(cache) : status;
     status = status == WEFT_OK ? weft__path_remove(temporary) : status;
     status = status == WEFT_OK ? weft__folder_make(temporary) : status;
     status = status == WEFT_OK ? encode_all(texts, tokenizer, temporary) : status;
