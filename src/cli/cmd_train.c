@@ -145,9 +145,10 @@ static int train_as_rank(weft_setup_t *setup)
         return 1;
     }
     if (result.interrupted && rank == 0) {
+        bool saved = setup->config->out[0] != '\0' && setup->config->save_every >= 0;
         fprintf(stderr, "weft train: stopped after step %llu%s%s\n",
-                (unsigned long long)result.step,
-                setup->config->out[0] != '\0' ? "; go on with --resume " : "", setup->config->out);
+                (unsigned long long)result.step, saved ? "; go on with --resume " : "",
+                saved ? setup->config->out : "");
     }
     weft_comm_destroy(comm);
     return 0;
@@ -246,6 +247,8 @@ int weft__cmd_train(int argc, char **argv)
     weft_train_config_t config;
     weft_setup_t setup = {0};
     const weft_job_t *job;
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not grow (ulimit -f) is then told like a full disk */
     bool help = false;
     weft_status_t status = weft__train_parse(argc, argv, &config, &help);
     if (status == WEFT_OK && help) {

@@ -303,7 +303,9 @@ weft_status_t weft__checkpoint_wait(weft_checkpoint_writer_t *writer)
     if (writer->running) {
         pthread_join(writer->thread, NULL);
         writer->running = false;
-        writer->times = writer->current;
+        if (writer->status == WEFT_OK) { /* one that failed is no checkpoint to announce */
+            writer->times = writer->current;
+        }
     }
     return told(writer);
 }
@@ -337,7 +339,9 @@ static weft_status_t begin(weft_checkpoint_writer_t *writer, const weft_checkpoi
     if (writer->options.wait) {
         status = write_and_rename(writer, checkpoint);
         writer->current.blocked_s = writer->current.written_s = seconds_since(start);
-        writer->times = writer->current;
+        if (status == WEFT_OK) {
+            writer->times = writer->current;
+        }
         return status;
     }
     status = copy_checkpoint(writer, checkpoint);

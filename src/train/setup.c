@@ -1,8 +1,10 @@
 /* From options to what they mean here: see setup.h. */
 #include "train/setup.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <weft/device.h>
 
@@ -188,6 +190,21 @@ static bool goes_on_in(const weft_setup_t *setup, const char *folder)
     return inside;
 }
 
+/* A trace is written when all is over, which is late to learn that it cannot be. */
+static weft_status_t check_trace(const char *path)
+{
+    char folder[WEFT_PATH_BYTES] = ".";
+    const char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    }
+    if (path[0] != '\0' && access(folder, W_OK | X_OK) != 0) {
+        return weft__fail(WEFT_ERR_INVALID, "--trace %s: cannot write into %s: %s", path, folder,
+                          strerror(errno));
+    }
+    return WEFT_OK;
+}
+
 /* One run per folder: what another left there is not written over. */
 static weft_status_t check_out(const weft_setup_t *setup)
 {
@@ -219,9 +236,8 @@ static weft_status_t choose_cache(weft_setup_t *setup)
     if (home != NULL && home[0] == '/') {
         return weft__path_join(setup->cache, home, ".cache/weft/tokens");
     }
-    return weft__fail(WEFT_ERR_INVALID,
-                      "there is no place for the tokens of %s: give --out DIR, or set HOME",
-                      setup->config->data);
+    setup->cache[0] = '\0'; /* shards of tokens need none */
+    return WEFT_OK;
 }
 
 weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
@@ -250,6 +266,7 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
     WEFT_TRY(weft__train_resolve(config, &limits));
     WEFT_TRY(weft__planned_check(setup));
     WEFT_TRY(check_out(setup));
+    WEFT_TRY(check_trace(config->trace));
     return choose_cache(setup);
 }
 

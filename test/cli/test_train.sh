@@ -224,6 +224,7 @@ if small true 2>/dev/null; then
     expect_status 1
     expect_in "$err" "small"
     expect_in "$err" "no room in small"
+    [ "$(grep -c "^saved" out)" -le 2 ] || fail "what was not saved is said to be: $(cat out)"
     status=$(tail -1 status) err=$(cat later)
     expect_status 0
 else
