@@ -31,17 +31,23 @@ static int complain(int exit_status)
 
 /* ---- options ------------------------------------------------------------------------------------------- */
 
-/* Its settings, with the folder that the checkpoint is in now: it may have been moved. */
-static char *settings_of(const weft_loaded_t *loaded)
+/* Its settings, with the folder that the checkpoint is in now, as `path` names it if it does: it may have
+ * been moved. */
+static char *settings_of(const weft_loaded_t *loaded, const char *path)
 {
-    size_t room = strlen(loaded->settings) + sizeof(loaded->path) + 16;
-    char *text = malloc(room);
+    size_t room = strlen(loaded->settings) + strlen(path) + sizeof(loaded->path) + 16;
+    char *text = malloc(room), *named = realpath(path, NULL);
     const char *slash = strrchr(loaded->path, '/');
-    if (text != NULL) {
-        snprintf(text, room, "%s\nout = %.*s\n", loaded->settings,
-                 slash != NULL ? (int)(slash - loaded->path) : 1,
+    size_t length = slash != NULL ? (size_t)(slash - loaded->path) : 0;
+    bool is_run = named != NULL && strlen(named) == length &&
+                  strncmp(named, loaded->path, length) == 0;
+    if (text != NULL && is_run) {
+        snprintf(text, room, "%s\nout = %s\n", loaded->settings, path);
+    } else if (text != NULL) {
+        snprintf(text, room, "%s\nout = %.*s\n", loaded->settings, slash != NULL ? (int)length : 1,
                  slash != NULL ? loaded->path : ".");
     }
+    free(named);
     return text;
 }
 
@@ -57,7 +63,7 @@ static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config)
     if (status != WEFT_OK) {
         return status;
     }
-    char *settings = loaded.settings != NULL ? settings_of(&loaded) : NULL;
+    char *settings = loaded.settings != NULL ? settings_of(&loaded, path) : NULL;
     if (settings != NULL) {
         weft__train_free(config);
         status = weft__train_parse_resumed(settings, argc, argv, config);
