@@ -26,7 +26,7 @@ test: ## everything: all tests, sanitizers, both compilers, checks of the source
 test-quick: ## the tests of the plain build only, without the slow ones
 	@tools/test --quick $(BUILD)
 
-test-plans: all ## train under every plan and compare with one rank; an hour on 2 cores
+test-plans: all ## train under every plan and compare with one rank; 10 minutes on 2 cores
 	@$(BUILD)/test/parallel/test_plans --all
 	@$(BUILD)/test/parallel/test_bubble --strict
 

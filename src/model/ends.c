@@ -127,7 +127,7 @@ weft_status_t weft__head_loss(const weft_pass_t *pass, const weft_head_acts_t *a
                               const int32_t *targets)
 {
     const weft_model_t *model = pass->model;
-    int64_t rows = weft__rows(pass), chunk = weft__head_rows(model, &pass->shape);
+    int64_t rows = weft__rows(pass), chunk = weft__head_rows(model, pass->compute, &pass->shape);
     for (int64_t first = 0; first < rows; first += chunk) {
         int64_t count = rows - first < chunk ? rows - first : chunk;
         weft_classify_t classify = {.type = model->type,

@@ -140,7 +140,7 @@ typedef struct weft_shape {
         norm_rows; /* rows that norms and the residual stream have here: batch x seq, or a part of
                           it with sequence parallelism */
     int64_t
-        head_rows; /* rows whose logits exist at a time; 0: chosen by the size of the vocabulary */
+        head_rows; /* rows whose logits exist at a time; 0: as weft__head_chunk says */
 } weft_shape_t;
 
 #define WEFT_SHAPE(batch, seq) ((weft_shape_t){(batch), (seq), (batch) * (seq), 0})
@@ -196,6 +196,9 @@ typedef struct weft_acts {
 } weft_acts_t;
 
 /* Bytes, each tensor rounded up to 256. docs/memory.md has the formulas. */
+/* How many of `rows` rows of `words` logits exist at a time, where the shape leaves it open. */
+int64_t weft__head_chunk(const weft_compute_t *compute, int64_t rows, int64_t words);
+
 size_t weft__acts_bytes(const weft_model_t *model, const weft_shape_t *shape);
 size_t weft__block_acts_bytes(const weft_model_t *model, const weft_shape_t *shape);
 size_t weft__scratch_bytes(const weft_model_t *model, const weft_compute_t *compute,

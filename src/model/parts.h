@@ -92,6 +92,7 @@ weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int
 /* Tell that the gradients of the parameters from `first` to `last` are complete. */
 void weft__tell_ready(const weft_pass_t *pass, int layer, weft_role_t first, weft_role_t last);
 
-int64_t weft__head_rows(const weft_model_t *model, const weft_shape_t *shape);
+int64_t weft__head_rows(const weft_model_t *model, const weft_compute_t *compute,
+                        const weft_shape_t *shape);
 
 #endif

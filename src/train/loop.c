@@ -192,6 +192,7 @@ static void describe_plan(run_t *run, weft_metrics_step_t *step)
     step->update_share = times->update / step->seconds;
     if (!run->paused && isfinite(step->seconds)) { /* the first one is still warming up */
         run->all_times.bubble += times->bubble;
+        run->all_times.uneven += times->uneven;
         run->all_times.tensor += times->tensor;
         run->all_times.exchange += times->exchange;
         run->all_times.update += times->update;
@@ -399,9 +400,10 @@ static void tell_times(run_t *run)
     }
     if (run->config->pp > 1) {
         weft__metrics_say(run->metrics,
-                          "waiting for other stages %.1f%% of forward and backward, %.1f%% by the "
-                          "formula",
-                          100 * all->bubble / run->timed, 100 * weft__schedule_bubble(&plan));
+                          "waiting for other stages %.1f%% of forward and backward; %.1f%% by the "
+                          "formula, %.1f%% with stages as unlike as these",
+                          100 * all->bubble / run->timed, 100 * weft__schedule_bubble(&plan),
+                          100 * all->uneven / run->timed);
     }
     weft__metrics_say(run->metrics,
                       "waiting for tensor-parallel ranks %.1f%%, for gradients %.1f%%; after "

@@ -230,10 +230,26 @@ weft_status_t weft__planned_validate(weft_trainer_t *t, uint64_t samples, double
     return status;
 }
 
+/* What the bubble should be if stages take as long as these did: each as its average rank. */
+static double uneven_bubble(const weft_trainer_t *t)
+{
+    weft_plan_t plan = weft__planned_plan(t->config);
+    const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
+    int row = plan.dp * plan.tp;
+    double *busy_s = calloc((size_t)plan.pp, sizeof(double));
+    for (int place = 0; busy_s != NULL && place < mesh->size; place++) {
+        const weft_vote_t *vote = &t->votes[mesh->rank_at[place]];
+        busy_s[place / row] += (vote->run - vote->waited) / row;
+    }
+    double bubble = busy_s != NULL ? weft__schedule_uneven(&plan, busy_s) : NAN;
+    free(busy_s);
+    return bubble;
+}
+
 void weft__planned_times(const weft_trainer_t *t, weft_plan_times_t *times_p)
 {
     double *run_s = calloc(2 * (size_t)t->size, sizeof(double)), *waited_s = run_s + t->size;
-    weft_plan_times_t times = {.bubble = NAN};
+    weft_plan_times_t times = {.bubble = NAN, .uneven = NAN};
     for (int i = 0; i < t->size; i++) {
         times.tensor += t->votes[i].tensor / t->size;
         times.exchange += t->votes[i].exchange / t->size;
@@ -245,6 +261,7 @@ void weft__planned_times(const weft_trainer_t *t, weft_plan_times_t *times_p)
     }
     if (run_s != NULL && t->config->pp > 1) {
         times.bubble = weft__schedule_measured(run_s, waited_s, t->size);
+        times.uneven = uneven_bubble(t);
     }
     free(run_s);
     *times_p = times;

@@ -34,7 +34,8 @@ weft_status_t weft__planned_sample(weft_trainer_t *trainer, const char *prompt, 
 
 /* Where the time of a step went, from the votes on it. */
 typedef struct weft_plan_times {
-    double bubble; /* share of forward and backward in which ranks waited for other stages */
+    double bubble; /* share of forward and backward in which ranks waited for other stages, */
+    double uneven; /* and what it should be with stages as unlike as they were */
     double tensor, exchange, update; /* seconds, as in weft_vote_t; mean over ranks */
 } weft_plan_times_t;
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/cpu/blas.h"
 #include "kernel/cpu/inner.h"
 #include "kernel/numbers.h"
 
@@ -226,10 +227,61 @@ static void own_product_of_many_blocks(void **state)
     numbers_free(&c);
 }
 
+/* Shapes that are packed once for all threads, in one go and in several, that are cut into blocks, and into
+ * parts of k: right by the test of above, and of our own product the same bits for every number of threads. */
+static void threads_do_not_change_bits(void **state)
+{
+    static const int64_t sizes[][3] = {{150, 4100, 1050}, {333, 100, 390}, {31, 90, 6301}};
+    uint64_t seed = numbers_seed();
+    (void)state;
+    for (int size = 0; size < 3; size++) {
+        int64_t m = sizes[size][0], n = sizes[size][1], k = sizes[size][2];
+        numbers_t a = numbers_random(seed, "a", m * k, WEFT_F32, 1);
+        numbers_t b = numbers_random(seed, "b", k * n, WEFT_F32, 1);
+        numbers_t x = numbers_random(seed, "x", n, WEFT_F32, 1);
+        numbers_t bias = numbers_random(seed, "bias", n, WEFT_F32, 1);
+        numbers_t before = numbers_random(seed, "c", m * n, WEFT_F32, 1), c[3];
+        bool onto = size == 2;
+        double *bx = malloc((size_t)k * sizeof(*bx));
+        for (int64_t q = 0; q < k; q++) {
+            bx[q] = numbers_dot(b.values + q * n, x.values, n);
+        }
+        for (int i = 0; i < 3; i++) {
+            c[i] = numbers_garbage(m * n, WEFT_F32);
+            weft_matmul_t args = {.type = WEFT_F32, .c_type = WEFT_F32, .m = m, .n = n, .k = k};
+            args.a = a.data;
+            args.b = b.data;
+            args.c = c[i].data;
+            args.bias = onto ? NULL : bias.data;
+            args.accumulate = onto;
+            memcpy(c[i].data, before.data, (size_t)(m * n) * sizeof(float));
+            weft__compute_threads(i == 0 ? 1 : 2 * i + 1);
+            numbers_ok(numbers_table()->matmul(&args, NULL));
+            if (weft__blas_sgemm() == NULL) {
+                assert_memory_equal(c[i].data, c[0].data, (size_t)(m * n) * sizeof(float));
+            }
+        }
+        weft__compute_threads(0);
+        numbers_read(&c[2]);
+        for (int64_t i = 0; i < m; i++) {
+            double expected = numbers_dot(a.values + i * k, bx, k) +
+                              numbers_dot(onto ? before.values + i * n : bias.values, x.values, n);
+            double got = numbers_dot(c[2].values + i * n, x.values, n);
+            assert_true(fabs(got - expected) < 5e-2);
+        }
+        numbers_t *all[] = {&a, &b, &x, &bias, &before, &c[0], &c[1], &c[2]};
+        for (int i = 0; i < 8; i++) {
+            numbers_free(all[i]);
+        }
+        free(bx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products),
+        cmocka_unit_test(threads_do_not_change_bits),
         cmocka_unit_test(adds_in_place),
         cmocka_unit_test(own_product_of_many_blocks),
     };

@@ -1,7 +1,7 @@
 /* Time of training steps of one rank, and where it goes: model/step_time [MODEL [BATCH [MICRO [STEPS]]]]
  *
  * Prints tokens a second (median of the steps), the time in every kernel, and what matrix products
- * reached. WEFT_THREADS sets the threads, WEFT_BLAS the library. */
+ * of each shape reached. WEFT_THREADS sets the threads, WEFT_BLAS the library. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,12 +35,41 @@ static double now(void)
     }
 WEFT_COMPUTE_TABLE(TIMED)
 
-static double flops;
+/* Products by shape, in the order in which they first came. */
+enum { SHAPES = 24 };
+
+static struct shape {
+    int64_t m, n, k;
+    bool trans_a, trans_b;
+    double seconds, flops;
+} shapes[SHAPES];
+static int shape_count;
+
+static struct shape *shape_of(const weft_matmul_t *args)
+{
+    struct shape here = {.m = args->m, .n = args->n, .k = args->k};
+    here.trans_a = args->trans_a;
+    here.trans_b = args->trans_b;
+    for (int i = 0; i < shape_count; i++) {
+        struct shape *s = &shapes[i];
+        if (s->m == here.m && s->n == here.n && s->k == here.k && s->trans_a == here.trans_a &&
+            s->trans_b == here.trans_b) {
+            return s;
+        }
+    }
+    shape_count += shape_count < SHAPES ? 1 : 0; /* the last one is all that are left over */
+    shapes[shape_count - 1] = here;
+    return &shapes[shape_count - 1];
+}
 
 static weft_status_t counted_matmul(const weft_matmul_t *args, weft_stream_h stream)
 {
-    flops += 2.0 * (double)args->m * (double)args->n * (double)args->k;
-    return timed_matmul(args, stream);
+    struct shape *shape = shape_of(args);
+    double before = matmul_s;
+    weft_status_t status = timed_matmul(args, stream);
+    shape->seconds += matmul_s - before;
+    shape->flops += 2.0 * (double)args->m * (double)args->n * (double)args->k;
+    return status;
 }
 
 static int by_value(const void *a, const void *b)
@@ -78,6 +107,17 @@ static void print_kernels(int steps)
 #define PRINT(name, args_t) print_line(#name, name##_s / steps, sum / steps);
     WEFT_COMPUTE_TABLE(PRINT)
     print_line("all kernels", sum / steps, sum / steps);
+    double flops = 0;
+    for (int i = 0; i < shape_count; i++) {
+        const struct shape *x = &shapes[i];
+        printf("  %6lld x %5lld x %6lld %s %9.2f ms %7.1f GFLOP/s\n", (long long)x->m,
+               (long long)x->n, (long long)x->k,
+               x->trans_a   ? "a^T b"
+               : x->trans_b ? "a b^T"
+                            : "a b  ",
+               x->seconds / steps * 1e3, x->flops / x->seconds * 1e-9);
+        flops += x->flops;
+    }
     printf("matrix products: %.1f GFLOP/s\n", flops / matmul_s * 1e-9);
 }
 
@@ -85,7 +125,7 @@ static void forget_times(void)
 {
 #define FORGET(name, args_t) name##_s = 0;
     WEFT_COMPUTE_TABLE(FORGET)
-    flops = 0;
+    shape_count = 0;
 }
 
 int main(int argc, char **argv)

@@ -10,6 +10,7 @@ random; PyTorch's fastest forms are used: scaled_dot_product_attention where it 
 AdamW, gradients as views into DDP's buckets.
 """
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -19,8 +20,11 @@ import time
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for name, value in (("ranks", 1), ("layers", 6), ("width", 384), ("heads", 6), ("vocab", 257),
-                        ("length", 256), ("batch", 64), ("steps", 6), ("port", 29511)):
-        parser.add_argument("--" + name, type=int, default=value)
+                        ("length", 256), ("batch", 64), ("steps", 6), ("port", 29511),
+                        ("micro", 0)):
+        parser.add_argument("--" + name, type=int, default=value,
+                            help="sequences a rank computes at once; 0: all of its part"
+                            if name == "micro" else None)
     parser.add_argument("--no-overlap", action="store_true",
                         help="sum gradients after backward, tensor by tensor, without DDP")
     return parser.parse_args()
@@ -98,11 +102,15 @@ def train(rank, o):
     tokens = torch.randint(o.vocab, (o.batch // o.ranks, o.length + 1),
                            generator=torch.Generator().manual_seed(rank))
     seconds, losses = [], []
+    parts = tokens.split(o.micro or len(tokens))
     for _ in range(o.steps):
         dist.barrier()
         start = time.perf_counter()
-        loss = step_model(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
-        loss.backward()
+        for i, part in enumerate(parts):  # gradients are exchanged with the last part
+            alone = step_model is not model and i + 1 < len(parts)
+            with step_model.no_sync() if alone else contextlib.nullcontext():
+                loss = step_model(part[:, :-1].contiguous(), part[:, 1:].contiguous())
+                (loss * (len(part) / len(tokens))).backward()
         if o.no_overlap and o.ranks > 1:
             for p in model.parameters():
                 dist.all_reduce(p.grad)

@@ -27,6 +27,14 @@ static void heap_too_small(void)
     exit(block == NULL ? 42 : 0);
 }
 
+/* It fits into the heap, but not into the machine. What is asked for next can still be had. */
+static void no_memory(void)
+{
+    void *much = shmem_malloc((size_t)20 << 40), *little = shmem_malloc(5000);
+    shmem_finalize();
+    exit(much == NULL && little != NULL ? 42 : 0);
+}
+
 static void killed_in_barrier(void)
 {
     die();
@@ -275,6 +283,7 @@ static void other_program(void)
 
 #define CASES(X)                                                                                   \
     X(heap_too_small)                                                                              \
+    X(no_memory)                                                                                   \
     X(killed_in_barrier)                                                                           \
     X(killed_in_wait)                                                                              \
     X(killed_in_wait_any)                                                                          \

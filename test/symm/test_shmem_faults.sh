@@ -94,6 +94,8 @@ expect 2 heap_too_small 42 shmem_malloc "3145728 bytes" "heap of 1 MiB" SHMEM_SY
 SHMEM_SYMMETRIC_SIZE=$(sed -n 's/^.weft.*SHMEM_SYMMETRIC_SIZE to at least \([0-9]*\).*/\1/p' "$work/err")
 run 2 heap_too_small
 [ "$status" -eq 0 ] || complain "the size that was advised, $SHMEM_SYMMETRIC_SIZE, is not enough"
+SHMEM_SYMMETRIC_SIZE=21t
+expect 2 no_memory 42 shmem_malloc "the machine has no memory for 20 TiB"
 # a size that is none, or not the same everywhere
 SHMEM_SYMMETRIC_SIZE=much
 run 2 nothing

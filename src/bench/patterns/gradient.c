@@ -39,16 +39,16 @@ static weft_status_t open_gradient(weft_pair_run_t *run)
 {
     gradient_t *g;
     size_t ranks = (size_t)run->size;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*g), (void **)&g));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*g), (void **)&g));
     g->count = run->bytes / sizeof(float);
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->src));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->dst));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[0]));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[1]));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 2 * WEFT_PAIR_LINE * 8, (void **)&g->flag));
-    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->at));
-    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
-    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->src));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->dst));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[0]));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[1]));
+    WEFT_TRY(weft_symm_malloc(run->symm, 2 * WEFT_PAIR_LINE * 8, (void **)&g->flag));
+    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->at));
+    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
+    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
     for (int r = 0; r < run->size; r++) {
         g->at[r] = weft_symm_ptr(run->symm, g->src, r);
     }
@@ -126,7 +126,7 @@ static weft_status_t one_shot(weft_pair_run_t *run, int rounds)
         memcpy(slot, g->src, run->bytes);
         reach(g, laid_out(g));
         for (int n = 1; n < run->size; n++) {
-            WEFT_PAIR_TRY(await(run, g, laid_out(g), other(run, n)));
+            WEFT_TRY(await(run, g, laid_out(g), other(run, n)));
         }
         for (int r = 0; r < run->size; r++) {
             g->srcs[r] = on(g, slot, r);
@@ -162,7 +162,7 @@ static weft_status_t slices(weft_pair_run_t *run, int rounds)
         g->calls++;
         reach(g, laid_out(g));
         for (int n = 1; n < run->size && count > 0; n++) {
-            WEFT_PAIR_TRY(await(run, g, laid_out(g), other(run, n)));
+            WEFT_TRY(await(run, g, laid_out(g), other(run, n)));
         }
         if (count > 0) {
             kernels->reduce(g->dsts, run->size, g->srcs, run->size, count, WEFT_F32, WEFT_SUM,
@@ -171,7 +171,7 @@ static weft_status_t slices(weft_pair_run_t *run, int rounds)
         reach(g, done(g));
         for (int n = 1; n < run->size; n++) {
             if (other(run, n) < owners) {
-                WEFT_PAIR_TRY(await(run, g, done(g), other(run, n)));
+                WEFT_TRY(await(run, g, done(g), other(run, n)));
             }
         }
     }
@@ -182,8 +182,7 @@ static weft_status_t by_allreduce(weft_pair_run_t *run, int rounds)
 {
     gradient_t *g = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(
-            weft_allreduce(g->src, g->dst, g->count, WEFT_F32, WEFT_SUM, run->comm, NULL));
+        WEFT_TRY(weft_allreduce(g->src, g->dst, g->count, WEFT_F32, WEFT_SUM, run->comm, NULL));
     }
     return WEFT_OK;
 }
@@ -195,7 +194,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     for (uint64_t call = 0; call < 10; call++) {
         uint64_t seed = run->seed + call * 1000;
         weft__pair_fill(g->src, seed, run->rank, g->count);
-        WEFT_PAIR_TRY(call % 5 < 4 ? run->pair->one_sided(run, 1) : run->pair->two_sided(run, 1));
+        WEFT_TRY(call % 5 < 4 ? run->pair->one_sided(run, 1) : run->pair->two_sided(run, 1));
         for (size_t i = 0; i < g->count; i++) {
             float want = 0;
             for (int r = 0; r < run->size; r++) {

@@ -53,14 +53,17 @@ static void backward_tile(const backward_group_t *f, int64_t query, int64_t quer
     int64_t d = f->args->head_dim;
     int64_t keys = query + queries - key < KEYS ? query + queries - key : KEYS;
     const float *q = f->q + query * d;
-    tile(&(weft_tile_t){queries, keys, d, q, d, 1, f->kt + key, f->ld_t, f->p, KEYS, false});
-    tile(&(weft_tile_t){queries, keys, d, f->dout, d, 1, f->vt + key, f->ld_t, f->dp, KEYS, false});
+    tile(&(weft_tile_t){queries, keys, d, q, d, 1, f->kt + key, f->ld_t, f->p, KEYS, false, NULL});
+    tile(&(weft_tile_t){queries, keys, d, f->dout, d, 1, f->vt + key, f->ld_t, f->dp, KEYS, false,
+                        NULL});
     for (int64_t r = 0; r < queries; r++) {
         backward_row(f, query, r, key, keys);
     }
-    tile(&(weft_tile_t){keys, d, queries, f->p, 1, KEYS, f->dout, d, f->dv + key * d, d, true});
-    tile(&(weft_tile_t){keys, d, queries, f->dp, 1, KEYS, q, d, f->dk + key * d, d, true});
-    tile(&(weft_tile_t){queries, d, keys, f->dp, KEYS, 1, f->k + key * d, d, f->dq, d, key > 0});
+    tile(&(weft_tile_t){keys, d, queries, f->p, 1, KEYS, f->dout, d, f->dv + key * d, d, true,
+                        NULL});
+    tile(&(weft_tile_t){keys, d, queries, f->dp, 1, KEYS, q, d, f->dk + key * d, d, true, NULL});
+    tile(&(weft_tile_t){queries, d, keys, f->dp, KEYS, 1, f->k + key * d, d, f->dq, d, key > 0,
+                        NULL});
 }
 
 /* dO of some rows into scratch, and delta. */
@@ -106,8 +109,8 @@ static void attention_backward(const weft_attention_t *a, int64_t group, void *s
                           .place = place_head(a, b, first),
                           .q = cut(&space, t * d),
                           .k = cut(&space, t * d),
-                          .kt = cut(&space, padded(t) * d),
-                          .vt = cut(&space, padded(t) * d),
+                          .kt = cut(&space, ld_of(t) * d),
+                          .vt = cut(&space, ld_of(t) * d),
                           .dk = cut(&space, t * d),
                           .dv = cut(&space, t * d),
                           .p = cut(&space, QUERIES * KEYS),
@@ -116,7 +119,7 @@ static void attention_backward(const weft_attention_t *a, int64_t group, void *s
                           .dq = cut(&space, QUERIES * d),
                           .delta = cut(&space, QUERIES),
                           .factors = cut(&space, KEYS),
-                          .ld_t = padded(t)};
+                          .ld_t = ld_of(t)};
     head_source_t k = source_of(a, &f.place, f.place.k_at);
     head_source_t v = source_of(a, &f.place, f.place.v_at);
     take_rows(&v, 1.0f, f.k); /* only for a moment */

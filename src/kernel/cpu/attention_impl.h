@@ -89,9 +89,16 @@ static int64_t padded(int64_t count)
     return (count + 15) / 16 * 16;
 }
 
+/* The stride of what is transposed: an odd number of vectors, or else the rows that one product reads at
+ * a time would compete for a few sets of the first-level cache. */
+static int64_t ld_of(int64_t count)
+{
+    return padded(count) | 16;
+}
+
 static size_t attention_scratch(const weft_attention_t *a, bool backward)
 {
-    int64_t t = padded(a->seq), d = padded(a->head_dim);
+    int64_t t = ld_of(a->seq), d = padded(a->head_dim);
     int64_t floats = backward ? 7 * t * d + 2 * QUERIES * KEYS + 2 * QUERIES * d
                               : 3 * t * d + QUERIES * KEYS + QUERIES * d;
     return (size_t)(floats + 4 * QUERIES + KEYS) * sizeof(float);
@@ -117,7 +124,8 @@ INLINE float softmax_step(softmax_row_t *row, float *s, int64_t valid, int64_t c
 {
     lanes_t max = splat(row->max), sum = {0};
     for (int64_t i = 0; i < valid; i += LANES) {
-        max = max_lanes(max, keep_left(load(s, i, valid - i, WEFT_F32), valid - i, -INFINITY));
+        lanes_t x = load(s, i, valid - i, WEFT_F32);
+        max = max_lanes(max, valid - i < LANES ? keep_left(x, valid - i, -INFINITY) : x);
     }
     float new_max = max_of_lanes(max);
     for (int64_t i = 0; i < valid; i += LANES) {
@@ -178,9 +186,10 @@ static void forward_block(const forward_head_t *f, int64_t query, int64_t querie
     for (int64_t key = 0; key < query + queries; key += KEYS) {
         int64_t keys = query + queries - key < KEYS ? query + queries - key : KEYS;
         tile(&(weft_tile_t){queries, keys, d, f->q + query * d, d, 1, f->kt + key, f->ld_t, f->s,
-                            KEYS, false});
+                            KEYS, false, NULL});
         forward_rows(f, rows, query, queries, key, keys);
-        tile(&(weft_tile_t){queries, d, keys, f->s, KEYS, 1, f->v + key * d, d, f->o, d, key > 0});
+        tile(&(weft_tile_t){queries, d, keys, f->s, KEYS, 1, f->v + key * d, d, f->o, d, key > 0,
+                            NULL});
     }
     for (int64_t r = 0; r < queries; r++) {
         int64_t t = query + r;
@@ -198,11 +207,11 @@ static void attention_forward(const weft_attention_t *a, int64_t head, void *scr
                         .place = place_head(a, head / a->heads, (int)(head % a->heads)),
                         .q = cut(&space, t * d),
                         .v = cut(&space, t * d),
-                        .kt = cut(&space, padded(t) * d),
+                        .kt = cut(&space, ld_of(t) * d),
                         .s = cut(&space, QUERIES * KEYS),
                         .o = cut(&space, QUERIES * d),
                         .factors = cut(&space, KEYS),
-                        .ld_t = padded(t)};
+                        .ld_t = ld_of(t)};
     head_source_t q = source_of(a, &f.place, f.place.q_at);
     head_source_t k = source_of(a, &f.place, f.place.k_at);
     head_source_t v = source_of(a, &f.place, f.place.v_at);

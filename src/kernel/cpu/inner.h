@@ -19,6 +19,7 @@ typedef struct weft_tile {
     float *c;
     int64_t ldc;
     bool add;
+    const float *soon; /* m x n with c's stride that will be read next, or NULL */
 } weft_tile_t;
 
 /* c (m x n, f32) = op(a) op(b), or += with `add`, of any size; strides and transposition as in
@@ -35,9 +36,16 @@ typedef struct weft_own_product {
     int64_t ldc;
     bool add;
     float *scratch; /* WEFT_OWN_SCRATCH bytes */
+    /* For rows of strips only: what becomes of c when a block of it is complete. NULL: nothing. c is
+     * columns [column, column + n) of ending->c, a is its rows from 0 on. */
+    const weft_matmul_t *ending;
+    int64_t column;
 } weft_own_product_t;
 
 #define WEFT_OWN_SCRATCH ((size_t)1 << 20)
+/* It goes over c once for so many steps of k, at most, and packs a once for so many columns. */
+#define WEFT_OWN_DEPTH 192
+#define WEFT_OWN_COLUMNS 672
 
 /* What becomes of a block of a product: columns [column, column + n) and rows [row, row + m) of
  * args->c, whose f32 value before bias, add and epilogue is in `from`. */
@@ -87,6 +95,15 @@ typedef struct weft_inner {
 
     void (*tile)(const weft_tile_t *args);
     void (*product)(const weft_own_product_t *args);
+    /* The same product, cut for several threads: first op(b) is packed, in strips of `strip` columns,
+     * steps [first, end) of k of one strip a call, into packed[strip][k][strip columns]; then rows
+     * [first, end) of c are made of it, as many as fit with all of k: (end - first + 7) x k floats of
+     * scratch. */
+    int64_t strip;
+    void (*pack_strip)(const weft_own_product_t *args, int64_t strip, int64_t first, int64_t end,
+                       float *packed);
+    void (*strip_rows)(const weft_own_product_t *args, const float *packed, int64_t first,
+                       int64_t end, float *scratch);
     void (*finish)(const weft_finish_t *args);
 
     /* sums[c - first] = sum over rows [row, row_end) of in[r][c], c in [first, end), in order. */

@@ -69,8 +69,55 @@ INLINE lanes_t sqrt_lanes(lanes_t a)
 #endif
 }
 
-/* ---- sums over lanes, always in the same order ------------------------------------------- */
+/* a b + c, rounded once where the instruction set can: said outright, since a compiler may do so in one
+ * copy of a loop and not in another. */
+INLINE lanes_t multiply_add(lanes_t a, lanes_t b, lanes_t c)
+{
+#if defined(__AVX512F__)
+    return (lanes_t)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+    return (lanes_t)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
 
+/* ---- over lanes, always in the same order: the upper half to the lower, again and again -------- */
+
+#if defined(__AVX2__)
+INLINE __m256 upper_half(lanes_t a)
+{
+#if LANES == 16
+    return _mm512_extractf32x8_ps((__m512)a, 1);
+#else
+    return (__m256)a;
+#endif
+}
+
+INLINE float sum_lanes(lanes_t a)
+{
+#if LANES == 16
+    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256((__m512)a), upper_half(a));
+#else
+    __m256 eight = upper_half(a);
+#endif
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+INLINE float max_of_lanes(lanes_t a)
+{
+#if LANES == 16
+    __m256 eight = _mm256_max_ps(_mm512_castps512_ps256((__m512)a), upper_half(a));
+#else
+    __m256 eight = upper_half(a);
+#endif
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+#else
 INLINE float sum_lanes(lanes_t a)
 {
     float part[LANES];
@@ -92,6 +139,7 @@ INLINE float max_of_lanes(lanes_t a)
     }
     return part[0];
 }
+#endif
 
 /* ---- loads and stores -------------------------------------------------------------------- */
 
@@ -110,25 +158,61 @@ INLINE half_lanes_t narrow_bf16(lanes_t value)
     return __builtin_convertvector((nan & quiet) | (~nan & rounded), half_lanes_t);
 }
 
+/* Fewer than LANES of them. Out of line, or else the vectors of the usual case would go through memory
+ * as well: a copy of `left` bytes needs an address. */
+#if LANES == 16
+INLINE lanes_t load_part(const float *x, int64_t left)
+{
+    return (lanes_t)_mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1), x);
+}
+
+INLINE void store_part(float *x, int64_t left, lanes_t value)
+{
+    _mm512_mask_storeu_ps(x, (__mmask16)((1u << left) - 1), (__m512)value);
+}
+#else
+static __attribute__((noinline)) lanes_t load_part(const float *x, int64_t left)
+{
+    lanes_t value = {0};
+    memcpy(&value, x, (size_t)left * sizeof(*x));
+    return value;
+}
+
+static __attribute__((noinline)) void store_part(float *x, int64_t left, lanes_t value)
+{
+    memcpy(x, &value, (size_t)left * sizeof(*x));
+}
+#endif
+
+static __attribute__((noinline)) half_lanes_t load_halves(const uint16_t *x, int64_t left)
+{
+    half_lanes_t halves = {0};
+    memcpy(&halves, x, (size_t)left * sizeof(*x));
+    return halves;
+}
+
+static __attribute__((noinline)) void store_halves(uint16_t *x, int64_t left, half_lanes_t halves)
+{
+    memcpy(x, &halves, (size_t)left * sizeof(*x));
+}
+
 INLINE lanes_t load(const void *from, int64_t at, int64_t left, weft_dtype_t type)
 {
     if (type == WEFT_F32) {
-        lanes_t value = {0};
         const float *x = (const float *)from + at;
-        if (left >= LANES) {
-            memcpy(&value, x, sizeof(value));
-        } else {
-            memcpy(&value, x, (size_t)left * sizeof(*x));
+        lanes_t value;
+        if (left < LANES) {
+            return load_part(x, left);
         }
+        memcpy(&value, x, sizeof(value));
         return value;
     }
-    half_lanes_t halves = {0};
     const uint16_t *x = (const uint16_t *)from + at;
-    if (left >= LANES) {
-        memcpy(&halves, x, sizeof(halves));
-    } else {
-        memcpy(&halves, x, (size_t)left * sizeof(*x));
+    half_lanes_t halves;
+    if (left < LANES) {
+        return widen_bf16(load_halves(x, left));
     }
+    memcpy(&halves, x, sizeof(halves));
     return widen_bf16(halves);
 }
 
@@ -136,19 +220,19 @@ INLINE void store(void *to, int64_t at, int64_t left, lanes_t value, weft_dtype_
 {
     if (type == WEFT_F32) {
         float *x = (float *)to + at;
-        if (left >= LANES) {
-            memcpy(x, &value, sizeof(value));
+        if (left < LANES) {
+            store_part(x, left, value);
         } else {
-            memcpy(x, &value, (size_t)left * sizeof(*x));
+            memcpy(x, &value, sizeof(value));
         }
         return;
     }
     half_lanes_t halves = narrow_bf16(value);
     uint16_t *x = (uint16_t *)to + at;
-    if (left >= LANES) {
-        memcpy(x, &halves, sizeof(halves));
+    if (left < LANES) {
+        store_halves(x, left, halves);
     } else {
-        memcpy(x, &halves, (size_t)left * sizeof(*x));
+        memcpy(x, &halves, sizeof(halves));
     }
 }
 
@@ -167,11 +251,16 @@ INLINE float load_one(const void *from, int64_t at, weft_dtype_t type)
 /* Lanes below `left` as they are, the others `rest`. */
 INLINE lanes_t keep_left(lanes_t value, int64_t left, float rest)
 {
+#if LANES == 16
+    __mmask16 mask = left < LANES ? (__mmask16)((1u << left) - 1) : 0xffff;
+    return (lanes_t)_mm512_mask_blend_ps(mask, _mm512_set1_ps(rest), (__m512)value);
+#else
     ilanes_t index;
     for (int i = 0; i < LANES; i++) {
         index[i] = i;
     }
     return select_lanes(index < (int32_t)(left < LANES ? left : LANES), value, splat(rest));
+#endif
 }
 
 /* Where an element of this type is. */
@@ -185,6 +274,32 @@ INLINE void *element(const void *base, int64_t at, weft_dtype_t type)
 /* e^x within 2 units in the last place. Below -87.3, where results are not normal numbers any
  * more, 0; above 88.3 about 2.4e38 for ever. e^x = 2^k e^r with |r| <= log(2) / 2, and e^r by its
  * Taylor series, whose first term left out is below 2^-27. */
+INLINE lanes_t exp_series(lanes_t r)
+{
+    lanes_t p = splat(1.0f / 5040);
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    return p * r + 1.0f;
+}
+
+#if LANES == 16
+INLINE lanes_t exp_lanes(lanes_t x)
+{
+    const __m512 low = _mm512_set1_ps(-87.3f);
+    /* Of two operands the second is the result where one is a NaN, which so stays one. */
+    __m512 clamped = _mm512_max_ps(low, _mm512_min_ps(_mm512_set1_ps(88.3f), (__m512)x));
+    __m512 k = _mm512_roundscale_ps(_mm512_mul_ps(clamped, _mm512_set1_ps(1.44269504f)),
+                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m512 r = _mm512_fnmadd_ps(k, _mm512_set1_ps(0.693359375f), clamped);
+    r = _mm512_fnmadd_ps(k, _mm512_set1_ps(-2.12194440e-4f), r);
+    __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, low, _CMP_NLT_UQ);
+    return (lanes_t)_mm512_maskz_scalef_ps(normal, (__m512)exp_series((lanes_t)r), k);
+}
+#else
 INLINE lanes_t exp_lanes(lanes_t x)
 {
     const lanes_t magic = splat(12582912.0f); /* 1.5 x 2^23: adding it rounds to an integer */
@@ -195,20 +310,14 @@ INLINE lanes_t exp_lanes(lanes_t x)
     /* log(2) in two parts, the first with few digits, so that k times it is exact. */
     lanes_t r = clamped - k * 0.693359375f;
     r = r - k * -2.12194440e-4f;
-    lanes_t p = splat(1.0f / 5040);
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
+    lanes_t p = exp_series(r);
     ilanes_t exponent = ((ilanes_t)shifted - (ilanes_t)magic) << 23;
     lanes_t result = (lanes_t)((ilanes_t)p + exponent);
     ilanes_t tiny = x < -87.3f;
     result = (lanes_t)(~tiny & (ilanes_t)result);
     return select_lanes(x == x, result, x); /* a NaN stays one */
 }
+#endif
 
 INLINE lanes_t sigmoid_lanes(lanes_t x)
 {

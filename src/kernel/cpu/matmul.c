@@ -1,38 +1,48 @@
-/* Matrix products: cut into one block per thread, each a call of a single-threaded sgemm. */
+/* Matrix products: cut into one block per thread, each a call of a single-threaded sgemm, unless
+ * strips.h is the better way. */
 #include <math.h>
 
 #include "kernel/cpu/blas.h"
 #include "kernel/cpu/launch.h"
+#include "kernel/cpu/strips.h"
 
-/* Blocks are cut at multiples of these where that leaves enough of them. */
+/* Blocks are cut at multiples of these where that leaves enough of them; our own product has its own
+ * width of columns. */
 enum { ROW_STEP = 16, COLUMN_STEP = 64, K_STEP = 2048, SUM_ROWS = 8, SUM_COLUMNS = 256 };
+
+/* Where k is very long, as in gradients of weights over many tokens, threads take parts of it: each row of
+ * a and b is then read by one of them or few. Parts of this length, whatever the number of threads, so
+ * that sums have the same order; and no more than so many floats of sums beside c. */
+enum { PART = 2048, PARTIAL_MOST = 16 << 20, SUM_ELEMENTS = 8192 };
 
 typedef struct product {
     weft_matmul_t args; /* with strides filled in */
     weft_sgemm_fn sgemm;
-    int64_t grid_columns, rows, columns; /* of a block */
-    bool onto_c;                         /* f32: the product is added to what c holds */
-    float *sums;                         /* for bias_grad: SUM_ROWS x n */
+    int64_t grid_columns, blocks;
+    int64_t rows, columns; /* of a block */
+    int64_t parts;         /* of k; the first one's sums go to c ... */
+    float *partial;        /* ... and the others' here: (parts - 1) x m x n */
+    bool onto_c;           /* f32: the product is added to what c holds */
+    float *sums;           /* for bias_grad: SUM_ROWS x n */
 } product_t;
 
-/* One block of the result. */
+/* One block of the result, over [k, k_end), which is one of the parts. */
 typedef struct block {
-    int64_t row, column, m, n;
+    int64_t row, column, m, n, part, k, k_end;
 } block_t;
 
 /* ---- cutting ------------------------------------------------------------------------------- */
 
 /* A thread packs its rows of a and its columns of b before it multiplies them, so the best grid has
  * the smallest sum of the two. */
-static void choose_grid(product_t *p)
+static void choose_grid(product_t *p, int blocks)
 {
-    int threads = weft__team_size();
-    int64_t best = -1;
-    for (int across = 1; across <= threads; across++) {
-        int64_t down = threads / across;
+    int64_t best = -1, column_step = p->sgemm == NULL ? weft__inner()->strip : COLUMN_STEP;
+    for (int across = 1; across <= blocks; across++) {
+        int64_t down = blocks / across;
         int64_t rows = weft__ceil_div(p->args.m, down), columns = weft__ceil_div(p->args.n, across);
         rows = weft__least(weft__ceil_div(rows, ROW_STEP) * ROW_STEP, p->args.m);
-        columns = weft__least(weft__ceil_div(columns, COLUMN_STEP) * COLUMN_STEP, p->args.n);
+        columns = weft__least(weft__ceil_div(columns, column_step) * column_step, p->args.n);
         /* What the slowest thread has to do: its products, and copying at some 32 of them each. */
         int64_t cost = rows * columns + 32 * (rows + columns);
         if (best < 0 || cost < best) {
@@ -42,13 +52,43 @@ static void choose_grid(product_t *p)
         }
     }
     p->grid_columns = weft__ceil_div(p->args.n, p->columns);
+    p->blocks = weft__ceil_div(p->args.m, p->rows) * p->grid_columns;
+}
+
+static int64_t choose_parts(const product_t *p)
+{
+    const weft_matmul_t *a = &p->args;
+    if (a->type != WEFT_F32 || !a->accumulate || a->ldc != a->n || a->k < 2 * PART) {
+        return 1;
+    }
+    return weft__most(weft__least(a->k / PART, PARTIAL_MOST / (a->m * a->n) + 1), 1);
+}
+
+/* As few blocks as keep nine of ten threads busy until the end. */
+static int blocks_of_part(int64_t parts, int threads)
+{
+    int blocks = (int)weft__ceil_div(threads, parts);
+    while (blocks < threads) {
+        int64_t tasks = parts * blocks, rounds = weft__ceil_div(tasks, threads);
+        if (10 * tasks >= 9 * rounds * threads) {
+            break;
+        }
+        blocks++;
+    }
+    return blocks;
 }
 
 static block_t block_of(const product_t *p, int64_t task)
 {
-    int64_t row = task / p->grid_columns * p->rows, column = task % p->grid_columns * p->columns;
-    return (block_t){row, column, weft__least(p->rows, p->args.m - row),
-                     weft__least(p->columns, p->args.n - column)};
+    int64_t part = task / p->blocks, at = task % p->blocks, k = p->args.k;
+    int64_t row = at / p->grid_columns * p->rows, column = at % p->grid_columns * p->columns;
+    return (block_t){.row = row,
+                     .column = column,
+                     .m = weft__least(p->rows, p->args.m - row),
+                     .n = weft__least(p->columns, p->args.n - column),
+                     .part = part,
+                     .k = k * part / p->parts,
+                     .k_end = k * (part + 1) / p->parts};
 }
 
 /* ---- one block ----------------------------------------------------------------------------- */
@@ -98,20 +138,23 @@ static void multiply_bf16(const product_t *p, const block_t *block, float *c, fl
         }
         multiply(p, &(weft_own_product_t){m, n, k, wide_a, args->trans_a ? m : k, args->trans_a,
                                           wide_b, args->trans_b ? k : n, args->trans_b, c, n,
-                                          from > 0, wide_b + n * k});
+                                          from > 0, wide_b + n * k, NULL, 0});
     }
 }
 
+/* Into c, or for all parts of k but the first beside it. */
 static void multiply_f32(const product_t *p, const block_t *block, float *scratch)
 {
     const weft_matmul_t *args = &p->args;
     const float *a = args->a, *b = args->b;
-    a += args->trans_a ? block->row : block->row * args->lda;
-    b += args->trans_b ? block->column * args->ldb : block->column;
-    multiply(p, &(weft_own_product_t){block->m, block->n, args->k, a, args->lda, args->trans_a, b,
-                                      args->ldb, args->trans_b,
-                                      (float *)args->c + block->row * args->ldc + block->column,
-                                      args->ldc, p->onto_c, scratch});
+    float *c = block->part == 0 ? args->c : p->partial + (block->part - 1) * args->m * args->n;
+    a += args->trans_a ? block->k * args->lda + block->row : block->row * args->lda + block->k;
+    b += args->trans_b ? block->column * args->ldb + block->k
+                       : block->k * args->ldb + block->column;
+    c += block->row * args->ldc + block->column;
+    multiply(p, &(weft_own_product_t){block->m, block->n, block->k_end - block->k, a, args->lda,
+                                      args->trans_a, b, args->ldb, args->trans_b, c, args->ldc,
+                                      block->part == 0 && p->onto_c, scratch, NULL, 0});
 }
 
 static void block_task(const void *arg, int64_t task, void *scratch)
@@ -131,6 +174,16 @@ static void block_task(const void *arg, int64_t task, void *scratch)
         finish.ld_from = args->ldc;
         weft__inner()->finish(&finish);
     }
+}
+
+/* c += the sums of all parts but the first, in order. */
+static void add_parts_task(const void *arg, int64_t task, void *scratch)
+{
+    const product_t *p = arg;
+    int64_t count = p->args.m * p->args.n, first = task * SUM_ELEMENTS;
+    (void)scratch;
+    weft__inner()->add_partials(p->partial + first, p->parts - 1, count, (float *)p->args.c + first,
+                                WEFT_F32, weft__least(SUM_ELEMENTS, count - first));
 }
 
 static size_t block_scratch(const product_t *p)
@@ -173,6 +226,30 @@ static weft_status_t bias_gradient(product_t *p)
     return status;
 }
 
+/* ---- the kernel ----------------------------------------------------------------------------- */
+
+static bool in_strips(const product_t *p, int threads)
+{
+    return p->sgemm == NULL && p->args.type == WEFT_F32 && p->parts == 1 &&
+           weft__strips_pay(&p->args, p->rows, p->columns, threads);
+}
+
+static weft_status_t in_blocks(product_t *p)
+{
+    int64_t count = p->args.m * p->args.n;
+    if (p->parts > 1) {
+        p->partial = weft__team_memory((size_t)((p->parts - 1) * count) * sizeof(float));
+        if (p->partial == NULL) {
+            return WEFT_ERR_NO_MEMORY;
+        }
+    }
+    weft_status_t status = weft__team_run(p->parts * p->blocks, block_scratch(p), block_task, p);
+    if (status == WEFT_OK && p->parts > 1) {
+        status = weft__team_run(weft__ceil_div(count, SUM_ELEMENTS), 0, add_parts_task, p);
+    }
+    return status;
+}
+
 weft_status_t weft__run_matmul(const void *arg)
 {
     product_t p = {.args = *(const weft_matmul_t *)arg, .sgemm = weft__blas_sgemm()};
@@ -184,9 +261,11 @@ weft_status_t weft__run_matmul(const void *arg)
     if (args->type == WEFT_F32 && args->add == args->c) {
         args->add = NULL;
     }
-    choose_grid(&p);
-    int64_t tasks = weft__ceil_div(args->m, p.rows) * p.grid_columns;
-    weft_status_t status = weft__team_run(tasks, block_scratch(&p), block_task, &p);
+    int threads = weft__team_size();
+    p.parts = choose_parts(&p);
+    choose_grid(&p, blocks_of_part(p.parts, threads));
+    weft_status_t status = in_strips(&p, threads) ? weft__run_strips(args, p.onto_c, is_plain(args))
+                                                  : in_blocks(&p);
     if (status == WEFT_OK && args->bias_grad != NULL) {
         status = bias_gradient(&p);
     }

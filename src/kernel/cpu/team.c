@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
 
-enum { MEMBERS_MAX = 512, LINE = 64 };
+enum { MEMBERS_MAX = 512, LINE = 64, LARGE_PAGE = 2 << 20 };
 
 /* Kernels follow each other within microseconds, so a worker polls that long before it yields, and
  * yields for a while before it sleeps: a wake-up costs tens of microseconds. */
@@ -243,8 +244,14 @@ static weft_status_t reserve(void **memory, size_t *have, size_t bytes)
     if (bytes <= *have) {
         return WEFT_OK;
     }
-    size_t rounded = (bytes + 4095) / 4096 * 4096;
-    void *larger = aligned_alloc(4096, rounded);
+    /* Packed operands are read again and again: with small pages their translations alone would fill
+     * what the processor has for them. */
+    size_t page = bytes >= LARGE_PAGE / 2 ? LARGE_PAGE : 4096;
+    size_t rounded = (bytes + page - 1) / page * page;
+    void *larger = aligned_alloc(page, rounded);
+    if (larger != NULL && page == LARGE_PAGE) {
+        madvise(larger, rounded, MADV_HUGEPAGE); /* or else it is slower, nothing more */
+    }
     if (larger == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY,
                           "a kernel needs %zu bytes of host memory for intermediate results; the "

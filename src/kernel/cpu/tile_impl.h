@@ -34,6 +34,9 @@ INLINE void tile_block(const weft_tile_t *t, int64_t i, int64_t j, const int row
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
             __builtin_prefetch(t->c + (i + r) * t->ldc + j + v * LANES, 1, 3);
+            if (t->soon != NULL) {
+                __builtin_prefetch(t->soon + (i + r) * t->ldc + j + v * LANES, 0, 3);
+            }
         }
     }
     for (int64_t p = 0; p < t->k; p++, b += t->ldb, a += t->a_column) {
@@ -47,7 +50,7 @@ INLINE void tile_block(const weft_tile_t *t, int64_t i, int64_t j, const int row
             lanes_t value = splat(a[r * t->a_row]);
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++) {
-                sum[r][v] += value * row[v];
+                sum[r][v] = multiply_add(value, row[v], sum[r][v]);
             }
         }
     }

@@ -154,11 +154,23 @@ static weft_status_t check(int error, const char *what)
     }
 WEFT_COMPUTE_TABLE(ON_STREAM)
 
+static weft_status_t adamw_list(const weft_adamw_t *list, int count, weft_stream_h stream)
+{
+    weft_cuda_place_t place;
+    weft_status_t status = find_place(stream, &place);
+    return status != WEFT_OK ? status : check(module()->adamw_list(&place, list, count), "adamw");
+}
+
 /* The GPU of the calling thread's current device. */
 static int current_gpu(void)
 {
     int device = 0;
     return weft_device_get(&device) == WEFT_OK ? weft__cuda_gpu(device) : 0;
+}
+
+int weft__compute_gpu(weft_stream_h stream)
+{
+    return stream == NULL ? current_gpu() : weft__cuda_stream_gpu(stream);
 }
 
 static size_t embed_work(const weft_embed_t *args)
@@ -180,7 +192,9 @@ static size_t attention_work(const weft_attention_t *args)
 
 static const weft_compute_t table = {
     .kind = "cuda",
-    WEFT_COMPUTE_TABLE(SLOT).embed_work = embed_work,
+    .head_elements = 1 << 29, /* 1 GiB of bf16 */
+    WEFT_COMPUTE_TABLE(SLOT).adamw_list = adamw_list,
+    .embed_work = embed_work,
     .norm_work = norm_work,
     .attention_work = attention_work,
 };

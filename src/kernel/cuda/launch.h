@@ -43,6 +43,8 @@ typedef struct weft_cuda_compute_ops {
     WEFT_COMPUTE_TABLE(WEFT_CUDA_COMPUTE_SLOT)
 #undef WEFT_CUDA_COMPUTE_SLOT
 
+    int (*adamw_list)(const weft_cuda_place_t *place, const weft_adamw_t *list, int count);
+
     size_t (*embed_work)(int gpu, const weft_embed_t *args);
     size_t (*norm_work)(int gpu, const weft_norm_t *args);
     size_t (*attention_work)(int gpu, const weft_attention_t *args);

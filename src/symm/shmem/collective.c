@@ -17,13 +17,6 @@ static const void *of_member(const weft_shmem_team_t *team, int i, const void *a
     return weft__shmem_remote(address, bytes, weft__shmem_member(team, i), call);
 }
 
-/* The k-th member to turn to: everybody begins elsewhere. */
-static int turn_to(const weft_shmem_team_t *team, int k)
-{
-    int i = team->me + k;
-    return i < team->size ? i : i - team->size;
-}
-
 static void be_done(weft_shmem_team_t *team, const char *call)
 {
     weft__shmem_sync(team, call);
@@ -74,7 +67,7 @@ void weft__shmem_fcollect(weft_shmem_team_t *team, void *dest, const void *sourc
     weft__shmem_enter(team, source, small ? bytes : 0, call);
     weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
-        int i = turn_to(team, k);
+        int i = weft__shmem_turn(team, k);
         weft__shmem_await(team, i, call);
         weft__shmem_copy((char *)dest + (size_t)i * bytes,
                          small ? weft__shmem_said(team, i, bytes)
@@ -120,7 +113,7 @@ void weft__shmem_alltoall(weft_shmem_team_t *team, void *dest, const void *sourc
     weft__shmem_enter(team, source, small ? all : 0, call);
     weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
-        int i = turn_to(team, k);
+        int i = weft__shmem_turn(team, k);
         weft__shmem_await(team, i, call);
         const char *from = small ? weft__shmem_said(team, i, all)
                                  : of_member(team, i, source, all, call);
@@ -149,7 +142,7 @@ void weft__shmem_alltoalls(weft_shmem_team_t *team, void *dest, const void *sour
     weft__shmem_enter(team, NULL, 0, call);
     weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
-        int i = turn_to(team, k);
+        int i = weft__shmem_turn(team, k);
         weft__shmem_await(team, i, call);
         weft__shmem_copy_strided((char *)dest + (size_t)i * to_block, dst,
                                  of_member(team, i, mine, from_reach, call), sst, nelems, size);

@@ -168,8 +168,8 @@ void weft__shmem_await_near(weft_shmem_team_t *team, const char *call)
 void weft__shmem_await_all(weft_shmem_team_t *team, const char *call)
 {
     weft__shmem_await_near(team, call);
-    for (int i = 0; i < team->size; i++) {
-        weft__shmem_await(team, i, call);
+    for (int k = 1; k < team->size; k++) {
+        weft__shmem_await(team, weft__shmem_turn(team, k), call);
     }
     team->seen = team->calls;
 }

@@ -46,6 +46,13 @@ const void *weft__shmem_said(const weft_shmem_team_t *team, int i, size_t bytes)
 /* Enter and await all. */
 void weft__shmem_sync(weft_shmem_team_t *team, const char *call);
 
+/* The k-th member to turn to: everybody begins with itself, so that not all turn to the same one. */
+static inline int weft__shmem_turn(const weft_shmem_team_t *team, int k)
+{
+    int i = team->me + k;
+    return i < team->size ? i : i - team->size;
+}
+
 static inline int weft__shmem_member(const weft_shmem_team_t *team, int i)
 {
     return team->start + i * team->stride;

@@ -96,8 +96,9 @@ static void find_buffers(const weft_shmem_team_t *team, void *dest, const void *
 {
     for (int i = 0; i < team->size; i++) {
         int pe = weft__shmem_member(team, i);
+        int turn = weft__shmem_member(team, weft__shmem_turn(team, i)); /* in any order */
         buffers->sources[i] = weft__shmem_remote(source, bytes, pe, call);
-        buffers->dests[i] = weft__shmem_remote(dest, bytes, pe, call);
+        buffers->dests[i] = weft__shmem_remote(dest, bytes, turn, call);
     }
 }
 
