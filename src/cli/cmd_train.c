@@ -29,6 +29,9 @@ static int complain(int exit_status)
     return exit_status;
 }
 
+/* Of a rank whose training diverged; the launcher exits with 1, as for other failures. */
+#define EXIT_DIVERGED 3
+
 /* ---- options ------------------------------------------------------------------------------------------- */
 
 /* Its settings, with the folder that the checkpoint is in now, as `path` names it if it does: it may have
@@ -116,15 +119,20 @@ static FILE *open_progress(void)
     return terminal != NULL ? terminal : stdout;
 }
 
+/* Does our own launcher look after this rank? */
+static bool is_watched(void)
+{
+    const weft_job_t *job;
+    return weft__job(&job) == WEFT_OK && strcmp(job->launcher, "weft") == 0;
+}
+
 /* Is this rank to say why the run failed? One that was told by others has nothing to add, and that a
  * rank died our launcher says, once. */
 static bool has_news(int rank, weft_status_t status, const weft_train_result_t *result)
 {
-    const weft_job_t *job;
-    bool watched = weft__job(&job) == WEFT_OK && strcmp(job->launcher, "weft") == 0;
     bool hearsay = status == WEFT_ERR_RANK_LEFT || status == WEFT_ERR_ABORTED ||
                    status == WEFT_ERR_BROKEN || result->told ||
-                   (status == WEFT_ERR_RANK_DEAD && watched);
+                   (status == WEFT_ERR_RANK_DEAD && is_watched());
     return rank == 0 || !hearsay;
 }
 
@@ -148,7 +156,7 @@ static int train_as_rank(weft_setup_t *setup)
     }
     if (status != WEFT_OK) {
         weft_comm_abort(comm); /* others may still wait for us */
-        return 1;
+        return result.diverged && is_watched() ? EXIT_DIVERGED : 1;
     }
     if (result.interrupted && rank == 0) {
         bool saved = setup->config->out[0] != '\0' && setup->config->save_every >= 0;
@@ -217,6 +225,7 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
                             .bind = strcmp(weft__settings()->bind, "none") != 0,
                             .device = setup->device,
                             .max_restarts = setup->config->max_restarts,
+                            .hopeless = EXIT_DIVERGED,
                             .again = go_on,
                             .again_arg = &restart,
                             .grace_ms = GRACE_MS};
@@ -224,7 +233,7 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
         complain(status);
     }
     free(command);
-    return status;
+    return status == EXIT_DIVERGED ? 1 : status;
 }
 
 /* ---- the command ---------------------------------------------------------------------------------------------- */

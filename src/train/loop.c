@@ -162,14 +162,14 @@ static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, doub
     if (isfinite(loss) && run->skips < SKIPS_MOST) {
         return WEFT_OK;
     }
-    run->result->told = true;
+    run->result->told = run->result->diverged = true;
     return weft__fail(
         WEFT_ERR_INVALID,
         "the %s is not a number in step %llu: training has diverged%s%s; a lower --lr "
         "(now %g), a longer --warmup or --clip may help",
         isfinite(loss) ? "gradient" : "loss", (unsigned long long)flight->step + 1,
-        run->config->out[0] != '\0' ? "; the last checkpoint is in " : "", run->config->out,
-        flight->lr);
+        run->told_saved > 0 ? "; the last checkpoint is in " : "",
+        run->told_saved > 0 ? run->config->out : "", flight->lr);
 }
 
 static double step_seconds(const run_t *run, const weft_flight_t *flight)

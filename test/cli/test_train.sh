@@ -208,9 +208,10 @@ done
 ls trace.json.* 2>/dev/null && fail "parts of the trace are left"
 
 name="a loss that is not a number ends the run"
-train $common --steps 200 --lr 1000 --clip 0 -n 2 --out diverged
+train $common --steps 200 --lr 1000 --clip 0 -n 2 --out diverged --max-restarts 2
 expect_status 1
 expect_in "$err" "not a number"
+grep -q restarting err && fail "it would diverge again: $err"
 [ "$(grep -c 'not a number' err)" -le 2 ] || fail "said more than once: $err"
 
 name="a disk that is full ends the run, and the last checkpoint is whole"

@@ -191,7 +191,8 @@ static name_t *find_name(const char *name, weft_dtype_t type)
  * the root of the mean square of what is expected and of what it was made of. */
 static void differences(const tensor_t *tensor, double *largest_p, double *rms_p, int64_t *where_p)
 {
-    double most = 1e-30, squares = 1e-30 + magnitude * magnitude * (double)tensor->count, apart = 0, apart_squares = 0;
+    double most = 1e-30, squares = 1e-30 + magnitude * magnitude * (double)tensor->count, apart = 0,
+           apart_squares = 0;
     for (int64_t i = 0; i < tensor->count; i++) {
         double expected = value(tensor->twin.host, i, tensor->type);
         double difference = fabs(expected - value(tensor->found, i, tensor->type));
