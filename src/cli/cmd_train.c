@@ -34,28 +34,25 @@ static int complain(int exit_status)
 
 /* ---- options ------------------------------------------------------------------------------------------- */
 
-/* Its settings, with the folder that the checkpoint is in now, as `path` names it if it does: it may have
- * been moved. */
-static char *settings_of(const weft_loaded_t *loaded, const char *path)
+/* The folder that the checkpoint is in now, as `path` names it if it does. */
+static weft_status_t folder_of(const weft_loaded_t *loaded, const char *path, char *out)
 {
-    size_t room = strlen(loaded->settings) + strlen(path) + sizeof(loaded->path) + 16;
-    char *text = malloc(room), *named = realpath(path, NULL);
     const char *slash = strrchr(loaded->path, '/');
     size_t length = slash != NULL ? (size_t)(slash - loaded->path) : 0;
+    char *named = realpath(path, NULL);
     bool is_run = named != NULL && strlen(named) == length &&
                   strncmp(named, loaded->path, length) == 0;
-    if (text != NULL && is_run) {
-        snprintf(text, room, "%s\nout = %s\n", loaded->settings, path);
-    } else if (text != NULL) {
-        snprintf(text, room, "%s\nout = %.*s\n", loaded->settings, slash != NULL ? (int)length : 1,
-                 slash != NULL ? loaded->path : ".");
-    }
     free(named);
-    return text;
+    if (is_run) {
+        return weft__path_join(out, "", path);
+    }
+    snprintf(out, WEFT_PATH_BYTES, "%.*s", slash != NULL ? (int)length : 1,
+             slash != NULL ? loaded->path : ".");
+    return WEFT_OK;
 }
 
-/* What an earlier run said, where this one goes on from it. */
-static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config)
+/* What an earlier run said, where this one goes on from it; its folder into `folder`. */
+static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config, char *folder)
 {
     weft_loaded_t loaded;
     const char *path = weft__setup_resume(config);
@@ -66,12 +63,12 @@ static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config)
     if (status != WEFT_OK) {
         return status;
     }
-    char *settings = loaded.settings != NULL ? settings_of(&loaded, path) : NULL;
-    if (settings != NULL) {
+    status = folder_of(&loaded, path, folder);
+    if (status == WEFT_OK && loaded.settings != NULL) {
+        weft_train_earlier_t earlier = {.settings = loaded.settings, .out = folder};
         weft__train_free(config);
-        status = weft__train_parse_resumed(settings, argc, argv, config);
+        status = weft__train_parse_resumed(&earlier, argc, argv, config);
     }
-    free(settings);
     weft__checkpoint_unload(&loaded);
     return status;
 }
@@ -262,6 +259,7 @@ int weft__cmd_train(int argc, char **argv)
     weft_train_config_t config;
     weft_setup_t setup = {0};
     const weft_job_t *job;
+    char folder[WEFT_PATH_BYTES]; /* of the run that this one goes on from */
     signal(SIGXFSZ,
            SIG_IGN); /* a file that may not grow (ulimit -f) is then told like a full disk */
     bool help = false;
@@ -273,7 +271,7 @@ int weft__cmd_train(int argc, char **argv)
         help = true;
     }
     if (status == WEFT_OK && !help && config.resume[0] != '\0') {
-        status = inherit(argc, argv, &config);
+        status = inherit(argc, argv, &config, folder);
     }
     if (status == WEFT_OK && !help) {
         status = weft__job(&job);

@@ -330,21 +330,24 @@ static weft_status_t check_words(weft_train_config_t *config)
 }
 
 /* What comes before the command line: defaults, the settings of an earlier run, a file. */
-static weft_status_t start_from(const char *settings, const char *file, weft_train_config_t *config)
+static weft_status_t start_from(const weft_train_earlier_t *earlier, const char *file,
+                                weft_train_config_t *config)
 {
     set_defaults(config);
-    if (settings != NULL) {
-        weft_status_t status = weft__train_read_text(settings, "the resumed run", config);
+    if (earlier != NULL) {
+        weft_status_t status = weft__train_read_text(earlier->settings, "the resumed run", config);
         if (status != WEFT_OK) {
             return status;
         }
+        config->out = earlier->out;
+        config->earlier_model = config->model;
         config->dp = config->accumulate = config->micro_batch = 0;
         config->resume = config->trace = "";
     }
     return file != NULL ? weft__train_read(file, config) : WEFT_OK;
 }
 
-static weft_status_t parse_over(const char *settings, int argc, char **argv,
+static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, char **argv,
                                 weft_train_config_t *config, bool *help_p)
 {
     weft_arg_t options[OPTIONS];
@@ -358,9 +361,9 @@ static weft_status_t parse_over(const char *settings, int argc, char **argv,
     if (status != WEFT_OK || found.help) {
         return status;
     }
-    if (file != NULL || settings != NULL) {
+    if (file != NULL || earlier != NULL) {
         /* Again from the start, now that the file is known: what it says goes first. */
-        status = start_from(settings, file, config);
+        status = start_from(earlier, file, config);
         status = status == WEFT_OK ? parse_copy(&args, argc, argv, &found) : status;
     }
     return status == WEFT_OK ? check_words(config) : status;
@@ -371,11 +374,11 @@ weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *conf
     return parse_over(NULL, argc, argv, config, help_p);
 }
 
-weft_status_t weft__train_parse_resumed(const char *settings, int argc, char **argv,
+weft_status_t weft__train_parse_resumed(const weft_train_earlier_t *earlier, int argc, char **argv,
                                         weft_train_config_t *config)
 {
     bool help;
-    return parse_over(settings, argc, argv, config, &help);
+    return parse_over(earlier, argc, argv, config, &help);
 }
 
 void weft__train_free(weft_train_config_t *config)

@@ -130,6 +130,7 @@ typedef struct weft_train_config {
     WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
 #undef WEFT_TRAIN_FIELD
     bool dry_run;   /* --dry-run: not part of a configuration, and not written */
+    const char *earlier_model; /* --model of the run that this one goes on from; NULL: of none */
     char *texts[4]; /* owned: what strings from files point into */
     int text_count;
 } weft_train_config_t;
@@ -141,9 +142,15 @@ typedef struct weft_train_config {
 weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *config, bool *help_p);
 void weft__train_free(weft_train_config_t *config);
 
-/* The same for a run that goes on: `settings`, as the earlier one wrote them, in place of the
- * defaults. How the batch was divided among its ranks is left open again. */
-weft_status_t weft__train_parse_resumed(const char *settings, int argc, char **argv,
+/* The run that another goes on from. */
+typedef struct weft_train_earlier {
+    const char *settings; /* as it wrote them */
+    const char *out; /* its folder, which may have been moved; must outlive the configuration */
+} weft_train_earlier_t;
+
+/* The same for a run that goes on, with what the earlier one had in place of the defaults. How the
+ * batch was divided among its ranks is left open again. */
+weft_status_t weft__train_parse_resumed(const weft_train_earlier_t *earlier, int argc, char **argv,
                                         weft_train_config_t *config);
 void weft__train_help(FILE *out);
 

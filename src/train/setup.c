@@ -89,7 +89,8 @@ static weft_status_t model_of_checkpoint(weft_setup_t *setup)
     const char *asked = setup->config->model;
     weft_model_config_t other;
     WEFT_TRY(weft__config_find(setup->loaded.path, &setup->model));
-    if (strcmp(asked, "tiny") == 0) { /* the default: nothing was asked for */
+    bool inherited = asked == setup->config->earlier_model; /* its file may be gone */
+    if (strcmp(asked, "tiny") == 0 || inherited) {          /* "tiny": nothing was asked for */
         return WEFT_OK;
     }
     WEFT_TRY(weft__config_find(asked, &other));

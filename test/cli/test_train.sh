@@ -195,9 +195,14 @@ truncate -s -5 kept/latest/model.safetensors
 train --resume kept --steps 30
 expect_status 2
 expect_in "$err" "model.safetensors"
-train --resume n4 --steps 3
+cp config.json gone.json
+train $common --model ./gone.json --steps 2 --out ' odd "run" '
+rm gone.json
+mv ' odd "run" ' ' odd "moved" '
+train --resume ' odd "moved" ' --steps 2
 expect_status 0
-expect_in "$out" "is at step 20 already"
+expect_in "$out" "is at step 2 already"
+[ ! -e odd* ] || fail "it goes on in another folder: $(ls -d odd*)"
 
 name="a trace shows every rank"
 train $common --steps 3 -n 2 --trace trace.json
