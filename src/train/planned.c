@@ -89,6 +89,29 @@ weft_status_t weft__planned_check(const weft_setup_t *setup)
     return weft__plan_check(&plan, &setup->model, config->ranks, config->batch);
 }
 
+weft_status_t weft__planned_suggest(const weft_setup_t *setup, weft_status_t status)
+{
+    const weft_train_config_t *config = setup->config;
+    int64_t ranks = config->ranks, batch = config->batch > 0 ? config->batch : 8 * ranks;
+    weft_plan_t plan = weft__planned_plan(config), nearest;
+    char why[512], text[256];
+    plan.dp = plan.dp > 0 ? plan.dp : 1;
+    if (plan.micro_batches == 0) { /* left open: as weft__train_resolve has them */
+        plan.micro_batches = plan.pp > 1 ? config->ranks : 1;
+    }
+    plan.length = plan.length > 0 ? plan.length : setup->model.context;
+    if (!weft__plan_nearest(&plan, &setup->model, config->ranks, batch, &nearest)) {
+        batch = (batch + ranks - 1) / ranks * ranks; /* then plain data parallelism does it */
+        if (!weft__plan_nearest(&plan, &setup->model, config->ranks, batch, &nearest)) {
+            return status;
+        }
+    }
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    return weft__fail(status, "%s; the nearest plan for %d ranks is %s --batch %lld", why,
+                      config->ranks, weft__plan_text(&nearest, text, sizeof(text)),
+                      (long long)batch);
+}
+
 static weft_status_t print_memory(const weft_setup_t *setup, const weft_mesh_t *mesh, FILE *out,
                                   const double *measured)
 {
