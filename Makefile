@@ -17,7 +17,7 @@ deps: ## install what is missing from Debian's packages
 
 demo: ## train a small GPT on 4 virtual GPUs, and let it write
 	@tools/install-deps
-	@tools/build $(BUILD)
+	@TARGET=demo-parts tools/build $(BUILD)
 	@tools/demo $(BUILD)
 
 test: ## everything: all tests, sanitizers, both compilers, checks of the sources

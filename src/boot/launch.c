@@ -504,7 +504,8 @@ static weft_status_t run_with_restarts(launcher_t *launcher, int *exit_p)
             *exit_p = 0;
         }
         if (status != WEFT_OK || launcher->exit >= 0 || launcher->failed < 0 ||
-            launcher->interrupted != 0 || launcher->spawn.restart >= launch->max_restarts) {
+            launcher->interrupted != 0 || launcher->spawn.restart >= launch->max_restarts ||
+            (launch->hopeless != 0 && *exit_p == launch->hopeless)) {
             return status;
         }
         launcher->spawn.restart++;

@@ -204,7 +204,11 @@ weft_status_t weft_comm_abort(weft_comm_h comm)
     if (status != WEFT_OK) {
         return status;
     }
+    /* Whoever aborts does so because of an error, and that is what they will want to tell. */
+    char before[1024];
+    snprintf(before, sizeof(before), "%s", weft_last_error());
     comm->backend->abort(comm->ctx);
+    weft__error_restore(before);
     /* Other threads inside a call of this handle return soon. */
     while (atomic_load_explicit(&comm->busy, memory_order_acquire) ||
            atomic_load(&comm->served) != atomic_load(&comm->issued)) {

@@ -69,19 +69,31 @@ weft_status_t weft__reach_broken(weft_comm_h comm)
 
 /* ---- waiting ---------------------------------------------------------------------------- */
 
+#define WHAT_ROOM 160
+
+/* What is waited for; `text` is room to say it. */
+static const char *what_of(const weft_reach_wait_t *wait, char text[WHAT_ROOM])
+{
+    if (!wait->describe) {
+        return wait->what;
+    }
+    wait->describe(wait->arg, text, WHAT_ROOM);
+    return text;
+}
+
 static weft_status_t say_gone(weft_comm_h comm, const weft_reach_wait_t *wait, int rank)
 {
     const weft_shm_t *shm = comm->shm;
     bool left = has_left(shm, rank);
     weft_status_t status = left ? WEFT_ERR_RANK_LEFT : WEFT_ERR_RANK_DEAD;
-    char text[WEFT_ERROR_TEXT];
+    char text[WEFT_ERROR_TEXT], what[WHAT_ROOM];
     if (left) {
         snprintf(text, sizeof(text), "rank %d destroyed its handle while rank %d waits for %s",
-                 rank, shm->rank, wait->what);
+                 rank, shm->rank, what_of(wait, what));
     } else {
         snprintf(text, sizeof(text),
                  "rank %d (process %d) died; rank %d noticed while waiting for %s", rank,
-                 shm->peers[rank].pid, shm->rank, wait->what);
+                 shm->peers[rank].pid, shm->rank, what_of(wait, what));
     }
     if (!wait->told) {
         return weft__reach_break(comm, status, rank, "%s", text);
@@ -105,19 +117,22 @@ static weft_status_t look_for_gone(weft_comm_h comm, const weft_reach_wait_t *wa
 static weft_status_t say_late(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
     double seconds = comm->timeout_ms / 1000.0;
+    char what[WHAT_ROOM];
     if (!wait->told && !wait->deaf) {
         return weft__reach_break(comm, WEFT_ERR_TIMEOUT, comm->rank,
                                  "timed out after %.1f s on rank %d, which waits for %s", seconds,
-                                 comm->rank, wait->what);
+                                 comm->rank, what_of(wait, what));
     }
     return weft__fail(WEFT_ERR_TIMEOUT, "timed out after %.1f s on rank %d, which waits for %s",
-                      seconds, comm->rank, wait->what);
+                      seconds, comm->rank, what_of(wait, what));
 }
 
 /* Long before that, as other waits do. */
 static void warn_late(weft_comm_h comm, const weft_reach_wait_t *wait, uint64_t waited_ns)
 {
-    weft__warn("rank %d has waited %.0f s for %s", comm->rank, (double)waited_ns / 1e9, wait->what);
+    char what[WHAT_ROOM];
+    weft__warn("rank %d has waited %.0f s for %s", comm->rank, (double)waited_ns / 1e9,
+               what_of(wait, what));
 }
 
 /* With `told` or `deaf`, a communicator that broke because a rank died is no reason to give up. */

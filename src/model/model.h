@@ -139,8 +139,7 @@ typedef struct weft_shape {
     int64_t
         norm_rows; /* rows that norms and the residual stream have here: batch x seq, or a part of
                           it with sequence parallelism */
-    int64_t
-        head_rows; /* rows whose logits exist at a time; 0: as weft__head_chunk says */
+    int64_t head_rows; /* rows whose logits exist at a time; 0: as weft__head_chunk says */
 } weft_shape_t;
 
 #define WEFT_SHAPE(batch, seq) ((weft_shape_t){(batch), (seq), (batch) * (seq), 0})

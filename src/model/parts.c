@@ -171,7 +171,7 @@ static weft_status_t forward_rows(const weft_pass_t *pass, const weft_linear_t *
         args.add = row_of(pass, ending.add, rows.to, l.out);
         args.aux = row_of(pass, ending.aux, rows.to, l.out);
         args.epilogue = ending.epilogue;
-        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
+        WEFT_TRY(pass->compute->matmul(&args, pass->stream));
     }
     return WEFT_OK;
 }
@@ -194,7 +194,7 @@ static weft_status_t input_rows(const weft_pass_t *pass, const weft_linear_t *li
         args.accumulate = i > 0;
         args.aux = row_of(pass, ending.aux, rows.to, l.in);
         args.epilogue = ending.epilogue;
-        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
+        WEFT_TRY(pass->compute->matmul(&args, pass->stream));
     }
     return WEFT_OK;
 }
@@ -216,10 +216,10 @@ static weft_status_t in_turns(const weft_pass_t *pass, const weft_linear_t *line
     if (pass->await_rows == NULL) {
         return run(pass, linear, all_rows(pass), from, to, ending);
     }
-    WEFT_TRY_RETURN(run(pass, linear, own, pass->own_rows, to, ending));
-    WEFT_TRY_RETURN(pass->await_rows(pass->await_rows_arg));
+    WEFT_TRY(run(pass, linear, own, pass->own_rows, to, ending));
+    WEFT_TRY(pass->await_rows(pass->await_rows_arg));
     if (before.count > 0) {
-        WEFT_TRY_RETURN(run(pass, linear, before, from, to, ending));
+        WEFT_TRY(run(pass, linear, before, from, to, ending));
     }
     return behind.count > 0 ? run(pass, linear, behind, from, to, ending) : WEFT_OK;
 }
@@ -269,7 +269,7 @@ weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t 
         args.c = weft__grad_of(pass, l.layer, l.roles[i]);
         args.accumulate = true;
         args.bias_grad = l.biased ? weft__grad_of(pass, l.layer, l.bias) : NULL;
-        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
+        WEFT_TRY(pass->compute->matmul(&args, pass->stream));
     }
     return WEFT_OK;
 }

@@ -3,16 +3,8 @@
 #ifndef WEFT_MODEL_PARTS_H
 #define WEFT_MODEL_PARTS_H
 
+#include "base/try.h"
 #include "model/model.h"
-
-/* Return from the function unless the call is WEFT_OK. */
-#define WEFT_TRY_RETURN(call)                                                                      \
-    do {                                                                                           \
-        weft_status_t try_status = (call);                                                         \
-        if (try_status != WEFT_OK) {                                                               \
-            return try_status;                                                                     \
-        }                                                                                          \
-    } while (0)
 
 static inline bool weft__is_gpt2(const weft_pass_t *pass)
 {

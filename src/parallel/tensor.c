@@ -133,7 +133,7 @@ static weft_status_t gather_beside(weft_tensor_t *t, const weft_pass_t *pass, co
 {
     size_t bytes = all_count(pass) * weft_dtype_size(pass->model->type);
     *early_p = *pass;
-    if (!t->o.sequence || bytes < t->o.overlap_bytes) {
+    if (!t->o.sequence || bytes < t->o.gather_bytes) {
         return gather_rows(t, pass, rows, all);
     }
     WEFT_TRY(weft_event_record(t->filled, pass->stream));

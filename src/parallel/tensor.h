@@ -31,7 +31,8 @@ typedef struct weft_tensor_options {
     weft_comm_h comm; /* NULL with a dry bill */
     weft_stream_h stream;
     weft_meter_t *meter;
-    size_t overlap_bytes; /* sums of at least this many bytes run beside other work */
+    size_t overlap_bytes; /* sums of at least this many bytes run beside other work, */
+    size_t gather_bytes;  /* and all-gathers of this many */
     int64_t head_rows;    /* most rows whose logits exist at a time */
 } weft_tensor_options_t;
 

@@ -222,6 +222,7 @@ static weft_status_t make_tensor(weft_worker_t *w)
                                      .stream = w->o.stream,
                                      .meter = &w->meter,
                                      .overlap_bytes = w->o.overlap ? w->o.overlap_bytes : SIZE_MAX,
+                                     .gather_bytes = w->o.overlap ? w->o.gather_bytes : SIZE_MAX,
                                      .head_rows = w->shape.head_rows};
     return weft__tensor_create(&options, &w->bill, &w->tensor);
 }

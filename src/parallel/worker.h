@@ -37,7 +37,8 @@ typedef struct weft_worker_options {
     int vocab_multiple;        /* as in weft_slice_t */
     size_t bucket_bytes;       /* of gradients that are exchanged at once */
     bool overlap;              /* communication runs beside computation */
-    size_t overlap_bytes;      /* ... of activations from this size on */
+    size_t overlap_bytes;      /* ... sums of activations from this size on */
+    size_t gather_bytes;       /* ... all-gathers of them, beside the product that needs them */
     weft_compress_t compress;  /* of gradients on their way over dp; grad_type is f32 then */
     uint64_t seed;             /* of dropout */
     weft_stream_h stream;      /* of computation; NULL: the caller's thread, on virtual GPUs */

@@ -103,12 +103,8 @@ static weft_status_t open_reports(run_t *run, FILE *out)
                                       .steps = (uint64_t)config->steps,
                                       .log_every = config->log_every,
                                       .out = out};
-    weft_checkpoint_options_t checkpoints = {.keep = config->keep};
     if (run->t.rank != 0) {
         return WEFT_OK;
-    }
-    if (config->out[0] != '\0') {
-        WEFT_TRY(weft__checkpoint_writer_open(config->out, &checkpoints, &run->writer));
     }
     WEFT_TRY(weft__metrics_open(&metrics, &run->metrics));
     if (run->t.worker != NULL) {
@@ -117,6 +113,14 @@ static weft_status_t open_reports(run_t *run, FILE *out)
         weft__metrics_say(run->metrics, "%.*s", (int)strlen(picture) - 1, picture);
     }
     return WEFT_OK;
+}
+
+/* The writer's lock comes first: a second run in the folder must not change what the first wrote. */
+static weft_status_t open_folder(run_t *run)
+{
+    weft_checkpoint_options_t options = {.keep = run->config->keep};
+    WEFT_TRY(weft__checkpoint_writer_open(run->config->out, &options, &run->writer));
+    return weft__record_write(run->setup);
 }
 
 /* Tokens are made by rank 0; the others find them there. */
@@ -158,14 +162,14 @@ static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, doub
     if (isfinite(loss) && run->skips < SKIPS_MOST) {
         return WEFT_OK;
     }
-    run->result->told = true;
+    run->result->told = run->result->diverged = true;
     return weft__fail(
         WEFT_ERR_INVALID,
         "the %s is not a number in step %llu: training has diverged%s%s; a lower --lr "
         "(now %g), a longer --warmup or --clip may help",
         isfinite(loss) ? "gradient" : "loss", (unsigned long long)flight->step + 1,
-        run->config->out[0] != '\0' ? "; the last checkpoint is in " : "", run->config->out,
-        flight->lr);
+        run->told_saved > 0 ? "; the last checkpoint is in " : "",
+        run->told_saved > 0 ? run->config->out : "", flight->lr);
 }
 
 static double step_seconds(const run_t *run, const weft_flight_t *flight)
@@ -469,6 +473,11 @@ static weft_status_t train(run_t *run)
 {
     uint64_t step = run->t.state.step, end = (uint64_t)run->config->steps;
     run->paused = true;
+    if (step >= end && run->t.rank == 0) {
+        weft__metrics_say(run->metrics,
+                          "%s is at step %llu already, and --steps %d counts those: nothing to do",
+                          run->setup->loaded.path, (unsigned long long)step, run->config->steps);
+    }
     while (step < end) {
         bool asked = run->stopping; /* before this step, so that it can be one to save after */
         WEFT_TRY(one_step(run, step++));
@@ -492,7 +501,7 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     double flops;
     WEFT_TRY(weft_comm_rank(comm, &rank));
     if (rank == 0 && run->config->out[0] != '\0') {
-        WEFT_TRY(weft__record_write(run->setup));
+        WEFT_TRY(open_folder(run));
     }
     WEFT_TRY(open_data(run->setup, comm));
     WEFT_TRY(find_peak(run, comm, &flops));

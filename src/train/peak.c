@@ -44,11 +44,13 @@ static weft_status_t time_once(const weft_compute_t *compute, const weft_matmul_
 weft_status_t weft__peak_measure(const weft_compute_t *compute, weft_dtype_t type,
                                  weft_stream_h stream, double *flops_p)
 {
-    int64_t n = strcmp(compute->kind, "cuda") == 0 ? 8192 : 512;
+    /* Not on the device where that can be helped: it would count in the peak of a small model. */
+    bool on_host = strcmp(compute->kind, "cuda") != 0;
+    int64_t n = on_host ? 512 : 8192;
     size_t bytes = (size_t)(n * n) * weft_dtype_size(type);
     void *memory;
     double best = 0.0;
-    WEFT_TRY(weft_malloc(&memory, 3 * bytes));
+    WEFT_TRY(on_host ? weft_host_malloc(&memory, 3 * bytes) : weft_malloc(&memory, 3 * bytes));
     weft_status_t status = weft_memset(memory, 0x3c, 3 * bytes,
                                        stream); /* 0.0115; zeros are easy */
     weft_matmul_t product = {.type = type,
@@ -65,7 +67,11 @@ weft_status_t weft__peak_measure(const weft_compute_t *compute, weft_dtype_t typ
         double flops = 2.0 * (double)n * (double)n * (double)n / seconds;
         best = i >= 2 && flops > best ? flops : best;
     }
-    weft_free(memory);
+    if (on_host) {
+        weft_host_free(memory);
+    } else {
+        weft_free(memory);
+    }
     *flops_p = best;
     return status;
 }

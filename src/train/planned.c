@@ -2,6 +2,8 @@
 #include "train/planned.h"
 
 #include <math.h>
+#include <sched.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +41,16 @@ bool weft__planned(const weft_train_config_t *c)
            strcmp(c->offload, "none") != 0 || strcmp(c->grad_precision, "fp32") != 0;
 }
 
+/* On virtual GPUs the copies of a gather need a core of their own: with two in all, products that are
+ * cut for it lose more than it hides (docs/performance.md). */
+static size_t gather_bytes(const weft_setup_t *setup)
+{
+    cpu_set_t cpus;
+    bool spare = strcmp(setup->device, "cuda") == 0 ||
+                 (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 2);
+    return spare ? WEFT_WORKER_OVERLAP_BYTES : SIZE_MAX;
+}
+
 static weft_worker_options_t options_of(const weft_setup_t *setup)
 {
     const weft_train_config_t *config = setup->config;
@@ -51,6 +63,7 @@ static weft_worker_options_t options_of(const weft_setup_t *setup)
         .bucket_bytes = config->bucket,
         .overlap = config->overlap,
         .overlap_bytes = WEFT_WORKER_OVERLAP_BYTES,
+        .gather_bytes = gather_bytes(setup),
         .compress = (weft_compress_t)weft__compress_named(config->compress),
         .seed = (uint64_t)config->seed};
 }
@@ -74,6 +87,29 @@ weft_status_t weft__planned_check(const weft_setup_t *setup)
                           config->compress);
     }
     return weft__plan_check(&plan, &setup->model, config->ranks, config->batch);
+}
+
+weft_status_t weft__planned_suggest(const weft_setup_t *setup, weft_status_t status)
+{
+    const weft_train_config_t *config = setup->config;
+    int64_t ranks = config->ranks, batch = config->batch > 0 ? config->batch : 8 * ranks;
+    weft_plan_t plan = weft__planned_plan(config), nearest;
+    char why[512], text[256];
+    plan.dp = plan.dp > 0 ? plan.dp : 1;
+    if (plan.micro_batches == 0) { /* left open: as weft__train_resolve has them */
+        plan.micro_batches = plan.pp > 1 ? config->ranks : 1;
+    }
+    plan.length = plan.length > 0 ? plan.length : setup->model.context;
+    if (!weft__plan_nearest(&plan, &setup->model, config->ranks, batch, &nearest)) {
+        batch = (batch + ranks - 1) / ranks * ranks; /* then plain data parallelism does it */
+        if (!weft__plan_nearest(&plan, &setup->model, config->ranks, batch, &nearest)) {
+            return status;
+        }
+    }
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    return weft__fail(status, "%s; the nearest plan for %d ranks is %s --batch %lld", why,
+                      config->ranks, weft__plan_text(&nearest, text, sizeof(text)),
+                      (long long)batch);
 }
 
 static weft_status_t print_memory(const weft_setup_t *setup, const weft_mesh_t *mesh, FILE *out,

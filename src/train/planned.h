@@ -13,6 +13,9 @@ bool weft__planned(const weft_train_config_t *config);
 /* WEFT_ERR_INVALID with the reason and the nearest plan, if it cannot work. */
 weft_status_t weft__planned_check(const weft_setup_t *setup);
 
+/* Add to the sentence of `status`, why ranks cannot be arranged as asked for, how they can. */
+weft_status_t weft__planned_suggest(const weft_setup_t *setup, weft_status_t status);
+
 /* Before a run: the mesh as a picture, and the memory that each rank is going to need. */
 weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out);
 

@@ -58,20 +58,23 @@ train $common --resume "$folder" --out on -n 2 --dp 0 --tp 1 --pp 2 --zero 0 --a
 expect_near on one 4
 
 name="a rank that is killed is named, and the job goes on from the last checkpoint to the same weights"
-plan="-n 4 --tp 2 --zero 1 --steps 60 --save 8 --keep 0"
-train $common $plan --out calm
-"$weft" train --device cpu $common $plan --max-restarts 2 --out killed >out 2>&1 </dev/null &
-pid=$!
-until [ -e killed/step-000008 ] || ! kill -0 $pid; do sleep 0.02; done
-victim=$(pgrep -P $pid | tail -1)
-kill -9 "$victim" || fail "the run was over before a rank could be killed"
-wait $pid || fail "status $?: $(tail -3 out)"
-expect "(pid $victim) was killed by signal 9"
-expect "restarting the job, 1 of 2 times, from killed/step-0000"
-for file in model.safetensors optimizer.safetensors; do
-    cmp calm/step-000060/$file killed/step-000060/$file || fail "$file is another"
-done
-[ "$(losses calm | md5sum)" = "$(losses killed | md5sum)" ] || fail "losses are others"
+# Under a sanitizer ranks take seconds to start; what is tested here is the launcher and the files.
+if ! grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_BUILD/CMakeCache.txt"; then
+    plan="-n 4 --tp 2 --zero 1 --steps 40 --save 8 --keep 0"
+    train $common $plan --out calm
+    "$weft" train --device cpu $common $plan --max-restarts 2 --out killed >out 2>&1 </dev/null &
+    pid=$!
+    until [ -e killed/step-000008 ] || ! kill -0 $pid; do sleep 0.01; done
+    victim=$(pgrep -P $pid | tail -1)
+    kill -9 "$victim" || fail "the run was over before a rank could be killed"
+    wait $pid || fail "status $?: $(tail -3 out)"
+    expect "(pid $victim) was killed by signal 9"
+    expect "restarting the job, 1 of 2 times, from killed/step-0000"
+    for file in model.safetensors optimizer.safetensors; do
+        cmp calm/step-000040/$file killed/step-000040/$file || fail "$file is another"
+    done
+    [ "$(losses calm | md5sum)" = "$(losses killed | md5sum)" ] || fail "losses are others"
+fi
 
 name="--dry-run shows the mesh and the memory of every rank"
 train $common --dry-run -n 8 --tp 2 --pp 2

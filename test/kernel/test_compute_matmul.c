@@ -136,7 +136,7 @@ static void check_case(const product_case_t *p, uint64_t seed, weft_dtype_t type
 
 static void products_of(uint64_t seed, weft_dtype_t type)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {5, 67, 3}, {97, 51, 70}, {40, 130, 200}};
+    static const int64_t sizes[][3] = {{1, 3, 1}, {5, 67, 3}, {97, 51, 70}, {40, 130, 200}};
     for (int size = 0; size < 4; size++) {
         product_case_t p = {.m = sizes[size][0], .n = sizes[size][1], .k = sizes[size][2]};
         for (int layout = 0; layout < 4; layout++) {
@@ -241,10 +241,15 @@ static void threads_do_not_change_bits(void **state)
         numbers_t x = numbers_random(seed, "x", n, WEFT_F32, 1);
         numbers_t bias = numbers_random(seed, "bias", n, WEFT_F32, 1);
         numbers_t before = numbers_random(seed, "c", m * n, WEFT_F32, 1), c[3];
+        numbers_t sums = numbers_random(seed, "sums", n, WEFT_F32, 1);
+        double *column = calloc((size_t)n, sizeof(*column));
         bool onto = size == 2;
         double *bx = malloc((size_t)k * sizeof(*bx));
         for (int64_t q = 0; q < k; q++) {
             bx[q] = numbers_dot(b.values + q * n, x.values, n);
+            for (int64_t j = 0; j < n; j++) {
+                column[j] += 3 * b.values[q * n + j]; /* the product is taken three times */
+            }
         }
         for (int i = 0; i < 3; i++) {
             c[i] = numbers_garbage(m * n, WEFT_F32);
@@ -254,6 +259,7 @@ static void threads_do_not_change_bits(void **state)
             args.c = c[i].data;
             args.bias = onto ? NULL : bias.data;
             args.accumulate = onto;
+            args.bias_grad = onto ? sums.data : NULL;
             memcpy(c[i].data, before.data, (size_t)(m * n) * sizeof(float));
             weft__compute_threads(i == 0 ? 1 : 2 * i + 1);
             numbers_ok(numbers_table()->matmul(&args, NULL));
@@ -269,10 +275,17 @@ static void threads_do_not_change_bits(void **state)
             double got = numbers_dot(c[2].values + i * n, x.values, n);
             assert_true(fabs(got - expected) < 5e-2);
         }
-        numbers_t *all[] = {&a, &b, &x, &bias, &before, &c[0], &c[1], &c[2]};
-        for (int i = 0; i < 8; i++) {
+        for (int64_t j = 0; j < n && onto; j++) {
+            column[j] += sums.values[j];
+        }
+        if (onto) {
+            numbers_check("gradient of a bias over parts", &sums, column, 1e-5);
+        }
+        numbers_t *all[] = {&a, &b, &x, &bias, &before, &sums, &c[0], &c[1], &c[2]};
+        for (int i = 0; i < 9; i++) {
             numbers_free(all[i]);
         }
+        free(column);
         free(bx);
     }
 }

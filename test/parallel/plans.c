@@ -100,7 +100,8 @@ weft_worker_options_t plan_options(const plan_run_t *run)
                                                                            : run->grad_type,
                                    .bucket_bytes = run->bucket_bytes,
                                    .overlap = !run->no_overlap,
-                                   .overlap_bytes = 0,
+                                   .overlap_bytes = 0, /* always: that is what is tested */
+                                   .gather_bytes = 0,
                                    .compress = run->compress,
                                    .seed = SEED};
 }

@@ -111,7 +111,7 @@ static void bytes_stay_near(team_t *team)
     for (int stage = 1; stage <= 3; stage++) {
         plan_run_t run = {.model = PLAN_LLAMA,
                           .plan = weft__plan_single(2, PLAN_LENGTH),
-                          .steps = 6,
+                          .steps = 4,
                           .bucket_bytes = 1};
         run.plan.dp = team->size;
         run.plan.micro_batches = PLAN_BATCH / 2 / team->size;

@@ -53,17 +53,18 @@ static void backward_tile(const backward_group_t *f, int64_t query, int64_t quer
     int64_t d = f->args->head_dim;
     int64_t keys = query + queries - key < KEYS ? query + queries - key : KEYS;
     const float *q = f->q + query * d;
-    tile(&(weft_tile_t){queries, keys, d, q, d, 1, f->kt + key, f->ld_t, f->p, KEYS, false, NULL});
+    tile(&(weft_tile_t){queries, keys, d, q, d, 1, f->kt + key, f->ld_t, f->p, KEYS, false, NULL,
+                        0});
     tile(&(weft_tile_t){queries, keys, d, f->dout, d, 1, f->vt + key, f->ld_t, f->dp, KEYS, false,
-                        NULL});
+                        NULL, 0});
     for (int64_t r = 0; r < queries; r++) {
         backward_row(f, query, r, key, keys);
     }
-    tile(&(weft_tile_t){keys, d, queries, f->p, 1, KEYS, f->dout, d, f->dv + key * d, d, true,
-                        NULL});
-    tile(&(weft_tile_t){keys, d, queries, f->dp, 1, KEYS, q, d, f->dk + key * d, d, true, NULL});
+    tile(&(weft_tile_t){keys, d, queries, f->p, 1, KEYS, f->dout, d, f->dv + key * d, d, true, NULL,
+                        0});
+    tile(&(weft_tile_t){keys, d, queries, f->dp, 1, KEYS, q, d, f->dk + key * d, d, true, NULL, 0});
     tile(&(weft_tile_t){queries, d, keys, f->dp, KEYS, 1, f->k + key * d, d, f->dq, d, key > 0,
-                        NULL});
+                        NULL, 0});
 }
 
 /* dO of some rows into scratch, and delta. */

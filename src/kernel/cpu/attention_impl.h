@@ -7,7 +7,7 @@
 #include "kernel/cpu/elementwise_impl.h"
 #include "kernel/cpu/tile_impl.h"
 
-enum { QUERIES = 64, KEYS = 128 };
+enum { QUERIES = 64, KEYS = 128, AHEAD_TOKENS = 8 };
 
 /* ---- bringing a head into scratch -------------------------------------------------------- */
 
@@ -18,10 +18,22 @@ typedef struct head_source {
     int64_t tokens, width;
 } head_source_t;
 
+/* Ask for a head of one token: it is a few lines in a page of its own, so nothing else would. */
+INLINE void ask_for_row(const head_source_t *from, int64_t t)
+{
+    const char *row = element(from->base, t * from->stride, from->type);
+    for (int64_t d = 0; d < from->width; d += from->type == WEFT_F32 ? 16 : 32) {
+        __builtin_prefetch(row + d * (from->type == WEFT_F32 ? 4 : 2));
+    }
+}
+
 /* to[t][d] = from[t][d] x scale */
 INLINE void take_rows(const head_source_t *from, float scale, float *to)
 {
     for (int64_t t = 0; t < from->tokens; t++) {
+        if (t + AHEAD_TOKENS < from->tokens) {
+            ask_for_row(from, t + AHEAD_TOKENS);
+        }
         for (int64_t d = 0; d < from->width; d += LANES) {
             lanes_t x = from->type == WEFT_F32
                             ? load(from->base, t * from->stride + d, from->width - d, WEFT_F32)
@@ -186,10 +198,10 @@ static void forward_block(const forward_head_t *f, int64_t query, int64_t querie
     for (int64_t key = 0; key < query + queries; key += KEYS) {
         int64_t keys = query + queries - key < KEYS ? query + queries - key : KEYS;
         tile(&(weft_tile_t){queries, keys, d, f->q + query * d, d, 1, f->kt + key, f->ld_t, f->s,
-                            KEYS, false, NULL});
+                            KEYS, false, NULL, 0});
         forward_rows(f, rows, query, queries, key, keys);
         tile(&(weft_tile_t){queries, d, keys, f->s, KEYS, 1, f->v + key * d, d, f->o, d, key > 0,
-                            NULL});
+                            NULL, 0});
     }
     for (int64_t r = 0; r < queries; r++) {
         int64_t t = query + r;

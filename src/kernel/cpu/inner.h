@@ -19,7 +19,9 @@ typedef struct weft_tile {
     float *c;
     int64_t ldc;
     bool add;
-    const float *soon; /* m x n with c's stride that will be read next, or NULL */
+    /* As many rows as a tile, as wide, that will be read soon: asked for while sums are made. NULL: none */
+    const float *soon;
+    int64_t soon_ld;
 } weft_tile_t;
 
 /* c (m x n, f32) = op(a) op(b), or += with `add`, of any size; strides and transposition as in
@@ -36,6 +38,7 @@ typedef struct weft_own_product {
     int64_t ldc;
     bool add;
     float *scratch; /* WEFT_OWN_SCRATCH bytes */
+    float *sums;    /* n, or NULL: += the sums of op(b)'s columns over k */
     /* For rows of strips only: what becomes of c when a block of it is complete. NULL: nothing. c is
      * columns [column, column + n) of ending->c, a is its rows from 0 on. */
     const weft_matmul_t *ending;

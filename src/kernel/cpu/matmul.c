@@ -1,6 +1,7 @@
 /* Matrix products: cut into one block per thread, each a call of a single-threaded sgemm, unless
  * strips.h is the better way. */
 #include <math.h>
+#include <string.h>
 
 #include "kernel/cpu/blas.h"
 #include "kernel/cpu/launch.h"
@@ -23,7 +24,8 @@ typedef struct product {
     int64_t parts;         /* of k; the first one's sums go to c ... */
     float *partial;        /* ... and the others' here: (parts - 1) x m x n */
     bool onto_c;           /* f32: the product is added to what c holds */
-    float *sums;           /* for bias_grad: SUM_ROWS x n */
+    bool sums_beside;      /* for bias_grad, by the blocks themselves, in `sums` */
+    float *sums;           /* for bias_grad: parts x n, or SUM_ROWS x n */
 } product_t;
 
 /* One block of the result, over [k, k_end), which is one of the parts. */
@@ -64,10 +66,12 @@ static int64_t choose_parts(const product_t *p)
     return weft__most(weft__least(a->k / PART, PARTIAL_MOST / (a->m * a->n) + 1), 1);
 }
 
-/* As few blocks as keep nine of ten threads busy until the end. */
+/* As few blocks as keep nine of ten threads busy until the end. Where there are few threads, whose cores
+ * the exchange of gradients wants as well, two for each: who has its core takes over from who has not. */
 static int blocks_of_part(int64_t parts, int threads)
 {
-    int blocks = (int)weft__ceil_div(threads, parts);
+    int least = threads > 1 && threads <= 4 ? 2 * threads : threads;
+    int blocks = (int)weft__ceil_div(least, parts);
     while (blocks < threads) {
         int64_t tasks = parts * blocks, rounds = weft__ceil_div(tasks, threads);
         if (10 * tasks >= 9 * rounds * threads) {
@@ -138,7 +142,7 @@ static void multiply_bf16(const product_t *p, const block_t *block, float *c, fl
         }
         multiply(p, &(weft_own_product_t){m, n, k, wide_a, args->trans_a ? m : k, args->trans_a,
                                           wide_b, args->trans_b ? k : n, args->trans_b, c, n,
-                                          from > 0, wide_b + n * k, NULL, 0});
+                                          from > 0, wide_b + n * k, NULL, NULL, 0});
     }
 }
 
@@ -152,9 +156,11 @@ static void multiply_f32(const product_t *p, const block_t *block, float *scratc
     b += args->trans_b ? block->column * args->ldb + block->k
                        : block->k * args->ldb + block->column;
     c += block->row * args->ldc + block->column;
+    bool first = p->sums != NULL && block->row == 0; /* of the blocks that see these columns of b */
+    float *sums = first ? p->sums + block->part * args->n + block->column : NULL;
     multiply(p, &(weft_own_product_t){block->m, block->n, block->k_end - block->k, a, args->lda,
                                       args->trans_a, b, args->ldb, args->trans_b, c, args->ldc,
-                                      block->part == 0 && p->onto_c, scratch, NULL, 0});
+                                      block->part == 0 && p->onto_c, scratch, sums, NULL, 0});
 }
 
 static void block_task(const void *arg, int64_t task, void *scratch)
@@ -211,7 +217,8 @@ static void sums_task(const void *arg, int64_t task, void *scratch)
                                p->sums + part * p->args.n + first);
 }
 
-static weft_status_t bias_gradient(product_t *p)
+/* In a pass of its own. */
+static weft_status_t sum_columns(product_t *p)
 {
     int64_t n = p->args.n;
     p->sums = weft__team_memory((size_t)(SUM_ROWS * n) * sizeof(float));
@@ -234,18 +241,39 @@ static bool in_strips(const product_t *p, int threads)
            weft__strips_pay(&p->args, p->rows, p->columns, threads);
 }
 
+/* Memory for sums of parts, and of columns where blocks take these beside. */
+static weft_status_t take_memory(product_t *p)
+{
+    int64_t beside = (p->parts - 1) * p->args.m * p->args.n;
+    int64_t sums = p->sums_beside ? p->parts * p->args.n : 0;
+    if (beside + sums == 0) {
+        return WEFT_OK;
+    }
+    p->partial = weft__team_memory((size_t)(beside + sums) * sizeof(float));
+    if (p->partial == NULL) {
+        return WEFT_ERR_NO_MEMORY;
+    }
+    if (p->sums_beside) {
+        p->sums = p->partial + beside;
+        memset(p->sums, 0, (size_t)sums * sizeof(float));
+    }
+    return WEFT_OK;
+}
+
 static weft_status_t in_blocks(product_t *p)
 {
-    int64_t count = p->args.m * p->args.n;
-    if (p->parts > 1) {
-        p->partial = weft__team_memory((size_t)((p->parts - 1) * count) * sizeof(float));
-        if (p->partial == NULL) {
-            return WEFT_ERR_NO_MEMORY;
-        }
+    const weft_matmul_t *args = &p->args;
+    p->sums_beside = args->bias_grad != NULL && args->type == WEFT_F32 && p->sgemm == NULL;
+    weft_status_t status = take_memory(p);
+    if (status == WEFT_OK) {
+        status = weft__team_run(p->parts * p->blocks, block_scratch(p), block_task, p);
     }
-    weft_status_t status = weft__team_run(p->parts * p->blocks, block_scratch(p), block_task, p);
     if (status == WEFT_OK && p->parts > 1) {
-        status = weft__team_run(weft__ceil_div(count, SUM_ELEMENTS), 0, add_parts_task, p);
+        int64_t tasks = weft__ceil_div(args->m * args->n, SUM_ELEMENTS);
+        status = weft__team_run(tasks, 0, add_parts_task, p);
+    }
+    if (status == WEFT_OK && p->sums_beside) {
+        weft__inner()->add_partials(p->sums, p->parts, args->n, args->bias_grad, WEFT_F32, args->n);
     }
     return status;
 }
@@ -266,8 +294,8 @@ weft_status_t weft__run_matmul(const void *arg)
     choose_grid(&p, blocks_of_part(p.parts, threads));
     weft_status_t status = in_strips(&p, threads) ? weft__run_strips(args, p.onto_c, is_plain(args))
                                                   : in_blocks(&p);
-    if (status == WEFT_OK && args->bias_grad != NULL) {
-        status = bias_gradient(&p);
+    if (status == WEFT_OK && args->bias_grad != NULL && !p.sums_beside) {
+        status = sum_columns(&p);
     }
     return status;
 }

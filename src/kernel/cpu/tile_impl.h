@@ -14,6 +14,10 @@
 #define TILE_VECTORS 2
 #endif
 
+/* A line of memory is asked for every so many steps of k: more at a time would have to queue up, and the
+ * sums with them. */
+enum { ASK_EVERY = 8, LINE_FLOATS = 16, ASK_LINES = (TILE_VECTORS * LANES + 15) / LINE_FLOATS };
+
 /* `rows`, `vectors` and `whole` are constants; unless `whole`, the last vector stands over the edge. */
 INLINE void tile_block(const weft_tile_t *t, int64_t i, int64_t j, const int rows,
                        const int vectors, const bool whole)
@@ -34,23 +38,29 @@ INLINE void tile_block(const weft_tile_t *t, int64_t i, int64_t j, const int row
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
             __builtin_prefetch(t->c + (i + r) * t->ldc + j + v * LANES, 1, 3);
-            if (t->soon != NULL) {
-                __builtin_prefetch(t->soon + (i + r) * t->ldc + j + v * LANES, 0, 3);
-            }
         }
     }
-    for (int64_t p = 0; p < t->k; p++, b += t->ldb, a += t->a_column) {
-        lanes_t row[TILE_VECTORS];
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) {
-            row[v] = load(b, v * LANES, v == vectors - 1 ? edge : LANES, WEFT_F32);
+    int asked = 0;
+    for (int64_t p = 0; p < t->k;) {
+        int64_t end = t->k - p < ASK_EVERY ? t->k : p + ASK_EVERY;
+        if (t->soon != NULL && asked < rows * ASK_LINES) {
+            __builtin_prefetch(
+                t->soon + asked / ASK_LINES * t->soon_ld + asked % ASK_LINES * LINE_FLOATS, 0, 2);
+            asked++;
         }
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            lanes_t value = splat(a[r * t->a_row]);
+        for (; p < end; p++, b += t->ldb, a += t->a_column) {
+            lanes_t row[TILE_VECTORS];
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++) {
-                sum[r][v] = multiply_add(value, row[v], sum[r][v]);
+                row[v] = load(b, v * LANES, v == vectors - 1 ? edge : LANES, WEFT_F32);
+            }
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
+                lanes_t value = splat(a[r * t->a_row]);
+#pragma GCC unroll 4
+                for (int v = 0; v < vectors; v++) {
+                    sum[r][v] = multiply_add(value, row[v], sum[r][v]);
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
  * nothing, and *awaits* those others that it needs. To enter call k + 1 is to be done with call k.
  *
  * Teams: what a member says is in its own control part, in a ring of entries; the others look there. One
- * transfer of a cache line per reader carries the flag and up to 48 bytes, nobody writes to anybody, and
+ * transfer of a cache line per reader carries the flag and up to 112 bytes, nobody writes to anybody, and
  * a member that awaits nobody may run up to WEFT_SHMEM_RING calls ahead.
  *
  * Active sets have no place of their own, since any of them may be used at any time. There a member
