@@ -89,7 +89,7 @@ static weft_status_t make_cache(const char *cache)
     return status == WEFT_OK ? WEFT_OK
                              : weft__fail(status,
                                           "there is no place for the tokens of the text: %s; give "
-                                          "--out DIR",
+                                          "--out a folder that can be written",
                                           why);
 }
 

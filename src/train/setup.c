@@ -103,17 +103,13 @@ static weft_status_t model_of_checkpoint(weft_setup_t *setup)
     return WEFT_OK;
 }
 
-static bool holds_checkpoints(const char *folder)
-{
-    return folder[0] != '\0' && weft__checkpoint_newest(folder, INT64_MAX) >= 0;
-}
-
 const char *weft__setup_resume(const weft_train_config_t *config)
 {
     if (strcmp(config->resume, "auto") != 0) {
         return config->resume;
     }
-    return holds_checkpoints(config->out) ? config->out : "";
+    bool there = config->out[0] != '\0' && weft__checkpoint_newest(config->out, INT64_MAX) >= 0;
+    return there ? config->out : "";
 }
 
 static weft_status_t load_checkpoint(weft_setup_t *setup, const char *path)
@@ -206,14 +202,17 @@ static weft_status_t check_trace(const char *path)
     return WEFT_OK;
 }
 
-/* One run per folder: what another left there is not written over. */
+/* One run per folder: what another left there is not written over. `latest` counts, not the checkpoints:
+ * a run that was killed between the two starts again as if it had saved nothing. */
 static weft_status_t check_out(const weft_setup_t *setup)
 {
     const char *out = setup->config->out;
+    char latest[WEFT_PATH_BYTES];
+    WEFT_TRY(weft__path_join(latest, out, "latest"));
     if (weft__is_file(out)) {
         return weft__fail(WEFT_ERR_INVALID, "--out %s is a file, but a run needs a folder", out);
     }
-    if (holds_checkpoints(out) && !goes_on_in(setup, out)) {
+    if (out[0] != '\0' && weft__is_folder(latest) && !goes_on_in(setup, out)) {
         return weft__fail(WEFT_ERR_INVALID,
                           "%s holds the checkpoints of another run: go on with --resume %s, choose "
                           "another --out, or remove it",
