@@ -17,7 +17,7 @@ deps: ## install what is missing from Debian's packages
 
 demo: ## train a small GPT on 4 virtual GPUs, and let it write
 	@tools/install-deps
-	@tools/build $(BUILD)
+	@TARGET=demo-parts tools/build $(BUILD)
 	@tools/demo $(BUILD)
 
 test: ## everything: all tests, sanitizers, both compilers, checks of the sources
@@ -26,7 +26,7 @@ test: ## everything: all tests, sanitizers, both compilers, checks of the source
 test-quick: ## the tests of the plain build only, without the slow ones
 	@tools/test --quick $(BUILD)
 
-test-plans: all ## train under every plan and compare with one rank; an hour on 2 cores
+test-plans: all ## train under every plan and compare with one rank; 10 minutes on 2 cores
 	@$(BUILD)/test/parallel/test_plans --all
 	@$(BUILD)/test/parallel/test_bubble --strict
 

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 
-#define MAX_OPTIONS 64 /* of one command; only the suggestion of a name looks at no more */
+#define MAX_OPTIONS 96 /* of one command; only the suggestion of a name looks at no more */
 #define HELP_COLUMNS 80
 
 /* An option as it was written, for sentences: "--ranks" or "-n". */
@@ -19,7 +19,9 @@ static weft_status_t unknown_option(const weft_args_t *args, const char *name, s
     const char *names[MAX_OPTIONS + 1] = {"help"};
     int count = 1;
     for (int i = 0; i < args->count && count <= MAX_OPTIONS; i++) {
-        names[count++] = args->options[i].name;
+        if (args->options[i].help != NULL) {
+            names[count++] = args->options[i].name;
+        }
     }
     char text[64];
     snprintf(text, sizeof(text), "%.*s", (int)(length > 100 ? 100 : length), name);
@@ -99,8 +101,12 @@ static weft_status_t take_value(const weft_args_t *args, const weft_arg_t *optio
         }
         return assign(args, option, spelling, NULL);
     }
+    bool last = *at_p + 1 >= argc;
+    if (attached == NULL && option->kind == WEFT_ARG_BOOL && (last || argv[*at_p + 1][0] == '-')) {
+        return assign(args, option, spelling, "yes");
+    }
     if (attached == NULL) {
-        if (*at_p + 1 >= argc) {
+        if (last) {
             return weft__fail(WEFT_ERR_INVALID, "%s: %s needs a value: %s", args->command,
                               spelling->text,
                               option->metavar != NULL ? option->metavar : kind_text(option->kind));
@@ -273,7 +279,9 @@ void weft__args_help(const weft_args_t *args, FILE *out)
     print_wrapped(out, args->text, 0, 0);
     fputs("\noptions:\n", out);
     for (int i = 0; i < args->count; i++) {
-        print_option(out, &args->options[i], indent);
+        if (args->options[i].help != NULL) {
+            print_option(out, &args->options[i], indent);
+        }
     }
     print_option(out, &help, indent);
     if (args->footer != NULL) {

@@ -26,7 +26,7 @@ typedef enum weft_arg_kind {
     WEFT_ARG_REAL, /* double */
     WEFT_ARG_MS,   /* int, milliseconds; "20ms", "1.5s", a bare number is seconds */
     WEFT_ARG_STR,  /* const char *, pointing into argv */
-    WEFT_ARG_BOOL, /* bool, with a value: yes or no */
+    WEFT_ARG_BOOL, /* bool, with a value: yes or no; alone it is yes */
     WEFT_ARG_FLAG  /* bool, true when given, no value */
 } weft_arg_kind_t;
 
@@ -36,7 +36,7 @@ typedef struct weft_arg {
     weft_arg_kind_t kind;
     const char *metavar; /* the value's name in the help; NULL for flags */
     void *target;        /* left alone unless the option is given; the last one counts */
-    const char *help;
+    const char *help;    /* NULL: not listed, for names that an option had before */
 } weft_arg_t;
 
 typedef struct weft_args {

@@ -35,7 +35,8 @@ weft_status_t weft__path_join(char *out, const char *folder, const char *name)
 /* Open a regular file for reading and tell its size. */
 static weft_status_t open_regular(const char *path, int *fd_p, size_t *size_p)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path,
+                  O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody writes into is no file */
     if (fd < 0) {
         return system_error("open", path);
     }

@@ -42,9 +42,12 @@
       "AVX-512, else libopenblas.so.0")                                                            \
     X(STR, cublas, "WEFT_CUBLASLT", "",                                                            \
       "cuBLASLt, for matrix products on GPUs: a name or a path; empty: CUDA 13's or 12's")         \
-    X(INT, matmul_tune, "WEFT_MATMUL_TUNE", "0",                                                   \
-      "algorithms to time for each new shape of a product on a GPU; 0: take cuBLASLt's choice, "   \
-      "the same in every run")                                                                     \
+    X(INT, matmul_tune, "WEFT_MATMUL_TUNE", "8",                                                   \
+      "algorithms to time once for each new shape of a large product on a GPU; 0: take "           \
+      "cuBLASLt's first, the same everywhere")                                                     \
+    X(STR, matmul_choices, "WEFT_MATMUL_CHOICES", "",                                              \
+      "folder where the fastest ones are kept; empty: weft/products under XDG_CACHE_HOME or "      \
+      "~/.cache")                                                                                  \
     X(STR, attention, "WEFT_ATTENTION", "auto",                                                    \
       "attention on GPUs: auto (the fastest), warp (tensor cores since Ampere), plain (none)")     \
     X(SIZE, eager_max, "WEFT_EAGER_MAX", "0",                                                      \
@@ -53,6 +56,10 @@
       "bytes a rank touches in a call from which stores bypass the cache; 0: the tuner decides")   \
     X(INT, overlap, "WEFT_OVERLAP", "-1",                                                          \
       "let small GPU calls be scheduled while the call before runs: 0 no, else where possible")    \
+    X(INT, take_turns, "WEFT_TAKE_TURNS", "0",                                                     \
+      "1: processes may share a GPU without MPS, where their kernels wait for each other in "      \
+      "turns "                                                                                     \
+      "of milliseconds: for debuggers and sanitizers, which MPS keeps out")                        \
     X(STR, tune_file, "WEFT_TUNE_FILE", "",                                                        \
       "what weft bench --tune measured; empty: weft/tune under XDG_CONFIG_HOME or ~/.config")      \
     X(SIZE, chunk, "WEFT_CHUNK", "1M", "chunk for staged buffers and pipelined algorithms")        \

@@ -63,7 +63,7 @@ static weft_status_t measure(const weft_bench_t *bench, const weft_pair_t *pair,
         if ((bytes < pair->min && !bench->min) || (bytes > pair->max && !bench->max)) {
             continue;
         }
-        WEFT_PAIR_TRY(weft__pair_measure(bench, pair, comm, bytes, &row));
+        WEFT_TRY(weft__pair_measure(bench, pair, comm, bytes, &row));
         double us = weft__sample_median(&row.one_sided);
         double ratio = us > 0 ? weft__sample_median(&row.two_sided) / us : 0;
         a->ratio[i] = ratio > a->ratio[i] ? ratio : a->ratio[i]; /* the best one-sided way counts */
@@ -206,7 +206,7 @@ static weft_status_t advise_on(const weft_bench_t *bench, const weft_pair_t *con
     advice_t a = {.operation = (*at)->advise, .other = (*at)->other, .ranks = comm->size};
     for (; *at; at++) {
         if (suits(*at, comm->size) && strcmp((*at)->advise, a.operation) == 0) {
-            WEFT_PAIR_TRY(measure(bench, *at, comm, &sizes, &a, wrong_p));
+            WEFT_TRY(measure(bench, *at, comm, &sizes, &a, wrong_p));
         }
     }
     if (prints) {
@@ -250,7 +250,7 @@ weft_status_t weft__bench_advise(const weft_bench_t *bench, weft_comm_h comm, si
         return weft__fail(WEFT_ERR_INVALID, "advice needs 2 ranks or more: give -n 2");
     }
     if (comm->rank == 0) {
-        WEFT_PAIR_TRY(weft__result_open(&result, bench, comm->size));
+        WEFT_TRY(weft__result_open(&result, bench, comm->size));
         const sizes_t sizes = sizes_of(bench);
         print_head(&sizes);
     }

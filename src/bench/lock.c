@@ -19,10 +19,10 @@ static size_t heap_bytes(const weft_pair_run_t *run)
 static weft_status_t open_lock(weft_pair_run_t *run)
 {
     lock_t *l;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*l), (void **)&l));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&l->tail));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&l->next));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&l->granted));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*l), (void **)&l));
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&l->tail));
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&l->next));
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&l->granted));
     return weft_symm_malloc(run->symm, 8, (void **)&l->shared);
 }
 
@@ -41,13 +41,13 @@ static weft_status_t take(weft_pair_run_t *run, lock_t *l)
 {
     uint64_t before = 0, me = (uint64_t)run->rank + 1;
     weft_symm_h symm = run->symm;
-    WEFT_PAIR_TRY(weft_symm_atomic_set(symm, l->next, 0, run->rank, NULL));
-    WEFT_PAIR_TRY(weft_symm_atomic_swap(symm, l->tail, me, &before, 0, NULL));
+    WEFT_TRY(weft_symm_atomic_set(symm, l->next, 0, run->rank, NULL));
+    WEFT_TRY(weft_symm_atomic_swap(symm, l->tail, me, &before, 0, NULL));
     if (before == 0) {
         return WEFT_OK;
     }
     l->grants++;
-    WEFT_PAIR_TRY(weft_symm_atomic_set(symm, l->next, me, (int)before - 1, NULL));
+    WEFT_TRY(weft_symm_atomic_set(symm, l->next, me, (int)before - 1, NULL));
     return weft_symm_signal_wait(symm, l->granted, WEFT_CMP_GE, l->grants, NULL);
 }
 
@@ -55,16 +55,16 @@ static weft_status_t give(weft_pair_run_t *run, lock_t *l)
 {
     uint64_t behind = 0, last = 0, me = (uint64_t)run->rank + 1;
     weft_symm_h symm = run->symm;
-    WEFT_PAIR_TRY(weft_symm_atomic_fetch(symm, l->next, &behind, run->rank, NULL));
+    WEFT_TRY(weft_symm_atomic_fetch(symm, l->next, &behind, run->rank, NULL));
     if (behind == 0) {
-        WEFT_PAIR_TRY(weft_symm_quiet(symm, NULL));
-        WEFT_PAIR_TRY(weft_symm_atomic_cswap(symm, l->tail, me, 0, &last, 0, NULL));
+        WEFT_TRY(weft_symm_quiet(symm, NULL));
+        WEFT_TRY(weft_symm_atomic_cswap(symm, l->tail, me, 0, &last, 0, NULL));
         if (last == me) {
             return WEFT_OK;
         }
         /* Somebody is in the queue and about to say so. */
-        WEFT_PAIR_TRY(weft_symm_signal_wait(symm, l->next, WEFT_CMP_NE, 0, NULL));
-        WEFT_PAIR_TRY(weft_symm_atomic_fetch(symm, l->next, &behind, run->rank, NULL));
+        WEFT_TRY(weft_symm_signal_wait(symm, l->next, WEFT_CMP_NE, 0, NULL));
+        WEFT_TRY(weft_symm_atomic_fetch(symm, l->next, &behind, run->rank, NULL));
     }
     return weft_symm_signal_op(symm, l->granted, 1, WEFT_SIGNAL_ADD, (int)behind - 1, NULL);
 }
@@ -73,8 +73,8 @@ static weft_status_t alone(weft_pair_run_t *run, int rounds)
 {
     lock_t *l = run->ctx;
     for (int i = 0; run->rank == run->size - 1 && i < rounds; i++) {
-        WEFT_PAIR_TRY(take(run, l));
-        WEFT_PAIR_TRY(give(run, l));
+        WEFT_TRY(take(run, l));
+        WEFT_TRY(give(run, l));
     }
     return WEFT_OK;
 }
@@ -85,11 +85,11 @@ static weft_status_t contended(weft_pair_run_t *run, int rounds)
     lock_t *l = run->ctx;
     for (int i = 0; i < rounds; i++) {
         uint64_t value;
-        WEFT_PAIR_TRY(take(run, l));
-        WEFT_PAIR_TRY(weft_symm_get(run->symm, &value, l->shared, 8, 0, NULL));
+        WEFT_TRY(take(run, l));
+        WEFT_TRY(weft_symm_get(run->symm, &value, l->shared, 8, 0, NULL));
         value++;
-        WEFT_PAIR_TRY(weft_symm_put(run->symm, l->shared, &value, 8, 0, NULL));
-        WEFT_PAIR_TRY(give(run, l));
+        WEFT_TRY(weft_symm_put(run->symm, l->shared, &value, 8, 0, NULL));
+        WEFT_TRY(give(run, l));
     }
     return WEFT_OK;
 }
@@ -99,11 +99,11 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     lock_t *l = run->ctx;
     uint64_t value = run->seed;
     const int rounds = 100;
-    WEFT_PAIR_TRY(weft_symm_put(run->symm, l->shared, &value, 8, run->rank, NULL));
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-    WEFT_PAIR_TRY(contended(run, rounds));
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-    WEFT_PAIR_TRY(weft_symm_get(run->symm, &value, l->shared, 8, 0, NULL));
+    WEFT_TRY(weft_symm_put(run->symm, l->shared, &value, 8, run->rank, NULL));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(contended(run, rounds));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(weft_symm_get(run->symm, &value, l->shared, 8, 0, NULL));
     *wrong_p += value != run->seed + (uint64_t)(rounds * run->size);
     return weft_symm_barrier(run->symm, NULL);
 }

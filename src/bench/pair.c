@@ -22,12 +22,12 @@
 static weft_status_t time_loop(weft_pair_run_t *run, weft_pair_loop_fn loop, int rounds,
                                double *ns_p)
 {
-    WEFT_PAIR_TRY(weft_barrier(run->comm, NULL));
+    WEFT_TRY(weft_barrier(run->comm, NULL));
     uint64_t start = weft__now_ns();
-    WEFT_PAIR_TRY(loop(run, rounds));
-    WEFT_PAIR_TRY(weft__pair_settle(run));
+    WEFT_TRY(loop(run, rounds));
+    WEFT_TRY(weft__pair_settle(run));
     double ns = (double)(weft__now_ns() - start) / rounds;
-    WEFT_PAIR_TRY(weft_allreduce(&ns, &ns, 1, WEFT_F64, WEFT_MAX, run->comm, NULL));
+    WEFT_TRY(weft_allreduce(&ns, &ns, 1, WEFT_F64, WEFT_MAX, run->comm, NULL));
     *ns_p = ns / run->parts;
     return WEFT_OK;
 }
@@ -36,9 +36,9 @@ static weft_status_t fit_rounds(weft_pair_run_t *run, weft_pair_loop_fn loop, in
 {
     double ns = 0;
     int rounds = 1;
-    WEFT_PAIR_TRY(time_loop(run, loop, 2, &ns));
+    WEFT_TRY(time_loop(run, loop, 2, &ns));
     for (;;) {
-        WEFT_PAIR_TRY(time_loop(run, loop, rounds, &ns));
+        WEFT_TRY(time_loop(run, loop, rounds, &ns));
         ns *= run->parts;
         if (ns * rounds > TARGET_NS / 4 || rounds >= MOST_ROUNDS / 4) {
             break;
@@ -61,14 +61,14 @@ static weft_status_t time_both(weft_pair_run_t *run, const weft_bench_t *bench,
     for (int way = 0; way < 3; way++) {
         samples[way]->iters = bench->iters;
         if (loops[way] && bench->iters == 0) {
-            WEFT_PAIR_TRY(fit_rounds(run, loops[way], &samples[way]->iters));
+            WEFT_TRY(fit_rounds(run, loops[way], &samples[way]->iters));
         }
     }
     for (int i = 0; i < bench->repeat; i++) {
         for (int way = 0; way < 3; way++) {
             double ns;
             if (loops[way]) {
-                WEFT_PAIR_TRY(time_loop(run, loops[way], samples[way]->iters, &ns));
+                WEFT_TRY(time_loop(run, loops[way], samples[way]->iters, &ns));
                 samples[way]->us[samples[way]->repeats++] = ns / 1e3;
             }
         }
@@ -83,10 +83,10 @@ static weft_status_t check(weft_pair_run_t *run, const weft_bench_t *bench, weft
         return WEFT_OK;
     }
     run->seed++;
-    WEFT_PAIR_TRY(weft_barrier(run->comm, NULL));
-    WEFT_PAIR_TRY(run->pair->check(run, &wrong));
+    WEFT_TRY(weft_barrier(run->comm, NULL));
+    WEFT_TRY(run->pair->check(run, &wrong));
     uint64_t all = wrong;
-    WEFT_PAIR_TRY(weft_allreduce(&all, &all, 1, WEFT_U64, WEFT_SUM, run->comm, NULL));
+    WEFT_TRY(weft_allreduce(&all, &all, 1, WEFT_U64, WEFT_SUM, run->comm, NULL));
     row->wrong += (size_t)all;
     return WEFT_OK;
 }
@@ -94,17 +94,17 @@ static weft_status_t check(weft_pair_run_t *run, const weft_bench_t *bench, weft
 /* The same on all ranks, another one in every run. */
 static weft_status_t agree_on_seed(weft_pair_run_t *run)
 {
-    WEFT_PAIR_TRY(weft__random_bytes(&run->seed, sizeof(run->seed)));
+    WEFT_TRY(weft__random_bytes(&run->seed, sizeof(run->seed)));
     return weft_broadcast(&run->seed, &run->seed, 1, WEFT_U64, 0, run->comm, NULL);
 }
 
 static weft_status_t measure_open(weft_pair_run_t *run, const weft_bench_t *bench,
                                   weft_pair_row_t *row)
 {
-    WEFT_PAIR_TRY(agree_on_seed(run));
-    WEFT_PAIR_TRY(run->pair->open(run));
-    WEFT_PAIR_TRY(check(run, bench, row));
-    WEFT_PAIR_TRY(time_both(run, bench, row));
+    WEFT_TRY(agree_on_seed(run));
+    WEFT_TRY(run->pair->open(run));
+    WEFT_TRY(check(run, bench, row));
+    WEFT_TRY(time_both(run, bench, row));
     return check(run, bench, row);
 }
 
@@ -125,7 +125,7 @@ weft_status_t weft__pair_measure(const weft_bench_t *bench, const weft_pair_t *p
                            .parts = 1};
     char why[WEFT_ERROR_TEXT]; /* cleaning up may fail as well */
     *row_p = (weft_pair_row_t){.pair = pair, .ranks = run.size, .bytes = run.bytes};
-    WEFT_PAIR_TRY(weft_symm_create(comm, pair->heap(&run) + HEAP_SLACK, &run.symm));
+    WEFT_TRY(weft_symm_create(comm, pair->heap(&run) + HEAP_SLACK, &run.symm));
     weft_status_t status = weft__device_is_cuda() ? weft_stream_create(&run.stream) : WEFT_OK;
     status = status == WEFT_OK ? measure_open(&run, bench, row_p) : status;
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
@@ -210,11 +210,11 @@ static weft_status_t bench_pair(const weft_bench_t *bench, const weft_pair_t *pa
                                 weft_comm_h comm, weft_pair_table_t *table, size_t *wrong_p)
 {
     size_t bytes, last;
-    WEFT_PAIR_TRY(refuse(pair, comm));
+    WEFT_TRY(refuse(pair, comm));
     weft__pair_range(bench, pair, &bytes, &last);
     for (bool sized = pair->max > 0; bytes <= last || !sized;) {
         weft_pair_row_t row;
-        WEFT_PAIR_TRY(weft__pair_measure(bench, pair, comm, bytes, &row));
+        WEFT_TRY(weft__pair_measure(bench, pair, comm, bytes, &row));
         *wrong_p += row.wrong;
         if (table) {
             weft__pair_table_row(table, &row);
@@ -245,7 +245,7 @@ weft_status_t weft__pair_bench(const weft_bench_t *bench, weft_comm_h comm, size
     weft_status_t status = WEFT_OK;
     *wrong_p = 0;
     if (comm->rank == 0) {
-        WEFT_PAIR_TRY(weft__pair_table_open(bench, comm->size, &table));
+        WEFT_TRY(weft__pair_table_open(bench, comm->size, &table));
     }
     for (const weft_pair_t *const *at = weft__pairs; *at && status == WEFT_OK; at++) {
         if (strcmp((*at)->target, bench->collective) == 0 && !left_out(at)) {
@@ -267,7 +267,7 @@ weft_status_t weft__pair_settle(const weft_pair_run_t *run)
     if (!run->stream) {
         return WEFT_OK;
     }
-    WEFT_PAIR_TRY(weft_stream_synchronize(run->stream));
+    WEFT_TRY(weft_stream_synchronize(run->stream));
     return weft_symm_error(run->symm);
 }
 
@@ -276,7 +276,7 @@ weft_status_t weft__pair_copy(const weft_pair_run_t *run, void *dst, const void 
 {
     for (int i = 0; i < rounds; i++) {
         if (run->stream) {
-            WEFT_PAIR_TRY(weft_memcpy(dst, src, bytes, run->stream));
+            WEFT_TRY(weft_memcpy(dst, src, bytes, run->stream));
         } else {
             memcpy(dst, src, bytes);
             __asm__ volatile("" ::: "memory"); /* all of them count, not just the last */
@@ -289,8 +289,8 @@ weft_status_t weft__pair_await(const weft_pair_run_t *run, const uint64_t *lines
 {
     for (int n = 1; n < run->size; n++) {
         int from = (run->rank + run->size - n) % run->size;
-        WEFT_PAIR_TRY(weft_symm_signal_wait(run->symm, lines + from * WEFT_PAIR_LINE, WEFT_CMP_GE,
-                                            value, NULL));
+        WEFT_TRY(weft_symm_signal_wait(run->symm, lines + from * WEFT_PAIR_LINE, WEFT_CMP_GE, value,
+                                       NULL));
     }
     return WEFT_OK;
 }

@@ -16,6 +16,7 @@
 #include <weft/symm.h>
 #include <weft/weft.h>
 
+#include "base/try.h"
 #include "bench/bench.h"
 #include "bench/table.h"
 
@@ -104,15 +105,6 @@ void weft__pair_table_row(weft_pair_table_t *table, const weft_pair_row_t *row);
 weft_status_t weft__pair_table_close(weft_pair_table_t *table, size_t wrong);
 
 /* ---- for pairs -------------------------------------------------------------------------- */
-
-/* Return from a function that has nothing to undo. */
-#define WEFT_PAIR_TRY(call)                                                                        \
-    do {                                                                                           \
-        weft_status_t status_ = (call);                                                            \
-        if (status_ != WEFT_OK) {                                                                  \
-            return status_;                                                                        \
-        }                                                                                          \
-    } while (0)
 
 #define WEFT_PAIR_LINE 8 /* words of a cache line: signals of different ranks do not share one */
 

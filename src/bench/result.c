@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -17,6 +18,23 @@ static void json_setting(const char *name, const char *value, bool is_default, c
     weft__json_string(json, value);
 }
 
+/* stdout, for JSON alone; what others print there goes to stderr from now on. */
+static FILE *take_stdout(void)
+{
+    fflush(stdout);
+    int fd = dup(STDOUT_FILENO);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        if (file) {
+            fclose(file);
+        } else if (fd >= 0) {
+            close(fd);
+        }
+        return NULL;
+    }
+    return file;
+}
+
 weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench, int ranks)
 {
     weft_json_t *json = &result->json;
@@ -24,7 +42,7 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench
     if (!bench->json) {
         return WEFT_OK;
     }
-    result->file = fopen(bench->json, "w");
+    result->file = strcmp(bench->json, "-") == 0 ? take_stdout() : fopen(bench->json, "w");
     if (!result->file) {
         return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", bench->json, strerror(errno));
     }

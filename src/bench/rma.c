@@ -8,10 +8,10 @@
 #define WINDOW 16 /* puts between two quiets */
 
 typedef struct rma {
-    char *dst;  /* symmetric: others write it, or read it */
-    char *copy; /* symmetric: memcpy's */
-    char *src;  /* of this rank only */
-    char *host; /* where data is made and looked at */
+    char *dst;   /* symmetric: others write it, or read it */
+    char *there; /* that of the next rank, for memcpy; our own where its address is not to be had */
+    char *src;   /* of this rank only */
+    char *host;  /* where data is made and looked at */
     uint64_t *word, *signal;
     uint64_t ticks; /* signals sent so far */
     uint64_t *old;  /* what a fetching atomic gives */
@@ -34,20 +34,21 @@ static int before(const weft_pair_run_t *run)
 
 static size_t heap_bytes(const weft_pair_run_t *run)
 {
-    return 2 * run->bytes + 4096;
+    return run->bytes + 4096;
 }
 
 static weft_status_t open_rma(weft_pair_run_t *run)
 {
     rma_t *r;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*r), (void **)&r));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&r->dst));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&r->copy));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&r->word));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&r->signal));
-    WEFT_PAIR_TRY(weft_malloc((void **)&r->src, run->bytes));
-    WEFT_PAIR_TRY(weft_memset(r->src, 1, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_host_malloc((void **)&r->old, 8));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*r), (void **)&r));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&r->dst));
+    r->there = run->stream ? NULL : weft_symm_ptr(run->symm, r->dst, next_of(run));
+    r->there = r->there ? r->there : r->dst;
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&r->word));
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&r->signal));
+    WEFT_TRY(weft_malloc((void **)&r->src, run->bytes));
+    WEFT_TRY(weft_memset(r->src, 1, run->bytes, NULL));
+    WEFT_TRY(weft_host_malloc((void **)&r->old, 8));
     return weft_host_malloc((void **)&r->host, run->bytes);
 }
 
@@ -79,7 +80,7 @@ static weft_status_t compare(const weft_pair_run_t *run, const char *from, int r
                              size_t *wrong_p)
 {
     rma_t *r = run->ctx;
-    WEFT_PAIR_TRY(weft_memcpy(r->host, from, run->bytes, NULL));
+    WEFT_TRY(weft_memcpy(r->host, from, run->bytes, NULL));
     for (size_t i = 0; i < run->bytes; i++) {
         *wrong_p += (unsigned char)r->host[i] != byte_of(run, rank, i);
     }
@@ -93,9 +94,9 @@ static weft_status_t put(weft_pair_run_t *run, int rounds)
     rma_t *r = run->ctx;
     int to = next_of(run);
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(weft_symm_put(run->symm, r->dst, r->src, run->bytes, to, run->stream));
+        WEFT_TRY(weft_symm_put(run->symm, r->dst, r->src, run->bytes, to, run->stream));
         if (i % WINDOW == WINDOW - 1) {
-            WEFT_PAIR_TRY(weft_symm_quiet(run->symm, run->stream));
+            WEFT_TRY(weft_symm_quiet(run->symm, run->stream));
         }
     }
     return weft_symm_quiet(run->symm, run->stream);
@@ -106,7 +107,7 @@ static weft_status_t get(weft_pair_run_t *run, int rounds)
     rma_t *r = run->ctx;
     int from = next_of(run);
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(weft_symm_get(run->symm, r->src, r->dst, run->bytes, from, run->stream));
+        WEFT_TRY(weft_symm_get(run->symm, r->src, r->dst, run->bytes, from, run->stream));
     }
     return WEFT_OK;
 }
@@ -114,38 +115,37 @@ static weft_status_t get(weft_pair_run_t *run, int rounds)
 static weft_status_t copy_out(weft_pair_run_t *run, int rounds)
 {
     rma_t *r = run->ctx;
-    return weft__pair_copy(run, r->copy, r->src, run->bytes, rounds);
+    return weft__pair_copy(run, r->there, r->src, run->bytes, rounds);
 }
 
 static weft_status_t copy_in(weft_pair_run_t *run, int rounds)
 {
     rma_t *r = run->ctx;
-    return weft__pair_copy(run, r->src, r->copy, run->bytes, rounds);
+    return weft__pair_copy(run, r->src, r->there, run->bytes, rounds);
 }
 
 static weft_status_t check_put(weft_pair_run_t *run, size_t *wrong_p)
 {
     rma_t *r = run->ctx;
-    WEFT_PAIR_TRY(fill(run, r->src, run->rank));
-    WEFT_PAIR_TRY(weft_memset(r->dst, 0xA5, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-    WEFT_PAIR_TRY(put(run, 1));
-    WEFT_PAIR_TRY(weft__pair_settle(run));
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-    WEFT_PAIR_TRY(compare(run, r->dst, before(run), wrong_p));
+    WEFT_TRY(fill(run, r->src, run->rank));
+    WEFT_TRY(weft_memset(r->dst, 0xA5, run->bytes, NULL));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(put(run, 1));
+    WEFT_TRY(weft__pair_settle(run));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(compare(run, r->dst, before(run), wrong_p));
     return weft_symm_barrier(run->symm, NULL);
 }
 
 static weft_status_t check_get(weft_pair_run_t *run, size_t *wrong_p)
 {
     rma_t *r = run->ctx;
-    WEFT_PAIR_TRY(fill(run, r->dst, run->rank));
-    WEFT_PAIR_TRY(weft_memset(r->src, 0xA5, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_memset(r->copy, 1, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-    WEFT_PAIR_TRY(get(run, 1));
-    WEFT_PAIR_TRY(weft__pair_settle(run));
-    WEFT_PAIR_TRY(compare(run, r->src, next_of(run), wrong_p));
+    WEFT_TRY(fill(run, r->dst, run->rank));
+    WEFT_TRY(weft_memset(r->src, 0xA5, run->bytes, NULL));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(get(run, 1));
+    WEFT_TRY(weft__pair_settle(run));
+    WEFT_TRY(compare(run, r->src, next_of(run), wrong_p));
     return weft_symm_barrier(run->symm, NULL);
 }
 
@@ -188,13 +188,13 @@ static weft_status_t ping_pong(weft_pair_run_t *run, int rounds)
     for (int i = 0; partner >= 0 && i < rounds; i++) {
         r->ticks++;
         if (run->rank > partner) {
-            WEFT_PAIR_TRY(
+            WEFT_TRY(
                 weft_symm_signal_wait(run->symm, r->signal, WEFT_CMP_GE, r->ticks, run->stream));
         }
-        WEFT_PAIR_TRY(weft_symm_put_signal(run->symm, r->dst, r->src, run->bytes, r->signal,
-                                           r->ticks, WEFT_SIGNAL_SET, partner, run->stream));
+        WEFT_TRY(weft_symm_put_signal(run->symm, r->dst, r->src, run->bytes, r->signal, r->ticks,
+                                      WEFT_SIGNAL_SET, partner, run->stream));
         if (run->rank < partner) {
-            WEFT_PAIR_TRY(
+            WEFT_TRY(
                 weft_symm_signal_wait(run->symm, r->signal, WEFT_CMP_GE, r->ticks, run->stream));
         }
     }
@@ -208,11 +208,11 @@ static weft_status_t messages(weft_pair_run_t *run, int rounds)
     int partner = partner_of(run);
     for (int i = 0; partner >= 0 && i < rounds; i++) {
         if (run->rank > partner) {
-            WEFT_PAIR_TRY(weft_recv(r->dst, run->bytes, WEFT_U8, partner, run->comm, run->stream));
+            WEFT_TRY(weft_recv(r->dst, run->bytes, WEFT_U8, partner, run->comm, run->stream));
         }
-        WEFT_PAIR_TRY(weft_send(r->src, run->bytes, WEFT_U8, partner, run->comm, run->stream));
+        WEFT_TRY(weft_send(r->src, run->bytes, WEFT_U8, partner, run->comm, run->stream));
         if (run->rank < partner) {
-            WEFT_PAIR_TRY(weft_recv(r->dst, run->bytes, WEFT_U8, partner, run->comm, run->stream));
+            WEFT_TRY(weft_recv(r->dst, run->bytes, WEFT_U8, partner, run->comm, run->stream));
         }
     }
     return WEFT_OK;
@@ -230,16 +230,16 @@ static weft_status_t check_ping(weft_pair_run_t *run, size_t *wrong_p)
     rma_t *r = run->ctx;
     const weft_pair_loop_fn ways[] = {ping_pong, messages};
     for (int way = 0; way < 2; way++) {
-        WEFT_PAIR_TRY(fill(run, r->src, run->rank));
-        WEFT_PAIR_TRY(weft_memset(r->dst, 0xA5, run->bytes, NULL));
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-        WEFT_PAIR_TRY(ways[way](run, 1));
-        WEFT_PAIR_TRY(weft__pair_settle(run));
+        WEFT_TRY(fill(run, r->src, run->rank));
+        WEFT_TRY(weft_memset(r->dst, 0xA5, run->bytes, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(ways[way](run, 1));
+        WEFT_TRY(weft__pair_settle(run));
         if (partner_of(run) >= 0) {
-            WEFT_PAIR_TRY(compare(run, r->dst, partner_of(run), wrong_p));
+            WEFT_TRY(compare(run, r->dst, partner_of(run), wrong_p));
         }
         run->seed++;
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
     return WEFT_OK;
 }
@@ -267,7 +267,7 @@ static weft_status_t fetch_add(weft_pair_run_t *run, int rounds)
 {
     rma_t *r = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(
+        WEFT_TRY(
             weft_symm_atomic_fetch_add(run->symm, r->word, 1, r->old, next_of(run), run->stream));
     }
     return WEFT_OK;
@@ -277,7 +277,7 @@ static weft_status_t add(weft_pair_run_t *run, int rounds)
 {
     rma_t *r = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(weft_symm_atomic_add(run->symm, r->word, 1, next_of(run), run->stream));
+        WEFT_TRY(weft_symm_atomic_add(run->symm, r->word, 1, next_of(run), run->stream));
     }
     return WEFT_OK;
 }
@@ -286,8 +286,8 @@ static weft_status_t swap_if(weft_pair_run_t *run, int rounds)
 {
     rma_t *r = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(weft_symm_atomic_cswap(run->symm, r->word, *r->old, *r->old + 1, r->old,
-                                             next_of(run), run->stream));
+        WEFT_TRY(weft_symm_atomic_cswap(run->symm, r->word, *r->old, *r->old + 1, r->old,
+                                        next_of(run), run->stream));
     }
     return WEFT_OK;
 }
@@ -296,7 +296,7 @@ static weft_status_t fetch_add_one_word(weft_pair_run_t *run, int rounds)
 {
     rma_t *r = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(weft_symm_atomic_fetch_add(run->symm, r->word, 1, r->old, 0, run->stream));
+        WEFT_TRY(weft_symm_atomic_fetch_add(run->symm, r->word, 1, r->old, 0, run->stream));
     }
     return WEFT_OK;
 }
@@ -307,12 +307,12 @@ static weft_status_t check_atomic(weft_pair_run_t *run, size_t *wrong_p)
     rma_t *r = run->ctx;
     uint64_t sum = 0;
     const int rounds = 100;
-    WEFT_PAIR_TRY(weft_symm_atomic_set(run->symm, r->word, run->seed, run->rank, NULL));
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-    WEFT_PAIR_TRY(fetch_add_one_word(run, rounds));
-    WEFT_PAIR_TRY(weft__pair_settle(run));
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-    WEFT_PAIR_TRY(weft_symm_atomic_fetch(run->symm, r->word, &sum, 0, NULL));
+    WEFT_TRY(weft_symm_atomic_set(run->symm, r->word, run->seed, run->rank, NULL));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(fetch_add_one_word(run, rounds));
+    WEFT_TRY(weft__pair_settle(run));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(weft_symm_atomic_fetch(run->symm, r->word, &sum, 0, NULL));
     *wrong_p += sum != run->seed + (uint64_t)(rounds * run->size);
     *r->old = run->seed;
     return weft_symm_barrier(run->symm, NULL);
@@ -335,7 +335,7 @@ const weft_pair_t weft__pair_one_word = ATOMIC(fetch_add_one_word, "fetch-add on
 static weft_status_t symm_barrier(weft_pair_run_t *run, int rounds)
 {
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, run->stream));
+        WEFT_TRY(weft_symm_barrier(run->symm, run->stream));
     }
     return WEFT_OK;
 }
@@ -346,11 +346,11 @@ static weft_status_t check_barrier(weft_pair_run_t *run, size_t *wrong_p)
     rma_t *r = run->ctx;
     for (uint64_t round = run->seed; round < run->seed + 20; round++) {
         uint64_t got = 0;
-        WEFT_PAIR_TRY(weft_symm_put(run->symm, r->word, &round, 8, next_of(run), NULL));
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-        WEFT_PAIR_TRY(weft_symm_get(run->symm, &got, r->word, 8, run->rank, NULL));
+        WEFT_TRY(weft_symm_put(run->symm, r->word, &round, 8, next_of(run), NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_get(run->symm, &got, r->word, 8, run->rank, NULL));
         *wrong_p += got != round;
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
     return WEFT_OK;
 }

@@ -29,6 +29,8 @@
 
 #define KILL_AFTER_MS 2000
 #define DRAIN_PIECES 64 /* of what a rank that has ended left in its pipes, at a time */
+#define LOOK_MS                                                                                    \
+    200 /* at children without having heard: a thread of another library may have taken SIGCHLD */
 
 typedef enum stage { STAGE_RUN, STAGE_GRACE, STAGE_TERM, STAGE_KILL } stage_t;
 
@@ -307,7 +309,8 @@ static int wait_ms(const launcher_t *launcher)
     if (launcher->stage != STAGE_RUN && launcher->stage_deadline < deadline) {
         deadline = launcher->stage_deadline;
     }
-    return weft__deadline_left(deadline);
+    int left = weft__deadline_left(deadline);
+    return left < 0 || left > LOOK_MS ? LOOK_MS : left;
 }
 
 static void watch_sink(struct pollfd *poller, const weft_sink_t *sink)
@@ -335,10 +338,12 @@ static void step(launcher_t *launcher)
         watch_pipe(&polls[count++], &launcher->children[i].out);
         watch_pipe(&polls[count++], &launcher->children[i].err);
     }
-    if (poll(polls, count, wait_ms(launcher)) < 0) {
-        for (nfds_t i = 0; i < count; i++) {
-            polls[i].revents = 0; /* EINTR, or no memory for a moment */
-        }
+    int ready = poll(polls, count, wait_ms(launcher));
+    for (nfds_t i = 0; ready < 0 && i < count; i++) {
+        polls[i].revents = 0; /* EINTR, or no memory for a moment */
+    }
+    if (ready == 0) {
+        reap(launcher);
     }
     if (polls[1].revents != 0) {
         read_spawn_errors(launcher);
@@ -499,12 +504,14 @@ static weft_status_t run_with_restarts(launcher_t *launcher, int *exit_p)
             *exit_p = 0;
         }
         if (status != WEFT_OK || launcher->exit >= 0 || launcher->failed < 0 ||
-            launcher->interrupted != 0 || launcher->spawn.restart >= launch->max_restarts) {
+            launcher->interrupted != 0 || launcher->spawn.restart >= launch->max_restarts ||
+            (launch->hopeless != 0 && *exit_p == launch->hopeless)) {
             return status;
         }
         launcher->spawn.restart++;
-        say(launcher, "restarting the job, %d of %d times", launcher->spawn.restart,
-            launch->max_restarts);
+        const char *from = launch->again != NULL ? launch->again(launch->again_arg) : NULL;
+        say(launcher, "restarting the job, %d of %d times%s%s", launcher->spawn.restart,
+            launch->max_restarts, from != NULL ? ", from " : "", from != NULL ? from : "");
     }
 }
 

@@ -22,6 +22,11 @@ typedef struct weft_launch {
                          * are bound near it. NULL: cpu */
     bool prefix;        /* lines with "[rank] " */
     int max_restarts;   /* of the whole job, after a failure */
+    int hopeless; /* exit status of a rank that would fail again: no restart. 0: there is none */
+    /* Called before each restart, may change what argv holds, and returns where the job goes on from,
+     * for the sentence about it. NULL: nothing to change or to say. */
+    const char *(*again)(void *arg);
+    void *again_arg;
     int timeout_ms;     /* end the job after this time; 0: never */
     int grace_ms;       /* between the failure of a rank and the end of the others */
 } weft_launch_t;

@@ -114,6 +114,9 @@ void weft__guard_forget(weft_guard_t *guard, pid_t group)
 void weft__guard_stop(weft_guard_t *guard)
 {
     close(guard->fd);
+    if (guard->pid > 0) {
+        kill(guard->pid, SIGCONT); /* a stopped one would not notice */
+    }
     while (guard->pid > 0 && waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     guard->pid = 0;

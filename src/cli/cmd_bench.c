@@ -1,5 +1,6 @@
 /* weft bench: time collectives, in the manner of nccl-tests, and one-sided calls and patterns against
  * what they replace; verify all results. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +46,12 @@ static int choose(const char *what, const char *text, const char *(*name)(int), 
         }
     }
     const char *near = weft__nearest(text, names, count);
-    fprintf(stderr, "weft bench: there is no %s \"%s\"%s%s%s; there are", what, text,
-            near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    fprintf(stderr, "weft bench: there is no %s \"%s\"", what, text);
+    if (near) {
+        fprintf(stderr, "; did you mean \"%s\"? There are", near);
+    } else {
+        fprintf(stderr, "; there are");
+    }
     for (int i = 0; i < count; i++) {
         fprintf(stderr, " %s", names[i]);
     }
@@ -173,8 +178,9 @@ static int run_as_rank(const options_t *o)
         return 1;
     }
     if (o->bench.root < 0 || o->bench.root >= comm->size) {
+        int failed = comm->rank == 0 ? complain("--root is not one of the ranks") : 2;
         weft_comm_destroy(comm);
-        return complain("--root is not one of the ranks");
+        return failed;
     }
     status = weft__bench_run(&o->bench, comm, &wrong);
     if (status != WEFT_OK) {
@@ -239,6 +245,22 @@ out:
     return failed;
 }
 
+/* What every rank would find, and say, before there are any. */
+static int look_ahead(const options_t *o)
+{
+    if (o->bench.root < 0 || o->bench.root >= o->ranks) {
+        return complain("--root is not one of the ranks");
+    }
+    if (o->bench.json && strcmp(o->bench.json, "-") != 0) {
+        FILE *file = fopen(o->bench.json, "w");
+        if (!file || fclose(file) != 0) {
+            fprintf(stderr, "weft bench: cannot write %s: %s\n", o->bench.json, strerror(errno));
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Start ourselves again, as the ranks. */
 static int start_ranks(const options_t *o, char **argv)
 {
@@ -299,7 +321,8 @@ int weft__cmd_bench(int argc, char **argv)
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
         {"no-check", 0, WEFT_ARG_FLAG, NULL, &o.no_check, "do not verify the results"},
         {"explain", 0, WEFT_ARG_FLAG, NULL, &o.bench.explain, "say which algorithm, and why"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.bench.json, "write the results to FILE as JSON"},
+        {"json", 0, WEFT_ARG_STR, "FILE", &o.bench.json,
+         "write the results to FILE as JSON; -: to stdout, and the table to stderr"},
     };
     const weft_args_t args = {
         .command = "weft bench",
@@ -347,7 +370,7 @@ int weft__cmd_bench(int argc, char **argv)
             exit_status = complain(weft_last_error());
         } else if (exit_status == 0 && strcmp(job->launcher, "none") != 0) {
             exit_status = run_as_rank(&o);
-        } else if (exit_status == 0) {
+        } else if (exit_status == 0 && (exit_status = look_ahead(&o)) == 0) {
             exit_status = o.bench.threads ? run_threads(&o) : start_ranks(&o, typed);
         }
     }

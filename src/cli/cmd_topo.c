@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/args.h"
 #include "base/json.h"
@@ -159,7 +160,8 @@ static void put_ranks(weft_json_t *json, const machine_t *machine)
 static int write_json(const machine_t *machine, const char *path)
 {
     weft_json_t json;
-    FILE *file = fopen(path, "we");
+    /* a copy of stdout, as it is closed here */
+    FILE *file = strcmp(path, "-") == 0 ? fdopen(dup(STDOUT_FILENO), "w") : fopen(path, "we");
     if (file == NULL) {
         fprintf(stderr, "weft topo: cannot write %s: %s\n", path, strerror(errno));
         return 1;
@@ -208,7 +210,8 @@ int weft__cmd_topo(int argc, char **argv)
     int ranks = 0;
     const weft_arg_t options[] = {
         {"ranks", 'n', WEFT_ARG_INT, "N", &ranks, "show which CPUs weft run -n N gives each rank"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &path, "write it to FILE as JSON as well"},
+        {"json", 0, WEFT_ARG_STR, "FILE", &path,
+         "write it to FILE as JSON as well; -: to stdout, instead of the text"},
     };
     const weft_args_t args = {
         .command = "weft topo",
@@ -239,11 +242,13 @@ int weft__cmd_topo(int argc, char **argv)
     if (read_machine(ranks, &machine) != WEFT_OK) {
         fprintf(stderr, "weft topo: %s\n", weft_last_error());
     } else {
-        print_cpus(&machine.topo);
-        printf("\n");
-        weft__gpus_print(&machine.gpus, stdout);
-        if (ranks > 0) {
-            print_ranks(&machine);
+        if (path == NULL || strcmp(path, "-") != 0) {
+            print_cpus(&machine.topo);
+            printf("\n");
+            weft__gpus_print(&machine.gpus, stdout);
+            if (ranks > 0) {
+                print_ranks(&machine);
+            }
         }
         exit_status = path == NULL ? 0 : write_json(&machine, path);
     }

@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <weft/weft.h>
 
+#include "base/file.h"
 #include "base/settings.h"
 #include "boot/job.h"
 #include "boot/launch.h"
@@ -17,43 +19,56 @@
 /* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint. */
 #define GRACE_MS 10000
 
+/* Sentences about options and of the launcher begin with who says them already. */
 static int complain(int exit_status)
 {
-    fprintf(stderr, "weft train: %s\n", weft_last_error());
+    static const char name[] = "weft train: ";
+    const char *sentence = weft_last_error();
+    bool named = strncmp(sentence, name, sizeof(name) - 1) == 0;
+    fprintf(stderr, "%s%s\n", named ? "" : name, sentence);
     return exit_status;
 }
 
+/* Of a rank whose training diverged; the launcher exits with 1, as for other failures. */
+#define EXIT_DIVERGED 3
+
 /* ---- options ------------------------------------------------------------------------------------------- */
 
-/* Its settings, with the folder that the checkpoint is in now: it may have been moved. */
-static char *settings_of(const weft_loaded_t *loaded)
+/* The folder that the checkpoint is in now, as `path` names it if it does. */
+static weft_status_t folder_of(const weft_loaded_t *loaded, const char *path, char *out)
 {
-    size_t room = strlen(loaded->settings) + sizeof(loaded->path) + 16;
-    char *text = malloc(room);
     const char *slash = strrchr(loaded->path, '/');
-    if (text != NULL) {
-        snprintf(text, room, "%s\nout = %.*s\n", loaded->settings,
-                 slash != NULL ? (int)(slash - loaded->path) : 1,
-                 slash != NULL ? loaded->path : ".");
+    size_t length = slash != NULL ? (size_t)(slash - loaded->path) : 0;
+    char *named = realpath(path, NULL);
+    bool is_run = named != NULL && strlen(named) == length &&
+                  strncmp(named, loaded->path, length) == 0;
+    free(named);
+    if (is_run) {
+        return weft__path_join(out, "", path);
     }
-    return text;
+    snprintf(out, WEFT_PATH_BYTES, "%.*s", slash != NULL ? (int)length : 1,
+             slash != NULL ? loaded->path : ".");
+    return WEFT_OK;
 }
 
-/* What an earlier run said, where this one goes on from it. */
-static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config)
+/* What an earlier run said, where this one goes on from it; its folder into `folder`. */
+static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config, char *folder)
 {
     weft_loaded_t loaded;
-    const char *path = strcmp(config->resume, "auto") != 0 ? config->resume : config->out;
-    if (path[0] == '\0' || weft__checkpoint_load(path, false, &loaded) != WEFT_OK) {
-        return WEFT_OK; /* said later, if it matters, when everything is checked */
+    const char *path = weft__setup_resume(config);
+    if (path[0] == '\0') {
+        return WEFT_OK;
     }
-    weft_status_t status = WEFT_OK;
-    char *settings = loaded.settings != NULL ? settings_of(&loaded) : NULL;
-    if (settings != NULL) {
+    weft_status_t status = weft__checkpoint_load(path, false, &loaded);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = folder_of(&loaded, path, folder);
+    if (status == WEFT_OK && loaded.settings != NULL) {
+        weft_train_earlier_t earlier = {.settings = loaded.settings, .out = folder};
         weft__train_free(config);
-        status = weft__train_parse_resumed(settings, argc, argv, config);
+        status = weft__train_parse_resumed(&earlier, argc, argv, config);
     }
-    free(settings);
     weft__checkpoint_unload(&loaded);
     return status;
 }
@@ -79,11 +94,18 @@ static void on_signal(int signal)
     weft__train_interrupt();
 }
 
+/* One that our caller ignores (nohup, a script's background) stays ignored. */
 static void catch_signals(void)
 {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        struct sigaction old;
+        sigaction(signals[i], NULL, &old);
+        if (old.sa_handler != SIG_IGN) {
+            sigaction(signals[i], &action, NULL);
+        }
+    }
 }
 
 /* Progress goes to the launcher's terminal, if it has one: our own output is a pipe to it. */
@@ -94,11 +116,20 @@ static FILE *open_progress(void)
     return terminal != NULL ? terminal : stdout;
 }
 
-/* Is this rank to say why the run failed? One that was told by others has nothing to add. */
+/* Does our own launcher look after this rank? */
+static bool is_watched(void)
+{
+    const weft_job_t *job;
+    return weft__job(&job) == WEFT_OK && strcmp(job->launcher, "weft") == 0;
+}
+
+/* Is this rank to say why the run failed? One that was told by others has nothing to add, and that a
+ * rank died our launcher says, once. */
 static bool has_news(int rank, weft_status_t status, const weft_train_result_t *result)
 {
     bool hearsay = status == WEFT_ERR_RANK_LEFT || status == WEFT_ERR_ABORTED ||
-                   status == WEFT_ERR_BROKEN || result->told;
+                   status == WEFT_ERR_BROKEN || result->told ||
+                   (status == WEFT_ERR_RANK_DEAD && is_watched());
     return rank == 0 || !hearsay;
 }
 
@@ -122,12 +153,13 @@ static int train_as_rank(weft_setup_t *setup)
     }
     if (status != WEFT_OK) {
         weft_comm_abort(comm); /* others may still wait for us */
-        return 1;
+        return result.diverged && is_watched() ? EXIT_DIVERGED : 1;
     }
     if (result.interrupted && rank == 0) {
+        bool saved = setup->config->out[0] != '\0' && setup->config->save_every >= 0;
         fprintf(stderr, "weft train: stopped after step %llu%s%s\n",
-                (unsigned long long)result.step,
-                setup->config->out[0] != '\0' ? "; go on with --resume " : "", setup->config->out);
+                (unsigned long long)result.step, saved ? "; go on with --resume " : "",
+                saved ? setup->config->out : "");
     }
     weft_comm_destroy(comm);
     return 0;
@@ -135,11 +167,39 @@ static int train_as_rank(weft_setup_t *setup)
 
 /* ---- starting ranks ----------------------------------------------------------------------------------------- */
 
+/* Where ranks go on if they have to be started again. */
+typedef struct restart {
+    const char *out;
+    char link[WEFT_PATH_BYTES]; /* in the run folder, to its last checkpoint */
+    struct stat before;         /* ... when the job began; zero: there was none */
+    char option[16], from[WEFT_PATH_BYTES];
+    char **more; /* the end of the command, with room for two words */
+} restart_t;
+
+/* From the run's last checkpoint. The link is made anew for each, so one that has not changed is an
+ * earlier run's; if this run went on from that, the command says so already. */
+static const char *go_on(void *arg)
+{
+    restart_t *restart = arg;
+    struct stat now;
+    char name[64];
+    ssize_t length = readlink(restart->link, name, sizeof(name) - 1);
+    bool saved = length > 0 && lstat(restart->link, &now) == 0 &&
+                 (now.st_ino != restart->before.st_ino ||
+                  memcmp(&now.st_ctim, &restart->before.st_ctim, sizeof(now.st_ctim)) != 0);
+    name[saved ? length : 0] = '\0';
+    saved = saved && weft__path_join(restart->from, restart->out, name) == WEFT_OK;
+    restart->more[0] = saved ? restart->option : NULL;
+    restart->more[1] = saved ? restart->from : NULL;
+    return saved ? restart->from : "its start, as nothing was saved yet";
+}
+
 static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
 {
     char self[] = "/proc/self/exe", name[] = "train";
-    char **command = calloc((size_t)argc + 2, sizeof(char *));
+    char **command = calloc((size_t)argc + 4, sizeof(char *));
     const char *terminal = isatty(STDOUT_FILENO) ? ttyname(STDOUT_FILENO) : NULL;
+    restart_t restart = {.out = setup->config->out, .option = "--resume"};
     int status = 1;
     if (command == NULL) {
         fprintf(stderr, "weft train: out of memory\n");
@@ -148,6 +208,11 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
     command[0] = self;
     command[1] = name;
     memcpy(command + 2, argv + 1, (size_t)(argc - 1) * sizeof(char *));
+    restart.more = command + argc + 1;
+    if (weft__path_join(restart.link, restart.out, "latest") != WEFT_OK ||
+        lstat(restart.link, &restart.before) != 0) {
+        restart.before = (struct stat){0};
+    }
     if (terminal != NULL) {
         weft__settings_set("WEFT_TERMINAL", terminal);
     }
@@ -156,12 +221,16 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
                             .argv = command,
                             .bind = strcmp(weft__settings()->bind, "none") != 0,
                             .device = setup->device,
+                            .max_restarts = setup->config->max_restarts,
+                            .hopeless = EXIT_DIVERGED,
+                            .again = go_on,
+                            .again_arg = &restart,
                             .grace_ms = GRACE_MS};
     if (weft__launch(&launch, &status) != WEFT_OK) {
         complain(status);
     }
     free(command);
-    return status;
+    return status == EXIT_DIVERGED ? 1 : status;
 }
 
 /* ---- the command ---------------------------------------------------------------------------------------------- */
@@ -170,16 +239,19 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
 {
     bool launched = strcmp(job->launcher, "none") != 0;
     if (setup->config->dry_run) {
-        return weft__setup_print(setup, stdout) == WEFT_OK ? 0 : complain(1);
+        bool good = weft__setup_look(setup) == WEFT_OK &&
+                    weft__setup_print(setup, stdout) == WEFT_OK;
+        return good ? 0 : complain(1);
     }
     if (launched) {
         return train_as_rank(setup);
     }
-    /* Texts that cannot be read should not start ranks first. */
-    if (weft__setup_prepare(setup) != WEFT_OK) {
+    /* Data that cannot be trained on should not start ranks first, which would all say so. */
+    if (weft__setup_prepare(setup) != WEFT_OK || weft__setup_data(setup) != WEFT_OK) {
         return complain(1);
     }
-    return setup->config->ranks == 1 ? train_as_rank(setup) : start_ranks(setup, argc, argv);
+    bool alone = setup->config->ranks == 1 && setup->config->max_restarts == 0;
+    return alone ? train_as_rank(setup) : start_ranks(setup, argc, argv);
 }
 
 int weft__cmd_train(int argc, char **argv)
@@ -187,6 +259,9 @@ int weft__cmd_train(int argc, char **argv)
     weft_train_config_t config;
     weft_setup_t setup = {0};
     const weft_job_t *job;
+    char folder[WEFT_PATH_BYTES]; /* of the run that this one goes on from */
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not grow (ulimit -f) is then told like a full disk */
     bool help = false;
     weft_status_t status = weft__train_parse(argc, argv, &config, &help);
     if (status == WEFT_OK && help) {
@@ -196,7 +271,7 @@ int weft__cmd_train(int argc, char **argv)
         help = true;
     }
     if (status == WEFT_OK && !help && config.resume[0] != '\0') {
-        status = inherit(argc, argv, &config);
+        status = inherit(argc, argv, &config, folder);
     }
     if (status == WEFT_OK && !help) {
         status = weft__job(&job);

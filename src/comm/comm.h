@@ -21,6 +21,7 @@ struct weft_comm {
     _Atomic uint64_t magic; /* WEFT_COMM_MAGIC while alive */
     int rank, size, device;
     int timeout_ms;
+    int crowd; /* of weft_comm_config_t */
     /* While no call went to a stream, calls run in the caller one after the other, and `busy` is all
      * there is to say. From the first one on, every call takes a ticket. */
     _Atomic bool busy;        /* released by the caller (weft__comm_leave), acquired by abort */

@@ -61,6 +61,11 @@ static weft_status_t read_config(const weft_comm_config_t *config, weft_comm_h c
         return weft__fail(WEFT_ERR_INVALID, "timeout_ms %d: give -1 for the setting, 0 for none",
                           given.timeout_ms);
     }
+    if (given.crowd < -1 || given.crowd == 0) {
+        return weft__fail(WEFT_ERR_INVALID, "crowd %d: give how many communicators work at once",
+                          given.crowd);
+    }
+    comm->crowd = given.crowd < 0 ? 1 : given.crowd;
     comm->timeout_ms = given.timeout_ms < 0 ? settings->timeout : given.timeout_ms;
     return weft__tuner_init(&comm->tuner, given.algo ? given.algo : settings->algo);
 }
@@ -199,7 +204,11 @@ weft_status_t weft_comm_abort(weft_comm_h comm)
     if (status != WEFT_OK) {
         return status;
     }
+    /* Whoever aborts does so because of an error, and that is what they will want to tell. */
+    char before[1024];
+    snprintf(before, sizeof(before), "%s", weft_last_error());
     comm->backend->abort(comm->ctx);
+    weft__error_restore(before);
     /* Other threads inside a call of this handle return soon. */
     while (atomic_load_explicit(&comm->busy, memory_order_acquire) ||
            atomic_load(&comm->served) != atomic_load(&comm->issued)) {

@@ -1,11 +1,8 @@
 #include "comm/reach.h"
 
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/cuda/cuda.h"
@@ -13,11 +10,7 @@
 #include "comm/shm/wait.h"
 
 #define MS 1000000ull
-#define YIELD_NS (20 * MS) /* then nap; as comm/shm/wait.c does, and for its reasons */
-#define YIELD_CROWDED_NS (4 * MS)
 #define CHECK_NS (20 * MS) /* look for ranks that are gone this often */
-#define NAP_LEAST_NS 50000u
-#define NAP_MOST_NS 1000000u /* there is no bell to wake us: whoever writes does not know of us */
 
 weft_status_t weft__reach_check(weft_comm_h comm, const char *who)
 {
@@ -76,19 +69,31 @@ weft_status_t weft__reach_broken(weft_comm_h comm)
 
 /* ---- waiting ---------------------------------------------------------------------------- */
 
+#define WHAT_ROOM 160
+
+/* What is waited for; `text` is room to say it. */
+static const char *what_of(const weft_reach_wait_t *wait, char text[WHAT_ROOM])
+{
+    if (!wait->describe) {
+        return wait->what;
+    }
+    wait->describe(wait->arg, text, WHAT_ROOM);
+    return text;
+}
+
 static weft_status_t say_gone(weft_comm_h comm, const weft_reach_wait_t *wait, int rank)
 {
     const weft_shm_t *shm = comm->shm;
     bool left = has_left(shm, rank);
     weft_status_t status = left ? WEFT_ERR_RANK_LEFT : WEFT_ERR_RANK_DEAD;
-    char text[WEFT_ERROR_TEXT];
+    char text[WEFT_ERROR_TEXT], what[WHAT_ROOM];
     if (left) {
         snprintf(text, sizeof(text), "rank %d destroyed its handle while rank %d waits for %s",
-                 rank, shm->rank, wait->what);
+                 rank, shm->rank, what_of(wait, what));
     } else {
         snprintf(text, sizeof(text),
                  "rank %d (process %d) died; rank %d noticed while waiting for %s", rank,
-                 shm->peers[rank].pid, shm->rank, wait->what);
+                 shm->peers[rank].pid, shm->rank, what_of(wait, what));
     }
     if (!wait->told) {
         return weft__reach_break(comm, status, rank, "%s", text);
@@ -112,19 +117,22 @@ static weft_status_t look_for_gone(weft_comm_h comm, const weft_reach_wait_t *wa
 static weft_status_t say_late(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
     double seconds = comm->timeout_ms / 1000.0;
+    char what[WHAT_ROOM];
     if (!wait->told && !wait->deaf) {
         return weft__reach_break(comm, WEFT_ERR_TIMEOUT, comm->rank,
                                  "timed out after %.1f s on rank %d, which waits for %s", seconds,
-                                 comm->rank, wait->what);
+                                 comm->rank, what_of(wait, what));
     }
     return weft__fail(WEFT_ERR_TIMEOUT, "timed out after %.1f s on rank %d, which waits for %s",
-                      seconds, comm->rank, wait->what);
+                      seconds, comm->rank, what_of(wait, what));
 }
 
 /* Long before that, as other waits do. */
 static void warn_late(weft_comm_h comm, const weft_reach_wait_t *wait, uint64_t waited_ns)
 {
-    weft__warn("rank %d has waited %.0f s for %s", comm->rank, (double)waited_ns / 1e9, wait->what);
+    char what[WHAT_ROOM];
+    weft__warn("rank %d has waited %.0f s for %s", comm->rank, (double)waited_ns / 1e9,
+               what_of(wait, what));
 }
 
 /* With `told` or `deaf`, a communicator that broke because a rank died is no reason to give up. */
@@ -147,31 +155,24 @@ weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
         }
         weft__pause();
     }
-    uint64_t start = weft__now_ns(), check = start, now = start, nap = NAP_LEAST_NS;
-    uint64_t warn_after = (uint64_t)weft__settings()->warn_after * MS;
-    uint64_t yielding = shm->crowded ? YIELD_CROWDED_NS : YIELD_NS;
+    weft_idler_t idler = {0};
+    uint64_t warn_after = (uint64_t)weft__settings()->warn_after * MS, check = 0;
     weft_status_t status = WEFT_OK;
-    for (unsigned i = 0; !wait->ready(wait->arg) && status == WEFT_OK; i++) {
-        if (now - start < yielding) {
-            sched_yield();
-        } else {
-            nanosleep(&(struct timespec){.tv_nsec = (long)nap}, NULL);
-            nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
-        }
-        if (now - start < yielding && i % 16 != 0) { /* the clock costs a tenth of a yield */
+    while (!wait->ready(wait->arg) && status == WEFT_OK) {
+        if (!weft__wait_idle(&idler, shm->crowded)) {
             continue;
         }
-        now = weft__now_ns();
+        uint64_t waited = idler.waited_ns;
         status = look_at_comm(comm, wait);
-        if (status == WEFT_OK && now - check >= CHECK_NS) {
-            check = now;
+        if (status == WEFT_OK && waited - check >= CHECK_NS) {
+            check = waited;
             status = look_for_gone(comm, wait);
-            if (warn_after != 0 && now - start >= warn_after) {
-                warn_late(comm, wait, now - start);
+            if (warn_after != 0 && waited >= warn_after) {
+                warn_late(comm, wait, waited);
                 warn_after = 0;
             }
             if (status == WEFT_OK && comm->timeout_ms > 0 &&
-                now - start >= (uint64_t)comm->timeout_ms * MS && !wait->ready(wait->arg)) {
+                waited >= (uint64_t)comm->timeout_ms * MS && !wait->ready(wait->arg)) {
                 status = say_late(comm, wait);
             }
         }

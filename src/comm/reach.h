@@ -30,6 +30,9 @@ typedef struct weft_reach_wait {
     bool (*ready)(const void *arg); /* is it there? An acquire load, as a rule */
     const void *arg;
     const char *what; /* for sentences: "a record", ... */
+    /* Optional, in place of `what`: says it when there is a sentence. Most waits have none, and are in
+     * a hurry. */
+    void (*describe)(const void *arg, char *text, size_t room);
     /* NULL: a rank that is gone breaks the communicator. Otherwise [size], false at first: it is
      * WEFT_ERR_RANK_DEAD once, noted here, and then no longer missed; nothing is broken. */
     bool *told;

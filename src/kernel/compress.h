@@ -80,8 +80,7 @@ typedef struct weft_compress_ops {
 #undef WEFT_COMPRESS_SLOT
 } weft_compress_ops_t;
 
-/* The table for the devices of this process. WEFT_ERR_UNSUPPORTED, with the reason, where there is
- * none. */
+/* The table for the devices of this process. Both give the same bits. */
 weft_status_t weft__compress_ops(const weft_compress_ops_t **table_p);
 
 #endif

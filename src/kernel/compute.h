@@ -253,6 +253,9 @@ typedef struct weft_adamw {
     int64_t step; /* from 1 */
 } weft_adamw_t;
 
+/* How many tensors one call of adamw_list may have. */
+#define WEFT_ADAMW_MOST 64
+
 /* Sums of squares for the gradient norm: partial[i] = sum of squares of elements [i, i + 1) x
  * WEFT_SUMSQ_CHUNK, in f64 and in a fixed order. Whoever cuts tensors between ranks at multiples of
  * the chunk and puts the partial sums together in one order gets the same bits under every plan. */
@@ -312,10 +315,17 @@ typedef struct weft_cast {
 
 typedef struct weft_compute {
     const char *kind; /* "cpu", "cuda" */
+
+    /* Logits that are made at a time: few enough to stay in a cache, or many enough to keep a GPU busy. */
+    int64_t head_elements;
 #define WEFT_COMPUTE_SLOT(name, args_t)                                                            \
     weft_status_t (*name)(const args_t *args, weft_stream_h stream);
     WEFT_COMPUTE_TABLE(WEFT_COMPUTE_SLOT)
 #undef WEFT_COMPUTE_SLOT
+
+    /* adamw of each of `count` (at most WEFT_ADAMW_MOST) sets of arguments, which differ only in their
+     * tensors, count and decay: one launch on a GPU. The list is copied. */
+    weft_status_t (*adamw_list)(const weft_adamw_t *list, int count, weft_stream_h stream);
 
     /* Bytes of `work` that the backward of these arguments wants; pointers in them are not read. */
     size_t (*embed_work)(const weft_embed_t *args);

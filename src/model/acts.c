@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "model/model.h"
 
-enum { ALIGN = 256, HEAD_ROWS_LEAST = 256, HEAD_ELEMENTS = 1 << 21 };
+enum { ALIGN = 256, HEAD_ROWS_LEAST = 256 };
 
 /* Takes tensors off a piece of memory; with a NULL base it only counts. */
 typedef struct carver {
@@ -35,12 +35,19 @@ static bool is_gpt2(const weft_model_t *model)
     return model->config.family == WEFT_GPT2;
 }
 
-int64_t weft__head_rows(const weft_model_t *model, const weft_shape_t *shape)
+int64_t weft__head_chunk(const weft_compute_t *compute, int64_t rows, int64_t words)
+{
+    int64_t chunk = compute->head_elements / words;
+    chunk = chunk > HEAD_ROWS_LEAST ? chunk : HEAD_ROWS_LEAST;
+    return chunk < rows ? chunk : rows;
+}
+
+int64_t weft__head_rows(const weft_model_t *model, const weft_compute_t *compute,
+                        const weft_shape_t *shape)
 {
     int64_t rows = rows_of(shape), chosen = shape->head_rows;
     if (chosen == 0) {
-        chosen = HEAD_ELEMENTS / model->vocab_rows;
-        chosen = chosen > HEAD_ROWS_LEAST ? chosen : HEAD_ROWS_LEAST;
+        return weft__head_chunk(compute, rows, model->vocab_rows);
     }
     return chosen < rows ? chosen : rows;
 }
@@ -237,7 +244,7 @@ static void carve_scratch(carver_t *carver, const weft_model_t *model,
         scratch->dact = gpt2 ? NULL : take_tensor(carver, model, rows, ffn);
     }
     if (model->slice.head) {
-        scratch->logits = take_tensor(carver, model, weft__head_rows(model, shape),
+        scratch->logits = take_tensor(carver, model, weft__head_rows(model, compute, shape),
                                       model->vocab_rows);
     }
     scratch->work = take(carver, (int64_t)work_bytes(model, compute, shape), 1);

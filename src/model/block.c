@@ -42,10 +42,10 @@ weft_status_t weft__block_attention(const weft_pass_t *pass, int layer,
                                     const weft_block_acts_t *acts)
 {
     weft_linear_t qkv = weft__linear_qkv(pass, layer);
-    WEFT_TRY_RETURN(weft__linear_forward(pass, &qkv, acts->h1_all, acts->qkv, (weft_ending_t){0}));
+    WEFT_TRY(weft__linear_forward_first(pass, &qkv, acts->h1_all, acts->qkv, (weft_ending_t){0}));
     if (!weft__is_gpt2(pass)) {
         weft_rope_t rope = weft__rope_args(pass, acts->qkv);
-        WEFT_TRY_RETURN(pass->compute->rope(&rope, pass->stream));
+        WEFT_TRY(pass->compute->rope(&rope, pass->stream));
     }
     return attention(pass, layer, acts);
 }
@@ -54,7 +54,7 @@ weft_status_t weft__block_attend(const weft_pass_t *pass, int layer, const weft_
                                  void *y)
 {
     weft_linear_t proj = weft__linear_proj(pass, layer);
-    WEFT_TRY_RETURN(weft__block_attention(pass, layer, acts));
+    WEFT_TRY(weft__block_attention(pass, layer, acts));
     return weft__linear_forward(pass, &proj, acts->attended, y, branch_ending(pass, acts->x));
 }
 
@@ -79,16 +79,15 @@ weft_status_t weft__block_mlp(const weft_pass_t *pass, int layer, const weft_blo
     weft_linear_t up = weft__linear_up(pass, layer), down = weft__linear_down(pass, layer);
     if (weft__is_gpt2(pass)) {
         weft_ending_t gelu = {.aux = acts->up, .epilogue = WEFT_EPILOGUE_GELU};
-        WEFT_TRY_RETURN(weft__linear_forward(pass, &up, acts->h2_all, acts->act, gelu));
+        WEFT_TRY(weft__linear_forward_first(pass, &up, acts->h2_all, acts->act, gelu));
     } else {
         weft_swiglu_t swiglu = {.type = pass->model->type,
                                 .rows = weft__rows(pass),
                                 .width = pass->model->ffn,
                                 .in = acts->up,
                                 .out = acts->act};
-        WEFT_TRY_RETURN(
-            weft__linear_forward(pass, &up, acts->h2_all, acts->up, (weft_ending_t){0}));
-        WEFT_TRY_RETURN(pass->compute->swiglu_forward(&swiglu, pass->stream));
+        WEFT_TRY(weft__linear_forward_first(pass, &up, acts->h2_all, acts->up, (weft_ending_t){0}));
+        WEFT_TRY(pass->compute->swiglu_forward(&swiglu, pass->stream));
     }
     return weft__linear_forward(pass, &down, acts->act, y, branch_ending(pass, acts->x2));
 }
@@ -112,9 +111,9 @@ weft_status_t weft__block_forward(const weft_pass_t *pass, int layer, const weft
 {
     void *attended = pass->fuse_residual ? acts->x2 : pass->scratch.y;
     void *y = pass->fuse_residual ? out : pass->scratch.y;
-    WEFT_TRY_RETURN(weft__block_norm1(pass, layer, acts));
-    WEFT_TRY_RETURN(weft__block_attend(pass, layer, acts, attended));
-    WEFT_TRY_RETURN(weft__block_norm2(pass, layer, acts, attended));
-    WEFT_TRY_RETURN(weft__block_mlp(pass, layer, acts, y));
+    WEFT_TRY(weft__block_norm1(pass, layer, acts));
+    WEFT_TRY(weft__block_attend(pass, layer, acts, attended));
+    WEFT_TRY(weft__block_norm2(pass, layer, acts, attended));
+    WEFT_TRY(weft__block_mlp(pass, layer, acts, y));
     return pass->fuse_residual ? WEFT_OK : weft__block_join(pass, layer, acts, y, out);
 }

@@ -44,7 +44,7 @@ weft_status_t weft__block_mlp_input(const weft_pass_t *pass, int layer,
     const weft_scratch_t *scratch = &pass->scratch;
     if (weft__is_gpt2(pass)) {
         weft_ending_t slope = {.aux = acts->up, .epilogue = WEFT_EPILOGUE_DGELU};
-        WEFT_TRY_RETURN(weft__linear_input(pass, &down, dy, scratch->dup, slope));
+        WEFT_TRY(weft__linear_input_first(pass, &down, dy, scratch->dup, slope));
     } else {
         weft_swiglu_t swiglu = {.type = pass->model->type,
                                 .rows = weft__rows(pass),
@@ -52,8 +52,8 @@ weft_status_t weft__block_mlp_input(const weft_pass_t *pass, int layer,
                                 .in = acts->up,
                                 .dout = scratch->dact,
                                 .din = scratch->dup};
-        WEFT_TRY_RETURN(weft__linear_input(pass, &down, dy, scratch->dact, (weft_ending_t){0}));
-        WEFT_TRY_RETURN(pass->compute->swiglu_backward(&swiglu, pass->stream));
+        WEFT_TRY(weft__linear_input_first(pass, &down, dy, scratch->dact, (weft_ending_t){0}));
+        WEFT_TRY(pass->compute->swiglu_backward(&swiglu, pass->stream));
     }
     return weft__linear_input(pass, &up, scratch->dup, scratch->dh_all, (weft_ending_t){0});
 }
@@ -62,8 +62,8 @@ weft_status_t weft__block_mlp_weights(const weft_pass_t *pass, int layer,
                                       const weft_block_acts_t *acts, const void *dy)
 {
     weft_linear_t up = weft__linear_up(pass, layer), down = weft__linear_down(pass, layer);
-    WEFT_TRY_RETURN(weft__linear_weights(pass, &down, acts->act, dy));
-    WEFT_TRY_RETURN(weft__linear_weights(pass, &up, acts->h2_all, pass->scratch.dup));
+    WEFT_TRY(weft__linear_weights(pass, &down, acts->act, dy));
+    WEFT_TRY(weft__linear_weights(pass, &up, acts->h2_all, pass->scratch.dup));
     weft__tell_ready(pass, layer, WEFT_GATE_WEIGHT, WEFT_DOWN_BIAS);
     return WEFT_OK;
 }
@@ -73,7 +73,7 @@ weft_status_t weft__block_norm2_backward(const weft_pass_t *pass, int layer,
 {
     weft_norm_t args = weft__norm_args(pass, pass->shape.norm_rows, layer, WEFT_NORM2_WEIGHT,
                                        WEFT_NORM2_BIAS);
-    WEFT_TRY_RETURN(norm_backward(pass, &args, acts->x2, acts->mean2, acts->rstd2));
+    WEFT_TRY(norm_backward(pass, &args, acts->x2, acts->mean2, acts->rstd2));
     weft__tell_ready(pass, layer, WEFT_NORM2_WEIGHT, WEFT_NORM2_BIAS);
     return WEFT_OK;
 }
@@ -106,12 +106,12 @@ weft_status_t weft__block_attend_input(const weft_pass_t *pass, int layer,
 {
     weft_linear_t qkv = weft__linear_qkv(pass, layer), proj = weft__linear_proj(pass, layer);
     const weft_scratch_t *scratch = &pass->scratch;
-    WEFT_TRY_RETURN(weft__linear_input(pass, &proj, dy, scratch->dattended, (weft_ending_t){0}));
-    WEFT_TRY_RETURN(attention_backward(pass, layer, acts));
+    WEFT_TRY(weft__linear_input_first(pass, &proj, dy, scratch->dattended, (weft_ending_t){0}));
+    WEFT_TRY(attention_backward(pass, layer, acts));
     if (!weft__is_gpt2(pass)) {
         weft_rope_t rope = weft__rope_args(pass, scratch->dqkv);
         rope.inverse = true;
-        WEFT_TRY_RETURN(pass->compute->rope(&rope, pass->stream));
+        WEFT_TRY(pass->compute->rope(&rope, pass->stream));
     }
     return weft__linear_input(pass, &qkv, scratch->dqkv, scratch->dh_all, (weft_ending_t){0});
 }
@@ -120,8 +120,8 @@ weft_status_t weft__block_attend_weights(const weft_pass_t *pass, int layer,
                                          const weft_block_acts_t *acts, const void *dy)
 {
     weft_linear_t qkv = weft__linear_qkv(pass, layer), proj = weft__linear_proj(pass, layer);
-    WEFT_TRY_RETURN(weft__linear_weights(pass, &proj, acts->attended, dy));
-    WEFT_TRY_RETURN(weft__linear_weights(pass, &qkv, acts->h1_all, pass->scratch.dqkv));
+    WEFT_TRY(weft__linear_weights(pass, &proj, acts->attended, dy));
+    WEFT_TRY(weft__linear_weights(pass, &qkv, acts->h1_all, pass->scratch.dqkv));
     weft__tell_ready(pass, layer, WEFT_QKV_WEIGHT, WEFT_PROJ_BIAS);
     return WEFT_OK;
 }
@@ -131,7 +131,7 @@ weft_status_t weft__block_norm1_backward(const weft_pass_t *pass, int layer,
 {
     weft_norm_t args = weft__norm_args(pass, pass->shape.norm_rows, layer, WEFT_NORM1_WEIGHT,
                                        WEFT_NORM1_BIAS);
-    WEFT_TRY_RETURN(norm_backward(pass, &args, acts->x, acts->mean1, acts->rstd1));
+    WEFT_TRY(norm_backward(pass, &args, acts->x, acts->mean1, acts->rstd1));
     weft__tell_ready(pass, layer, WEFT_NORM1_WEIGHT, WEFT_NORM1_BIAS);
     return WEFT_OK;
 }
@@ -140,12 +140,12 @@ weft_status_t weft__block_backward(const weft_pass_t *pass, int layer,
                                    const weft_block_acts_t *acts)
 {
     const void *dy;
-    WEFT_TRY_RETURN(weft__branch_gradient(pass, layer, WEFT_BRANCH_MLP, &dy));
-    WEFT_TRY_RETURN(weft__block_mlp_input(pass, layer, acts, dy));
-    WEFT_TRY_RETURN(weft__block_mlp_weights(pass, layer, acts, dy));
-    WEFT_TRY_RETURN(weft__block_norm2_backward(pass, layer, acts));
-    WEFT_TRY_RETURN(weft__branch_gradient(pass, layer, WEFT_BRANCH_ATTEND, &dy));
-    WEFT_TRY_RETURN(weft__block_attend_input(pass, layer, acts, dy));
-    WEFT_TRY_RETURN(weft__block_attend_weights(pass, layer, acts, dy));
+    WEFT_TRY(weft__branch_gradient(pass, layer, WEFT_BRANCH_MLP, &dy));
+    WEFT_TRY(weft__block_mlp_input(pass, layer, acts, dy));
+    WEFT_TRY(weft__block_mlp_weights(pass, layer, acts, dy));
+    WEFT_TRY(weft__block_norm2_backward(pass, layer, acts));
+    WEFT_TRY(weft__branch_gradient(pass, layer, WEFT_BRANCH_ATTEND, &dy));
+    WEFT_TRY(weft__block_attend_input(pass, layer, acts, dy));
+    WEFT_TRY(weft__block_attend_weights(pass, layer, acts, dy));
     return weft__block_norm1_backward(pass, layer, acts);
 }

@@ -41,7 +41,7 @@ weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int
     if (!pass->row_bias) {
         args.positions = NULL; /* the sum over parts has them once */
     }
-    WEFT_TRY_RETURN(pass->compute->embed_forward(&args, pass->stream));
+    WEFT_TRY(pass->compute->embed_forward(&args, pass->stream));
     return embed_dropout(pass, x);
 }
 
@@ -53,11 +53,11 @@ weft_status_t weft__embed_forward(const weft_pass_t *pass, const int32_t *tokens
 weft_status_t weft__embed_backward(const weft_pass_t *pass, const int32_t *tokens)
 {
     weft_embed_t args = embed_args(pass, tokens);
-    WEFT_TRY_RETURN(embed_dropout(pass, pass->scratch.dx));
+    WEFT_TRY(embed_dropout(pass, pass->scratch.dx));
     args.dout = pass->scratch.dx;
     args.dtable = weft__grad_of(pass, -1, WEFT_TOKENS);
     args.dpositions = weft__grad_of(pass, -1, WEFT_POSITIONS);
-    WEFT_TRY_RETURN(pass->compute->embed_backward(&args, pass->stream));
+    WEFT_TRY(pass->compute->embed_backward(&args, pass->stream));
     weft__tell_ready(pass, -1, WEFT_TOKENS, WEFT_POSITIONS);
     return WEFT_OK;
 }
@@ -119,7 +119,7 @@ weft_status_t weft__head_dlogits(const weft_pass_t *pass, const weft_head_acts_t
                              .b = weft__offset(pass, acts->h, first * width),
                              .c = weft__grad_of(pass, -1, head_role(pass)),
                              .accumulate = true};
-    WEFT_TRY_RETURN(pass->compute->matmul(&input, pass->stream));
+    WEFT_TRY(pass->compute->matmul(&input, pass->stream));
     return pass->compute->matmul(&weights, pass->stream);
 }
 
@@ -127,7 +127,7 @@ weft_status_t weft__head_loss(const weft_pass_t *pass, const weft_head_acts_t *a
                               const int32_t *targets)
 {
     const weft_model_t *model = pass->model;
-    int64_t rows = weft__rows(pass), chunk = weft__head_rows(model, &pass->shape);
+    int64_t rows = weft__rows(pass), chunk = weft__head_rows(model, pass->compute, &pass->shape);
     for (int64_t first = 0; first < rows; first += chunk) {
         int64_t count = rows - first < chunk ? rows - first : chunk;
         weft_classify_t classify = {.type = model->type,
@@ -138,10 +138,10 @@ weft_status_t weft__head_loss(const weft_pass_t *pass, const weft_head_acts_t *a
                                     .targets = targets + first,
                                     .losses = acts->losses + first,
                                     .scale = pass->training ? pass->loss_scale : 0.0f};
-        WEFT_TRY_RETURN(weft__head_logits(pass, acts, first, count));
-        WEFT_TRY_RETURN(pass->compute->classify(&classify, pass->stream));
+        WEFT_TRY(weft__head_logits(pass, acts, first, count));
+        WEFT_TRY(pass->compute->classify(&classify, pass->stream));
         if (pass->training) {
-            WEFT_TRY_RETURN(weft__head_dlogits(pass, acts, first, count));
+            WEFT_TRY(weft__head_dlogits(pass, acts, first, count));
         }
     }
     return WEFT_OK;
@@ -156,7 +156,7 @@ weft_status_t weft__head_backward(const weft_pass_t *pass, const weft_head_acts_
     args.rstd = acts->rstd;
     args.dout = acts->dh;
     args.dx = pass->scratch.dx;
-    WEFT_TRY_RETURN(pass->compute->norm_backward(&args, pass->stream));
+    WEFT_TRY(pass->compute->norm_backward(&args, pass->stream));
     weft__tell_ready(pass, -1, WEFT_FINAL_WEIGHT, WEFT_HEAD_WEIGHT);
     if (pass->model->config.tied && !pass->model->slice.embed) {
         weft__tell_ready(pass, -1, WEFT_TOKENS, WEFT_TOKENS); /* its other use is elsewhere */

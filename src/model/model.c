@@ -20,15 +20,15 @@ weft_status_t weft__model_forward(const weft_pass_t *pass, const weft_acts_t *ac
 {
     const weft_slice_t *slice = &pass->model->slice;
     if (slice->embed) {
-        WEFT_TRY_RETURN(weft__embed_forward(pass, acts->tokens, acts->x));
+        WEFT_TRY(weft__embed_forward(pass, acts->tokens, acts->x));
     }
     for (int i = 0; i < slice->layer_count; i++) {
-        WEFT_TRY_RETURN(
+        WEFT_TRY(
             weft__block_forward(pass, slice->layer_first + i, &acts->blocks[i], acts->outs[i]));
     }
     if (slice->head) {
-        WEFT_TRY_RETURN(weft__head_norm(pass, &acts->head));
-        WEFT_TRY_RETURN(weft__head_loss(pass, &acts->head, acts->targets));
+        WEFT_TRY(weft__head_norm(pass, &acts->head));
+        WEFT_TRY(weft__head_loss(pass, &acts->head, acts->targets));
     }
     return WEFT_OK;
 }
@@ -37,10 +37,10 @@ weft_status_t weft__model_backward(const weft_pass_t *pass, const weft_acts_t *a
 {
     const weft_slice_t *slice = &pass->model->slice;
     if (slice->head) {
-        WEFT_TRY_RETURN(weft__head_backward(pass, &acts->head));
+        WEFT_TRY(weft__head_backward(pass, &acts->head));
     }
     for (int i = slice->layer_count - 1; i >= 0; i--) {
-        WEFT_TRY_RETURN(weft__block_backward(pass, slice->layer_first + i, &acts->blocks[i]));
+        WEFT_TRY(weft__block_backward(pass, slice->layer_first + i, &acts->blocks[i]));
     }
     return slice->embed ? weft__embed_backward(pass, acts->tokens) : WEFT_OK;
 }
@@ -67,13 +67,13 @@ static weft_status_t extend_attend(const weft_pass_t *pass, const weft_cache_t *
                           .keys = weft__offset(pass, cache->keys, at),
                           .values = weft__offset(pass, cache->values, at),
                           .out = acts->attended};
-    WEFT_TRY_RETURN(weft__linear_forward(pass, &qkv, acts->h1, acts->qkv, (weft_ending_t){0}));
+    WEFT_TRY(weft__linear_forward(pass, &qkv, acts->h1, acts->qkv, (weft_ending_t){0}));
     if (!weft__is_gpt2(pass)) {
         weft_rope_t rope = weft__rope_args(pass, acts->qkv);
         rope.position_first = cache->length;
-        WEFT_TRY_RETURN(pass->compute->rope(&rope, pass->stream));
+        WEFT_TRY(pass->compute->rope(&rope, pass->stream));
     }
-    WEFT_TRY_RETURN(pass->compute->decode(&args, pass->stream));
+    WEFT_TRY(pass->compute->decode(&args, pass->stream));
     return weft__linear_forward(pass, &proj, acts->attended, acts->x2,
                                 (weft_ending_t){.add = acts->x});
 }
@@ -114,7 +114,7 @@ static weft_status_t check_extend(const weft_pass_t *pass, const weft_cache_t *c
 weft_status_t weft__model_extend(const weft_pass_t *outer, weft_cache_t *cache,
                                  const int32_t *tokens, int64_t seq, void *logits)
 {
-    WEFT_TRY_RETURN(check_extend(outer, cache, seq));
+    WEFT_TRY(check_extend(outer, cache, seq));
     weft_pass_t copy = *outer, *pass = &copy;
     pass->shape = WEFT_SHAPE(cache->batch, seq);
     pass->training = false;
@@ -122,19 +122,19 @@ weft_status_t weft__model_extend(const weft_pass_t *outer, weft_cache_t *cache,
     weft_block_acts_t acts = cache->acts;
     acts.x = cache->stream[0];
     void *out = cache->stream[1];
-    WEFT_TRY_RETURN(weft__embed_at(pass, tokens, cache->length, acts.x));
+    WEFT_TRY(weft__embed_at(pass, tokens, cache->length, acts.x));
     for (int layer = 0; layer < pass->model->config.layers; layer++) {
-        WEFT_TRY_RETURN(weft__block_norm1(pass, layer, &acts));
-        WEFT_TRY_RETURN(extend_attend(pass, cache, layer, &acts));
-        WEFT_TRY_RETURN(weft__block_norm2(pass, layer, &acts, acts.x2));
-        WEFT_TRY_RETURN(weft__block_mlp(pass, layer, &acts, out));
+        WEFT_TRY(weft__block_norm1(pass, layer, &acts));
+        WEFT_TRY(extend_attend(pass, cache, layer, &acts));
+        WEFT_TRY(weft__block_norm2(pass, layer, &acts, acts.x2));
+        WEFT_TRY(weft__block_mlp(pass, layer, &acts, out));
         void *swap = acts.x;
         acts.x = out;
         out = swap;
     }
     cache->head.x = acts.x;
-    WEFT_TRY_RETURN(weft__head_norm(pass, &cache->head));
-    WEFT_TRY_RETURN(extend_logits(pass, cache, logits));
+    WEFT_TRY(weft__head_norm(pass, &cache->head));
+    WEFT_TRY(extend_logits(pass, cache, logits));
     cache->length += seq;
     return WEFT_OK;
 }

@@ -139,8 +139,7 @@ typedef struct weft_shape {
     int64_t
         norm_rows; /* rows that norms and the residual stream have here: batch x seq, or a part of
                           it with sequence parallelism */
-    int64_t
-        head_rows; /* rows whose logits exist at a time; 0: chosen by the size of the vocabulary */
+    int64_t head_rows; /* rows whose logits exist at a time; 0: as weft__head_chunk says */
 } weft_shape_t;
 
 #define WEFT_SHAPE(batch, seq) ((weft_shape_t){(batch), (seq), (batch) * (seq), 0})
@@ -196,6 +195,9 @@ typedef struct weft_acts {
 } weft_acts_t;
 
 /* Bytes, each tensor rounded up to 256. docs/memory.md has the formulas. */
+/* How many of `rows` rows of `words` logits exist at a time, where the shape leaves it open. */
+int64_t weft__head_chunk(const weft_compute_t *compute, int64_t rows, int64_t words);
+
 size_t weft__acts_bytes(const weft_model_t *model, const weft_shape_t *shape);
 size_t weft__block_acts_bytes(const weft_model_t *model, const weft_shape_t *shape);
 size_t weft__scratch_bytes(const weft_model_t *model, const weft_compute_t *compute,
@@ -247,6 +249,13 @@ typedef struct weft_pass {
     uint64_t seed, step;  /* of dropout */
     int64_t sample_first; /* index of the first sequence in the global batch, for dropout */
     int64_t row_first;    /* norm_rows' first row among batch x seq, with sequence parallelism */
+
+    /* With sequence parallelism, a part of a block may start while its input is still being gathered.
+     * Its first product then takes this part's own rows, norm_rows from row_first on, from own_rows,
+     * and calls await_rows before it takes the others. NULL: all rows are there. */
+    weft_status_t (*await_rows)(void *arg);
+    void *await_rows_arg;
+    const void *own_rows;
 
     weft_grad_ready_fn grad_ready; /* or NULL */
     void *grad_ready_arg;

@@ -142,51 +142,110 @@ static weft_matmul_t product(const weft_pass_t *pass)
     return (weft_matmul_t){.type = pass->model->type, .c_type = pass->model->type};
 }
 
-weft_status_t weft__linear_forward(const weft_pass_t *pass, const weft_linear_t *linear,
-                                   const void *x, void *y, weft_ending_t ending)
+/* Some rows of a product, whose tensors are given from their first row on. */
+typedef struct rows {
+    int64_t from, to, count; /* where they start in what is read, and in what is written */
+} rows_t;
+
+static void *row_of(const weft_pass_t *pass, const void *base, int64_t row, int64_t width)
+{
+    return base != NULL ? weft__offset(pass, base, row * width) : NULL;
+}
+
+static weft_status_t forward_rows(const weft_pass_t *pass, const weft_linear_t *linear, rows_t rows,
+                                  const void *x, void *y, weft_ending_t ending)
 {
     int64_t element = (int64_t)weft_dtype_size(pass->model->type), column = 0;
     weft_linear_t l = joined(pass, linear, weight_place, element);
     for (int i = 0; i < l.count; column += l.outs[i++]) {
         weft_matmul_t args = product(pass);
-        args.m = weft__rows(pass);
+        args.m = rows.count;
         args.n = l.outs[i];
         args.k = l.in;
-        args.a = x;
+        args.a = row_of(pass, x, rows.from, l.in);
         args.b = weft__param_of(pass, l.layer, l.roles[i]);
         args.trans_b = !weft__is_gpt2(pass);
-        args.c = weft__offset(pass, y, column);
+        args.c = weft__offset(pass, y, rows.to * l.out + column);
         args.ldc = l.out;
         args.bias = l.biased && !ending.no_bias ? weft__param_of(pass, l.layer, l.bias) : NULL;
-        args.add = ending.add;
-        args.aux = ending.aux;
+        args.add = row_of(pass, ending.add, rows.to, l.out);
+        args.aux = row_of(pass, ending.aux, rows.to, l.out);
         args.epilogue = ending.epilogue;
-        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
+        WEFT_TRY(pass->compute->matmul(&args, pass->stream));
     }
     return WEFT_OK;
+}
+
+static weft_status_t input_rows(const weft_pass_t *pass, const weft_linear_t *linear, rows_t rows,
+                                const void *dy, void *dx, weft_ending_t ending)
+{
+    int64_t element = (int64_t)weft_dtype_size(pass->model->type), column = 0;
+    weft_linear_t l = joined(pass, linear, weight_place, element);
+    for (int i = 0; i < l.count; column += l.outs[i++]) {
+        weft_matmul_t args = product(pass);
+        args.m = rows.count;
+        args.n = l.in;
+        args.k = l.outs[i];
+        args.a = weft__offset(pass, dy, rows.from * l.out + column);
+        args.lda = l.out;
+        args.b = weft__param_of(pass, l.layer, l.roles[i]);
+        args.trans_b = weft__is_gpt2(pass);
+        args.c = row_of(pass, dx, rows.to, l.in);
+        args.accumulate = i > 0;
+        args.aux = row_of(pass, ending.aux, rows.to, l.in);
+        args.epilogue = ending.epilogue;
+        WEFT_TRY(pass->compute->matmul(&args, pass->stream));
+    }
+    return WEFT_OK;
+}
+
+typedef weft_status_t (*rows_fn)(const weft_pass_t *pass, const weft_linear_t *linear, rows_t rows,
+                                 const void *from, void *to, weft_ending_t ending);
+
+static rows_t all_rows(const weft_pass_t *pass)
+{
+    return (rows_t){0, 0, weft__rows(pass)};
+}
+
+/* Own rows, then those before and those behind them. */
+static weft_status_t in_turns(const weft_pass_t *pass, const weft_linear_t *linear, rows_fn run,
+                              const void *from, void *to, weft_ending_t ending)
+{
+    int64_t first = pass->row_first, end = first + pass->shape.norm_rows, all = weft__rows(pass);
+    rows_t own = {0, first, end - first}, before = {0, 0, first}, behind = {end, end, all - end};
+    if (pass->await_rows == NULL) {
+        return run(pass, linear, all_rows(pass), from, to, ending);
+    }
+    WEFT_TRY(run(pass, linear, own, pass->own_rows, to, ending));
+    WEFT_TRY(pass->await_rows(pass->await_rows_arg));
+    if (before.count > 0) {
+        WEFT_TRY(run(pass, linear, before, from, to, ending));
+    }
+    return behind.count > 0 ? run(pass, linear, behind, from, to, ending) : WEFT_OK;
+}
+
+weft_status_t weft__linear_forward(const weft_pass_t *pass, const weft_linear_t *linear,
+                                   const void *x, void *y, weft_ending_t ending)
+{
+    return forward_rows(pass, linear, all_rows(pass), x, y, ending);
+}
+
+weft_status_t weft__linear_forward_first(const weft_pass_t *pass, const weft_linear_t *linear,
+                                         const void *x, void *y, weft_ending_t ending)
+{
+    return in_turns(pass, linear, forward_rows, x, y, ending);
 }
 
 weft_status_t weft__linear_input(const weft_pass_t *pass, const weft_linear_t *linear,
                                  const void *dy, void *dx, weft_ending_t ending)
 {
-    int64_t element = (int64_t)weft_dtype_size(pass->model->type), column = 0;
-    weft_linear_t l = joined(pass, linear, weight_place, element);
-    for (int i = 0; i < l.count; column += l.outs[i++]) {
-        weft_matmul_t args = product(pass);
-        args.m = weft__rows(pass);
-        args.n = l.in;
-        args.k = l.outs[i];
-        args.a = weft__offset(pass, dy, column);
-        args.lda = l.out;
-        args.b = weft__param_of(pass, l.layer, l.roles[i]);
-        args.trans_b = weft__is_gpt2(pass);
-        args.c = dx;
-        args.accumulate = i > 0;
-        args.aux = ending.aux;
-        args.epilogue = ending.epilogue;
-        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
-    }
-    return WEFT_OK;
+    return input_rows(pass, linear, all_rows(pass), dy, dx, ending);
+}
+
+weft_status_t weft__linear_input_first(const weft_pass_t *pass, const weft_linear_t *linear,
+                                       const void *dy, void *dx, weft_ending_t ending)
+{
+    return in_turns(pass, linear, input_rows, dy, dx, ending);
 }
 
 weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t *linear,
@@ -210,7 +269,7 @@ weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t 
         args.c = weft__grad_of(pass, l.layer, l.roles[i]);
         args.accumulate = true;
         args.bias_grad = l.biased ? weft__grad_of(pass, l.layer, l.bias) : NULL;
-        WEFT_TRY_RETURN(pass->compute->matmul(&args, pass->stream));
+        WEFT_TRY(pass->compute->matmul(&args, pass->stream));
     }
     return WEFT_OK;
 }

@@ -3,16 +3,8 @@
 #ifndef WEFT_MODEL_PARTS_H
 #define WEFT_MODEL_PARTS_H
 
+#include "base/try.h"
 #include "model/model.h"
-
-/* Return from the function unless the call is WEFT_OK. */
-#define WEFT_TRY_RETURN(call)                                                                      \
-    do {                                                                                           \
-        weft_status_t try_status = (call);                                                         \
-        if (try_status != WEFT_OK) {                                                               \
-            return try_status;                                                                     \
-        }                                                                                          \
-    } while (0)
 
 static inline bool weft__is_gpt2(const weft_pass_t *pass)
 {
@@ -68,6 +60,11 @@ weft_status_t weft__linear_forward(const weft_pass_t *pass, const weft_linear_t 
 /* dx (rows x in) = dy w^T, then the ending. */
 weft_status_t weft__linear_input(const weft_pass_t *pass, const weft_linear_t *linear,
                                  const void *dy, void *dx, weft_ending_t ending);
+/* The same for the first product of a part of a block: see weft_pass_t.await_rows. */
+weft_status_t weft__linear_forward_first(const weft_pass_t *pass, const weft_linear_t *linear,
+                                         const void *x, void *y, weft_ending_t ending);
+weft_status_t weft__linear_input_first(const weft_pass_t *pass, const weft_linear_t *linear,
+                                       const void *dy, void *dx, weft_ending_t ending);
 /* dw += x^T dy, dbias += sum of dy. */
 weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t *linear,
                                    const void *x, const void *dy);
@@ -87,6 +84,7 @@ weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int
 /* Tell that the gradients of the parameters from `first` to `last` are complete. */
 void weft__tell_ready(const weft_pass_t *pass, int layer, weft_role_t first, weft_role_t last);
 
-int64_t weft__head_rows(const weft_model_t *model, const weft_shape_t *shape);
+int64_t weft__head_rows(const weft_model_t *model, const weft_compute_t *compute,
+                        const weft_shape_t *shape);
 
 #endif

@@ -56,7 +56,7 @@ weft_status_t weft__dp_bytes(const weft_model_t *model, const weft_dp_options_t 
     WEFT_TRY(make_layout(model, options, ranks, &layout));
     *bytes_p = (size_t)layout.total * sizeof(float) + squares_bytes(&layout);
     if (ranks > 1) {
-        *bytes_p += weft__squeeze_bytes(options->compress, &layout, ranks);
+        *bytes_p += weft__squeeze_bytes(options->compress, false, &layout, ranks);
     }
     weft__layout_destroy(&layout);
     return WEFT_OK;
@@ -107,8 +107,8 @@ static weft_status_t make_all(weft_dp_t *dp)
         weft__layout_views(&dp->layout, dp->memory, sizeof(float), dp->grads);
     }
     if (dp->ranks > 1 && dp->options.exchange == NULL) {
-        WEFT_TRY(weft__squeeze_create(dp->options.compress, &dp->layout, dp->compute, dp->comm,
-                                      &dp->squeeze));
+        WEFT_TRY(weft__squeeze_create(dp->options.compress, false, &dp->layout, dp->compute,
+                                      dp->comm, &dp->squeeze));
     }
     if (dp->options.overlap) {
         WEFT_TRY(weft_stream_create(&dp->lane));

@@ -2,8 +2,8 @@
  *
  * The order of buckets, the overlap with backward and errors are dp's (dp.h). Stage 0 sums by dp's
  * own all-reduce, or where gradients have 16 bits by a plain one. Stages 1 to 3 reduce-scatter each
- * bucket: with full gradients in place, so that afterwards a rank's shards of them are sums; lean
- * ones from a slot into the rank's shards.
+ * bucket, in fewer bits if asked (squeeze.h): with full gradients in place, so that afterwards a
+ * rank's shards of them are sums; lean ones from a slot into the rank's shards.
  *
  * Slots, as for weights in gather.c: buckets of blocks share two, of which one is filled by
  * backward while the other is on its way; each end has its own. */
@@ -27,6 +27,8 @@ typedef struct slot {
 struct weft_grads {
     weft_dp_t *dp;
     weft_comm_h comm;
+    weft_squeeze_t *squeeze; /* stages 1 to 3, compressed; else NULL */
+    bool exact;
     /* lean */
     int slot_count;
     slot_t *slots;
@@ -43,14 +45,26 @@ static size_t grad_size(const weft_zero_t *zero)
     return weft_dtype_size(zero->model->grad_type);
 }
 
+/* This rank's part of the sum of a bucket, whose gradients are at `all`, into `out`. */
+static weft_status_t scatter(const weft_zero_t *zero, int bucket, char *all, char *out,
+                             weft_stream_h lane)
+{
+    const weft_grads_t *grads = zero->grads;
+    size_t count = (size_t)(zero->layout.buckets[bucket].count / zero->ranks);
+    return grads->squeeze != NULL
+               ? weft__squeeze_scatter(grads->squeeze, bucket, (float *)(void *)all,
+                                       (float *)(void *)out, grads->exact, lane)
+               : weft_reduce_scatter(all, out, count, zero->model->grad_type, WEFT_SUM, grads->comm,
+                                     lane);
+}
+
 static weft_status_t scatter_in_place(void *arg, int bucket, weft_stream_h lane)
 {
     weft_zero_t *zero = arg;
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
     size_t element = grad_size(zero), count = (size_t)(b->count / zero->ranks);
     char *all = zero->all_grads + (size_t)b->first * element;
-    return weft_reduce_scatter(all, all + (size_t)zero->rank * count * element, count,
-                               zero->model->grad_type, WEFT_SUM, zero->grads->comm, lane);
+    return scatter(zero, bucket, all, all + (size_t)zero->rank * count * element, lane);
 }
 
 static weft_status_t sum_in_place(void *arg, int bucket, weft_stream_h lane)
@@ -82,8 +96,7 @@ static weft_status_t scatter_slot(void *arg, int bucket, weft_stream_h lane)
     char *shard = zero->grad_shards + (size_t)(b->first / zero->ranks) * grad_size(zero);
     int64_t count = b->count / zero->ranks;
     bool first = !grads->summed[bucket];
-    WEFT_TRY(weft_reduce_scatter(slot->memory, first ? shard : grads->more, (size_t)count,
-                                 zero->model->grad_type, WEFT_SUM, grads->comm, lane));
+    WEFT_TRY(scatter(zero, bucket, slot->memory, first ? shard : grads->more, lane));
     if (!first) {
         weft_dropout_t add = {.type = zero->model->grad_type,
                               .rows = 1,
@@ -165,9 +178,14 @@ static weft_status_t make_all(weft_zero_t *zero, const weft_zero_options_t *opti
     if (zero->lean) {
         WEFT_TRY(make_lean(zero, grads, bill));
     }
-    if (plain && zero->ranks > 1) {
-        bill->bytes[WEFT_MEMORY_BUFFERS] += weft__squeeze_bytes(dp.compress, &zero->layout,
-                                                                zero->ranks);
+    bool squeezes = zero->stage > 0 && options->compress != WEFT_COMPRESS_NONE;
+    if ((plain && zero->ranks > 1) || squeezes) {
+        bill->bytes[WEFT_MEMORY_BUFFERS] += weft__squeeze_bytes(options->compress, zero->stage > 0,
+                                                                &zero->layout, zero->ranks);
+    }
+    if (squeezes && !bill->dry) {
+        WEFT_TRY(weft__squeeze_create(options->compress, true, &zero->layout, zero->compute,
+                                      options->dp_comm, &grads->squeeze));
     }
     return bill->dry ? WEFT_OK
                      : weft__dp_create(zero->model, zero->compute, options->dp_comm, &dp,
@@ -192,6 +210,7 @@ void weft__grads_close(weft_grads_t *grads)
         return;
     }
     weft__dp_destroy(grads->dp); /* first: what is queued on its stream uses the rest */
+    weft__squeeze_destroy(grads->squeeze);
     for (int i = 0; i < grads->slot_count; i++) {
         weft_free(grads->slots[i].memory);
         if (grads->slots[i].sent != NULL) {
@@ -212,6 +231,7 @@ weft_status_t weft__grads_begin(weft_zero_t *zero, int64_t step, bool exact)
     for (int b = 0; b < zero->layout.bucket_count && zero->lean; b++) {
         zero->grads->summed[b] = false;
     }
+    zero->grads->exact = exact;
     WEFT_TRY(weft__dp_begin(zero->grads->dp, step, exact));
     return zero->lean || weft__dp_memory(zero->grads->dp) != NULL
                ? WEFT_OK

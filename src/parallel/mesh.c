@@ -5,14 +5,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/try.h"
+#include "parallel/places.h"
 
 /* ---- who stands where -------------------------------------------------------------------------- */
 
-weft_status_t weft__mesh_arrange(const weft_plan_t *plan, int rank, int size, const int *places,
+int weft__mesh_place(const weft_mesh_t *mesh, int rank)
+{
+    int place = 0;
+    while (place < mesh->size && mesh->rank_at[place] != rank) {
+        place++;
+    }
+    return place;
+}
+
+weft_status_t weft__mesh_arrange(const weft_plan_t *plan, int rank, int size, const int *rank_at,
                                  weft_mesh_t *mesh_p)
 {
     weft_mesh_t mesh = {.dp = plan->dp, .pp = plan->pp, .tp = plan->tp, .rank = rank, .size = size};
@@ -20,10 +29,10 @@ weft_status_t weft__mesh_arrange(const weft_plan_t *plan, int rank, int size, co
     if (mesh.rank_at == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to arrange %d ranks", size);
     }
-    for (int r = 0; r < size; r++) {
-        mesh.rank_at[places != NULL ? places[r] : r] = r;
+    for (int place = 0; place < size; place++) {
+        mesh.rank_at[place] = rank_at != NULL ? rank_at[place] : place;
     }
-    int place = places != NULL ? places[rank] : rank;
+    int place = weft__mesh_place(&mesh, rank);
     mesh.tp_index = place % plan->tp;
     mesh.dp_index = place / plan->tp % plan->dp;
     mesh.pp_index = place / plan->tp / plan->dp;
@@ -36,56 +45,28 @@ int weft__mesh_rank(const weft_mesh_t *mesh, int dp_index, int pp_index, int tp_
     return mesh->rank_at[(pp_index * mesh->dp + dp_index) * mesh->tp + tp_index];
 }
 
-/* What a rank tells about where it is. */
-typedef struct seat {
-    uint64_t host;
-    int64_t device;
-} seat_t;
-
-static uint64_t hash_of_host(void)
+/* The slowest link between ranks that are `step` places apart, in rows of `count` such. */
+static uint8_t slowest(const weft_mesh_t *mesh, const uint8_t *near, int step, int count,
+                       bool chain)
 {
-    char name[256] = "";
-    uint64_t hash = 0xcbf29ce484222325u;
-    gethostname(name, sizeof(name) - 1);
-    for (const char *at = name; *at != '\0'; at++) {
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    }
-    return hash;
-}
-
-/* Hosts in the order of their first ranks, ranks of a host by device, then by rank. */
-static bool sits_before(const seat_t *seats, const int *host, int a, int b)
-{
-    if (host[a] != host[b]) {
-        return host[a] < host[b];
-    }
-    return seats[a].device != seats[b].device ? seats[a].device < seats[b].device : a < b;
-}
-
-static void order_seats(const seat_t *seats, int size, int *host, int *places)
-{
-    for (int r = 0; r < size; r++) {
-        host[r] = r;
-        for (int before = 0; before < r && host[r] == r; before++) {
-            host[r] = seats[before].host == seats[r].host ? host[before] : r;
+    int least = WEFT_NEAR_SAME;
+    for (int a = 0; a < mesh->size; a++) {
+        int index = a / step % count, last = chain && index + 1 < count ? index + 1 : count - 1;
+        for (int other = index + 1; other <= last; other++) {
+            size_t from = (size_t)mesh->rank_at[a];
+            size_t to = (size_t)mesh->rank_at[a + (other - index) * step];
+            int here = near[from * (size_t)mesh->size + to];
+            least = here < least ? here : least;
         }
     }
-    for (int r = 0; r < size; r++) {
-        places[r] = 0;
-        for (int other = 0; other < size; other++) {
-            places[r] += other != r && sits_before(seats, host, other, r);
-        }
-    }
+    return (uint8_t)least;
 }
 
-static weft_status_t find_places(weft_comm_h world, int size, int *places, int *host, seat_t *seats)
+static void note_links(weft_mesh_t *mesh, const uint8_t *near)
 {
-    int device;
-    WEFT_TRY(weft_comm_device(world, &device));
-    seat_t mine = {hash_of_host(), device};
-    WEFT_TRY(weft_allgather(&mine, seats, sizeof(mine), WEFT_U8, world, NULL));
-    order_seats(seats, size, host, places);
-    return WEFT_OK;
+    mesh->tp_near = slowest(mesh, near, 1, mesh->tp, false);
+    mesh->dp_near = slowest(mesh, near, mesh->tp, mesh->dp, false);
+    mesh->pp_near = slowest(mesh, near, mesh->tp * mesh->dp, mesh->pp, true);
 }
 
 static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_mesh_t *mesh_p)
@@ -97,21 +78,29 @@ static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_me
         return weft__fail(WEFT_ERR_INVALID, "dp %d x pp %d x tp %d does not make %d ranks",
                           plan->dp, plan->pp, plan->tp, size);
     }
-    int *places = calloc(2 * (size_t)size, sizeof(int));
-    seat_t *seats = calloc((size_t)size, sizeof(*seats));
-    weft_status_t status = places != NULL && seats != NULL
-                               ? find_places(world, size, places, places + size, seats)
+    int *ranks = calloc((size_t)size, sizeof(int));
+    uint8_t *near = calloc((size_t)size, (size_t)size);
+    weft_status_t status = ranks != NULL && near != NULL
+                               ? weft__places_find(world, size, ranks, near)
                                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to arrange %d ranks",
                                             size);
+    status = status == WEFT_OK ? weft__places_arrange(plan, size, near, ranks) : status;
+    status = status == WEFT_OK ? weft__mesh_arrange(plan, rank, size, ranks, mesh_p) : status;
     if (status == WEFT_OK) {
-        status = weft__mesh_arrange(plan, rank, size, places, mesh_p);
+        note_links(mesh_p, near);
     }
-    free(places);
-    free(seats);
+    free(ranks);
+    free(near);
     return status;
 }
 
 /* ---- communicators ----------------------------------------------------------------------------- */
+
+/* A rank has up to eight, all of which may have a call in progress: tp, dp, weights, ends, and two for
+ * each edge. Twice that, because a matrix product beside them may need multiprocessors to itself: half
+ * of the GPU is never taken by calls that wait. */
+static const weft_comm_config_t crowded = {
+    .size = sizeof(weft_comm_config_t), .timeout_ms = -1, .crowd = 16};
 
 /* Edge e leads from stage e to e + 1; the last one leads around, which interleaved pipelines use. A
  * rank has two edges, so they are split off in turns, in each of which a rank has one at most. */
@@ -135,7 +124,7 @@ static weft_status_t split_edge(weft_mesh_t *mesh, int turn, bool around, bool b
     weft_edge_t *edge = first ? &mesh->after : &mesh->before;
     weft_comm_h comm = NULL;
     WEFT_TRY(weft_comm_split(mesh->world, mine < 0 ? -1 : row * stages + mine, first ? 0 : 1, &comm,
-                             NULL));
+                             &crowded));
     if (mine >= 0) {
         *(backward ? &edge->backward : &edge->forward) = comm;
     }
@@ -157,14 +146,16 @@ static weft_status_t split_all(weft_mesh_t *mesh, const weft_plan_t *plan, bool 
     int place = (mesh->pp_index * mesh->dp + mesh->dp_index) * mesh->tp + mesh->tp_index;
     int dp_row = mesh->pp_index * mesh->tp + mesh->tp_index;
     bool end = mesh->pp_index == 0 || mesh->pp_index == mesh->pp - 1;
-    WEFT_TRY(weft_comm_split(mesh->world, place / mesh->tp, mesh->tp_index, &mesh->tp_comm, NULL));
-    WEFT_TRY(weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->dp_comm, NULL));
+    WEFT_TRY(
+        weft_comm_split(mesh->world, place / mesh->tp, mesh->tp_index, &mesh->tp_comm, &crowded));
+    WEFT_TRY(weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->dp_comm, &crowded));
     if (plan->zero > 0 && plan->dp > 1) {
-        WEFT_TRY(weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->weights_comm, NULL));
+        WEFT_TRY(
+            weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->weights_comm, &crowded));
     }
     if (tied && mesh->pp > 1) {
         WEFT_TRY(weft_comm_split(mesh->world, end ? mesh->dp_index * mesh->tp + mesh->tp_index : -1,
-                                 mesh->pp_index, &mesh->ends_comm, NULL));
+                                 mesh->pp_index, &mesh->ends_comm, &crowded));
     }
     return split_edges(mesh, plan->schedule == WEFT_INTERLEAVED);
 }
@@ -274,6 +265,27 @@ weft_status_t weft__mesh_error(const weft_mesh_t *mesh)
 
 /* ---- picture ----------------------------------------------------------------------------------- */
 
+static void append_links(const weft_mesh_t *mesh, char *text, size_t room, size_t *used)
+{
+    const struct {
+        const char *name;
+        int size;
+        uint8_t near;
+    } ways[] = {{"tp", mesh->tp, mesh->tp_near},
+                {"dp", mesh->dp, mesh->dp_near},
+                {"pp", mesh->pp, mesh->pp_near}};
+    bool any = false;
+    for (int i = 0; i < 3; i++) {
+        char link[64];
+        if (ways[i].size > 1 && ways[i].near != WEFT_NEAR_UNKNOWN) {
+            append(text, room, used, "%s%s over %s", any ? ", " : "  ", ways[i].name,
+                   weft__near_text(ways[i].near, link, sizeof(link)));
+            any = true;
+        }
+    }
+    append(text, room, used, any ? "\n" : "");
+}
+
 const char *weft__mesh_picture(const weft_mesh_t *mesh, char *text, size_t room)
 {
     size_t used = 0;
@@ -292,5 +304,6 @@ const char *weft__mesh_picture(const weft_mesh_t *mesh, char *text, size_t room)
         }
         append(text, room, &used, "\n");
     }
+    append_links(mesh, text, room, &used);
     return text;
 }

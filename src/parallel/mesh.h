@@ -1,13 +1,11 @@
 /* The ranks of a job as a grid of dp x pp x tp, with a communicator for each direction.
  *
- * tp talks most (several times a layer), dp less (gradients of a step, weights with ZeRO-3), pp
- * least (one activation between neighbours). So neighbours in the order of the machine are neighbours
- * in tp, then in dp, then in pp:
+ * Each rank has a place,
  *
  *     place = (pp index x dp + dp index) x tp + tp index
  *
- * The order of the machine: hosts one after the other, on each host the ranks by device; where the
- * job's ranks are in that order already, place is rank. */
+ * chosen so that tp is on the fastest links, then dp, then pp (places.h); where links are alike and the
+ * job's ranks are in the order of hosts and devices, place is rank. */
 #ifndef WEFT_PARALLEL_MESH_H
 #define WEFT_PARALLEL_MESH_H
 
@@ -31,11 +29,12 @@ typedef struct weft_mesh {
     weft_comm_h ends_comm;    /* first and last stage, for tied embeddings; NULL elsewhere */
     weft_edge_t before, after;
     int *rank_at; /* rank in `world` of each place */
+    uint8_t tp_near, dp_near, pp_near; /* the slowest link in each direction, as weft_near_t */
 } weft_mesh_t;
 
-/* Where each rank stands, without communicators: what weft__mesh_create agrees on if `places` is
- * NULL, else as it says (place of each rank, size entries). */
-weft_status_t weft__mesh_arrange(const weft_plan_t *plan, int rank, int size, const int *places,
+/* Where each rank stands, without communicators: `rank_at` has the rank of each place; NULL: place is
+ * rank. */
+weft_status_t weft__mesh_arrange(const weft_plan_t *plan, int rank, int size, const int *rank_at,
                                  weft_mesh_t *mesh_p);
 
 /* Arrange the ranks of `world`, which must outlive the mesh, and split it. `tied`: the model's
@@ -47,6 +46,9 @@ weft_status_t weft__mesh_create(const weft_plan_t *plan, bool tied, weft_comm_h 
  * on other ranks. */
 void weft__mesh_destroy(weft_mesh_t *mesh, bool broken);
 
+/* The place of a rank. */
+int weft__mesh_place(const weft_mesh_t *mesh, int rank);
+
 /* The rank in `world` at these indices. */
 int weft__mesh_rank(const weft_mesh_t *mesh, int dp_index, int pp_index, int tp_index);
 
@@ -54,7 +56,8 @@ int weft__mesh_rank(const weft_mesh_t *mesh, int dp_index, int pp_index, int tp_
  * ranks of `world` that are meant. */
 weft_status_t weft__mesh_error(const weft_mesh_t *mesh);
 
-/* The grid as lines of text: a line per pipeline stage, brackets around tp. Returns text. */
+/* The grid as lines of text: a line per pipeline stage, brackets around tp; and the links that it is
+ * on, as far as they are known. Returns text. */
 const char *weft__mesh_picture(const weft_mesh_t *mesh, char *text, size_t room);
 
 #endif

@@ -165,33 +165,44 @@ static weft_status_t find_norm(const weft_optimizer_t *o, float max_norm)
 
 /* ---- update ---------------------------------------------------------------------------------------------- */
 
+static weft_adamw_t update_of(const weft_optimizer_t *o, const weft_zero_t *zero,
+                              const weft_piece_t *piece, const weft_hyper_t *hyper)
+{
+    int64_t at = weft__zero_state(zero, piece);
+    return (weft_adamw_t){.type = zero->model->type,
+                          .grad_type = zero->model->grad_type,
+                          .count = piece->count,
+                          .param = weft__zero_weights(zero, piece),
+                          .master = zero->master != NULL ? zero->master + at : NULL,
+                          .grad = weft__zero_grads(zero, piece),
+                          .m = zero->m + at,
+                          .v = zero->v + at,
+                          .grad_scale = o->norm + 1,
+                          .lr = hyper->lr,
+                          .beta1 = hyper->beta1,
+                          .beta2 = hyper->beta2,
+                          .eps = hyper->eps,
+                          .decay = piece->decay ? hyper->decay : 0.0f,
+                          .step = hyper->step};
+}
+
 static weft_status_t update(const weft_optimizer_t *o, const weft_zero_t *zero,
                             const weft_hyper_t *hyper)
 {
+    weft_adamw_t list[WEFT_ADAMW_MOST];
+    int count = 0;
     for (int i = 0; i < zero->pieces.count; i++) {
         const weft_piece_t *piece = &zero->pieces.list[i];
         if (!weft__zero_owns(zero, piece)) {
             continue;
         }
-        int64_t at = weft__zero_state(zero, piece);
-        weft_adamw_t args = {.type = zero->model->type,
-                             .grad_type = zero->model->grad_type,
-                             .count = piece->count,
-                             .param = weft__zero_weights(zero, piece),
-                             .master = zero->master != NULL ? zero->master + at : NULL,
-                             .grad = weft__zero_grads(zero, piece),
-                             .m = zero->m + at,
-                             .v = zero->v + at,
-                             .grad_scale = o->norm + 1,
-                             .lr = hyper->lr,
-                             .beta1 = hyper->beta1,
-                             .beta2 = hyper->beta2,
-                             .eps = hyper->eps,
-                             .decay = piece->decay ? hyper->decay : 0.0f,
-                             .step = hyper->step};
-        WEFT_TRY(o->compute->adamw(&args, o->stream));
+        list[count++] = update_of(o, zero, piece, hyper);
+        if (count == WEFT_ADAMW_MOST) {
+            WEFT_TRY(o->compute->adamw_list(list, count, o->stream));
+            count = 0;
+        }
     }
-    return WEFT_OK;
+    return o->compute->adamw_list(list, count, o->stream);
 }
 
 weft_status_t weft__optimizer_run(weft_optimizer_t *o, const weft_hyper_t *hyper)

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 
-enum { REASON = 256 };
+enum { REASON = 256, MICRO_BATCHES_MOST = 1 << 20 };
 
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
 static const char *const recomputes[] = {"none", "selective", "full"};
@@ -159,28 +159,37 @@ static double distance(const weft_plan_t *a, const weft_plan_t *b)
     return 100.0 * grid + rest; /* the grid decides, the rest breaks ties */
 }
 
-/* The nearest with this grid: every way to cut its part of the batch, with and without what may be
- * given up. */
+/* The nearest with this grid and number of micro-batches, with and without what may be given up. */
+static void try_cut(const weft_plan_t *wanted, weft_plan_t grid, const weft_model_config_t *model,
+                    int ranks, int64_t batch, weft_plan_t *best, double *least)
+{
+    char reason[REASON];
+    for (int give_up = 0; give_up < 4; give_up++) {
+        weft_plan_t plan = grid;
+        if (give_up & 1) {
+            plan.schedule = WEFT_1F1B;
+            plan.virtual_stages = 1;
+        }
+        plan.sequence_parallel = plan.sequence_parallel && !(give_up & 2);
+        double far = distance(wanted, &plan);
+        if (far < *least && possible(&plan, model, ranks, batch, reason)) {
+            *least = far;
+            *best = plan;
+        }
+    }
+}
+
+/* Every way to cut the grid's part of the batch: divisors come in pairs. */
 static void try_grid(const weft_plan_t *wanted, weft_plan_t grid, const weft_model_config_t *model,
                      int ranks, int64_t batch, weft_plan_t *best, double *least)
 {
-    char reason[REASON];
     int64_t part = batch / grid.dp;
-    for (int64_t micro = 1; micro <= part; micro++) {
-        for (int give_up = 0; give_up < 4 && part % micro == 0; give_up++) {
-            weft_plan_t plan = grid;
-            plan.micro_batches = (int)micro;
-            plan.micro_batch = part / micro;
-            if (give_up & 1) {
-                plan.schedule = WEFT_1F1B;
-                plan.virtual_stages = 1;
-            }
-            plan.sequence_parallel = plan.sequence_parallel && !(give_up & 2);
-            double far = distance(wanted, &plan);
-            if (far < *least && possible(&plan, model, ranks, batch, reason)) {
-                *least = far;
-                *best = plan;
-            }
+    for (int64_t divisor = 1; divisor * divisor <= part; divisor++) {
+        for (int other = 0; other < 2 && part % divisor == 0; other++) {
+            int64_t count = other == 0 ? divisor : part / divisor;
+            grid.micro_batches = count <= MICRO_BATCHES_MOST ? (int)count : 0; /* 0: impossible */
+            grid.micro_batch = part / count;
+            try_cut(wanted, grid, model, ranks, batch, best, least);
         }
     }
 }
@@ -223,13 +232,16 @@ weft_status_t weft__plan_check(const weft_plan_t *plan, const weft_model_config_
 
 const char *weft__plan_text(const weft_plan_t *plan, char *text, size_t room)
 {
-    char schedule[48] = "";
+    char schedule[64] = "", stages[32] = "";
+    if (plan->schedule == WEFT_INTERLEAVED) {
+        snprintf(stages, sizeof(stages), " --virtual-stages %d", plan->virtual_stages);
+    }
     if (plan->pp > 1) {
-        snprintf(schedule, sizeof(schedule), " --pp-schedule %s",
-                 weft__schedule_name(plan->schedule));
+        snprintf(schedule, sizeof(schedule), " --schedule %s%s",
+                 weft__schedule_name(plan->schedule), stages);
     }
     snprintf(text, room,
-             "--dp %d --pp %d --tp %d --zero %d%s --micro-batch %lld --accumulate %d%s%s%s%s%s",
+             "--dp %d --pp %d --tp %d --zero %d%s --micro-batch %lld --micro-batches %d%s%s%s%s%s",
              plan->dp, plan->pp, plan->tp, plan->zero, schedule, (long long)plan->micro_batch,
              plan->micro_batches, plan->sequence_parallel ? " --sequence-parallel" : "",
              plan->recompute != WEFT_RECOMPUTE_NONE ? " --recompute " : "",

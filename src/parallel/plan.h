@@ -74,7 +74,7 @@ weft_status_t weft__plan_check(const weft_plan_t *plan, const weft_model_config_
 bool weft__plan_nearest(const weft_plan_t *plan, const weft_model_config_t *model, int ranks,
                         int64_t batch, weft_plan_t *nearest_p);
 
-/* As options: "--dp 2 --pp 2 --tp 2 --zero 1 --pp-schedule 1f1b ...". Returns text. */
+/* As options: "--dp 2 --pp 2 --tp 2 --zero 1 --schedule 1f1b ...". Returns text. */
 const char *weft__plan_text(const weft_plan_t *plan, char *text, size_t room);
 
 /* Which blocks virtual stage `number` (0 to stages - 1, in the order of forward) of `stages` has. */

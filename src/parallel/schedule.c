@@ -65,19 +65,3 @@ int weft__schedule_depth(const weft_turn_t *ops, int count, int chunk)
     }
     return most;
 }
-
-double weft__schedule_bubble(const weft_plan_t *plan)
-{
-    double idle = plan->pp - 1;
-    return idle / (idle + (double)plan->micro_batches * plan->virtual_stages);
-}
-
-double weft__schedule_measured(const double *run_s, const double *waited_s, int ranks)
-{
-    double longest = 0.0, busy = 0.0;
-    for (int i = 0; i < ranks; i++) {
-        longest = run_s[i] > longest ? run_s[i] : longest;
-        busy += run_s[i] - waited_s[i];
-    }
-    return longest > 0.0 ? 1.0 - busy / (longest * ranks) : 0.0;
-}

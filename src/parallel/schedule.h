@@ -34,6 +34,10 @@ int weft__schedule_depth(const weft_turn_t *ops, int count, int chunk);
 /* The share of the time in which a rank has nothing to do, by the formula. */
 double weft__schedule_bubble(const weft_plan_t *plan);
 
+/* The same where stages take unlike times: pipeline rank r computes for busy_s[r] in a step, twice as
+ * long backward as forward. NaN without memory, or if nobody computes. */
+double weft__schedule_uneven(const weft_plan_t *plan, const double *busy_s);
+
 /* The same as it was measured: each rank ran for run_s, of which it waited for waited_s. Those that
  * are done early wait for the last one. */
 double weft__schedule_measured(const double *run_s, const double *waited_s, int ranks);

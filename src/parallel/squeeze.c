@@ -12,6 +12,7 @@
 
 struct weft_squeeze {
     weft_compress_t kind;
+    bool scatters;
     const weft_layout_t *layout;
     const weft_compute_t *compute;
     const weft_compress_ops_t *ops; /* fp16 and int8 */
@@ -20,9 +21,10 @@ struct weft_squeeze {
     char *memory;                     /* one allocation, cut into what follows */
     char *out;                        /* halves, or pieces for everybody */
     char *in;                         /* int8: pieces from everybody */
-    float *sum;                       /* int8: this rank's part, summed */
+    float *sum;                       /* int8, all-reduce: this rank's part, summed */
     float *peak;                      /* fp16 */
-    float *residual, *owner_residual; /* int8: of all buckets; of this rank's parts of them */
+    float *residual;                  /* int8: of all buckets */
+    float *owner_residual;            /* int8, all-reduce: of this rank's parts of them */
 };
 
 static const char *const names[] = {"none", "bf16", "fp16", "int8"};
@@ -68,9 +70,11 @@ static size_t carve(weft_squeeze_t *s, const weft_layout_t *layout, char *memory
     size_t sizes[BUFFERS] = {0}, offsets[BUFFERS], used = 0;
     if (s->kind == WEFT_COMPRESS_INT8) {
         sizes[OUT] = sizes[IN] = (size_t)(piece_bytes(part) * s->ranks);
-        sizes[SUM] = (size_t)part * sizeof(float);
         sizes[RESIDUAL] = (size_t)layout->total * sizeof(float);
-        sizes[OWNER_RESIDUAL] = (size_t)(layout->total / s->ranks) * sizeof(float);
+        if (!s->scatters) {
+            sizes[SUM] = (size_t)part * sizeof(float);
+            sizes[OWNER_RESIDUAL] = (size_t)(layout->total / s->ranks) * sizeof(float);
+        }
     } else if (s->kind != WEFT_COMPRESS_NONE) {
         sizes[OUT] = (size_t)most * 2;
         sizes[PEAK] = sizeof(float);
@@ -90,9 +94,10 @@ static size_t carve(weft_squeeze_t *s, const weft_layout_t *layout, char *memory
     return used;
 }
 
-size_t weft__squeeze_bytes(weft_compress_t kind, const weft_layout_t *layout, int ranks)
+size_t weft__squeeze_bytes(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
+                           int ranks)
 {
-    weft_squeeze_t squeeze = {.kind = kind, .ranks = ranks};
+    weft_squeeze_t squeeze = {.kind = kind, .scatters = scatters, .ranks = ranks};
     return carve(&squeeze, layout, NULL);
 }
 
@@ -113,7 +118,7 @@ static weft_status_t allocate(weft_squeeze_t *s)
     return status;
 }
 
-weft_status_t weft__squeeze_create(weft_compress_t kind, const weft_layout_t *layout,
+weft_status_t weft__squeeze_create(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
                                    const weft_compute_t *compute, weft_comm_h comm,
                                    weft_squeeze_t **squeeze_p)
 {
@@ -121,7 +126,8 @@ weft_status_t weft__squeeze_create(weft_compress_t kind, const weft_layout_t *la
     if (s == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to compress gradients");
     }
-    *s = (weft_squeeze_t){.kind = kind, .layout = layout, .compute = compute, .comm = comm};
+    *s = (weft_squeeze_t){
+        .kind = kind, .scatters = scatters, .layout = layout, .compute = compute, .comm = comm};
     weft_status_t status = weft_comm_size(comm, &s->ranks);
     if (status == WEFT_OK) {
         status = weft_comm_rank(comm, &s->rank);
@@ -147,31 +153,49 @@ void weft__squeeze_destroy(weft_squeeze_t *squeeze)
 
 /* ---- one bucket ----------------------------------------------------------------------------- */
 
-static weft_status_t by_bf16(weft_squeeze_t *s, float *x, int64_t count, weft_stream_h stream)
+/* Sum `count` halves in s->out over ranks. Those that this rank gets, *count_p of them, are at
+ * *sums_p: all, or its part. */
+static weft_status_t sum_halves(weft_squeeze_t *s, weft_dtype_t type, int64_t count,
+                                weft_stream_h stream, char **sums_p, int64_t *count_p)
+{
+    int64_t part = count / s->ranks;
+    *sums_p = s->scatters ? s->out + s->rank * part * 2 : s->out;
+    *count_p = s->scatters ? part : count;
+    return s->scatters
+               ? weft_reduce_scatter(s->out, *sums_p, (size_t)part, type, WEFT_SUM, s->comm, stream)
+               : weft_allreduce(s->out, s->out, (size_t)count, type, WEFT_SUM, s->comm, stream);
+}
+
+static weft_status_t by_bf16(weft_squeeze_t *s, const float *x, int64_t count, float *out,
+                             weft_stream_h stream)
 {
     weft_cast_t narrow = {WEFT_F32, WEFT_BF16, count, x, s->out};
-    weft_cast_t widen = {WEFT_BF16, WEFT_F32, count, s->out, x};
+    char *sums;
     WEFT_TRY(s->compute->cast(&narrow, stream));
-    WEFT_TRY(weft_allreduce(s->out, s->out, (size_t)count, WEFT_BF16, WEFT_SUM, s->comm, stream));
+    WEFT_TRY(sum_halves(s, WEFT_BF16, count, stream, &sums, &count));
+    weft_cast_t widen = {WEFT_BF16, WEFT_F32, count, sums, out};
     return s->compute->cast(&widen, stream);
 }
 
-static weft_status_t by_fp16(weft_squeeze_t *s, float *x, int64_t count, weft_stream_h stream)
+static weft_status_t by_fp16(weft_squeeze_t *s, const float *x, int64_t count, float *out,
+                             weft_stream_h stream)
 {
     weft_peak_t peak = {count, x, s->peak};
     weft_f16_t narrow = {count, x, s->out, s->peak, s->ranks};
-    weft_f16_t widen = {count, s->out, x, s->peak, s->ranks};
+    char *sums;
     WEFT_TRY(s->ops->peak(&peak, stream));
     WEFT_TRY(weft_allreduce(s->peak, s->peak, 1, WEFT_F32, WEFT_MAX, s->comm, stream));
     WEFT_TRY(s->ops->to_f16(&narrow, stream));
-    WEFT_TRY(weft_allreduce(s->out, s->out, (size_t)count, WEFT_F16, WEFT_SUM, s->comm, stream));
+    WEFT_TRY(sum_halves(s, WEFT_F16, count, stream, &sums, &count));
+    weft_f16_t widen = {count, sums, out, s->peak, s->ranks};
     return s->ops->from_f16(&widen, stream);
 }
 
-static weft_status_t by_int8(weft_squeeze_t *s, float *x, int64_t first, int64_t count,
-                             weft_stream_h stream)
+/* This rank's part of the sum, in f32. */
+static weft_status_t sum_bytes(weft_squeeze_t *s, const float *x, int64_t first, int64_t part,
+                               float *sum, weft_stream_h stream)
 {
-    int64_t part = count / s->ranks, piece = piece_bytes(part);
+    int64_t piece = piece_bytes(part);
     for (int p = 0; p < s->ranks; p++) {
         char *out = s->out + p * piece;
         weft_quantize_t quantize = {part, x + p * part, s->residual + first + p * part,
@@ -180,8 +204,15 @@ static weft_status_t by_int8(weft_squeeze_t *s, float *x, int64_t first, int64_t
     }
     WEFT_TRY(weft_alltoall(s->out, s->in, (size_t)piece, WEFT_U8, s->comm, stream));
     weft_dequantize_t add = {
-        part, s->ranks, piece, (const int8_t *)s->in, (const float *)(s->in + part), s->sum};
-    WEFT_TRY(s->ops->dequantize(&add, stream));
+        part, s->ranks, piece, (const int8_t *)s->in, (const float *)(s->in + part), sum};
+    return s->ops->dequantize(&add, stream);
+}
+
+static weft_status_t by_int8(weft_squeeze_t *s, float *x, int64_t first, int64_t count,
+                             weft_stream_h stream)
+{
+    int64_t part = count / s->ranks, piece = piece_bytes(part);
+    WEFT_TRY(sum_bytes(s, x, first, part, s->sum, stream));
     weft_quantize_t again = {part, s->sum, s->owner_residual + first / s->ranks, (int8_t *)s->out,
                              (float *)(s->out + part)};
     WEFT_TRY(s->ops->quantize(&again, stream));
@@ -202,10 +233,13 @@ static weft_status_t restore_residuals(weft_squeeze_t *s, float *x, int64_t firs
     int64_t part = count / s->ranks;
     float *residual = s->residual + first, *owned = s->owner_residual + first / s->ranks;
     weft_add_t mine = {count, residual, x};
-    weft_add_t owners = {part, owned, x + s->rank * part};
     WEFT_TRY(s->ops->add(&mine, stream));
-    WEFT_TRY(s->ops->add(&owners, stream));
     WEFT_TRY(weft_memset(residual, 0, (size_t)count * sizeof(float), stream));
+    if (s->scatters) {
+        return WEFT_OK;
+    }
+    weft_add_t owners = {part, owned, x + s->rank * part};
+    WEFT_TRY(s->ops->add(&owners, stream));
     return weft_memset(owned, 0, (size_t)part * sizeof(float), stream);
 }
 
@@ -216,9 +250,9 @@ weft_status_t weft__squeeze_allreduce(weft_squeeze_t *s, int bucket, float *grad
     float *x = grads + b->first;
     switch (s->kind) {
     case WEFT_COMPRESS_BF16:
-        return by_bf16(s, x, b->count, stream);
+        return by_bf16(s, x, b->count, x, stream);
     case WEFT_COMPRESS_FP16:
-        return by_fp16(s, x, b->count, stream);
+        return by_fp16(s, x, b->count, x, stream);
     case WEFT_COMPRESS_INT8:
         if (!exact) {
             return by_int8(s, x, b->first, b->count, stream);
@@ -229,4 +263,26 @@ weft_status_t weft__squeeze_allreduce(weft_squeeze_t *s, int bucket, float *grad
         break;
     }
     return weft_allreduce(x, x, (size_t)b->count, WEFT_F32, WEFT_SUM, s->comm, stream);
+}
+
+weft_status_t weft__squeeze_scatter(weft_squeeze_t *s, int bucket, float *grads, float *out,
+                                    bool exact, weft_stream_h stream)
+{
+    const weft_bucket_t *b = &s->layout->buckets[bucket];
+    int64_t part = b->count / s->ranks;
+    switch (s->kind) {
+    case WEFT_COMPRESS_BF16:
+        return by_bf16(s, grads, b->count, out, stream);
+    case WEFT_COMPRESS_FP16:
+        return by_fp16(s, grads, b->count, out, stream);
+    case WEFT_COMPRESS_INT8:
+        if (!exact) {
+            return sum_bytes(s, grads, b->first, part, out, stream);
+        }
+        WEFT_TRY(restore_residuals(s, grads, b->first, b->count, stream));
+        break;
+    default:
+        break;
+    }
+    return weft_reduce_scatter(grads, out, (size_t)part, WEFT_F32, WEFT_SUM, s->comm, stream);
 }

@@ -1,4 +1,4 @@
-/* All-reduce of gradients in fewer bits.
+/* All-reduce of gradients in fewer bits, or with ZeRO reduce-scatter.
  *
  *   bf16   cast, all-reduce (summed in f32), cast back
  *   fp16   the same, times a power of two that all ranks agree on for each bucket
@@ -6,6 +6,8 @@
  *          which this rank adds to the next gradients (error feedback):
  *
  *            grads + residual --8 bits--> owner: sum + residual --8 bits--> everybody
+ *
+ *          A reduce-scatter ends with the owner's sum, in f32: it rounds once.
  *
  * All ranks get the same bits. Residuals are state of a rank and in no checkpoint: with int8 an
  * exchange that is asked to be `exact` sends gradients and residuals in f32 and leaves residuals of
@@ -36,18 +38,25 @@ int64_t weft__squeeze_align(weft_compress_t kind, int ranks);
 typedef struct weft_squeeze weft_squeeze_t;
 
 /* Memory for compressed copies of the largest bucket and, with int8, for the residuals of all. NONE
- * needs none and does what weft_allreduce does. */
-weft_status_t weft__squeeze_create(weft_compress_t kind, const weft_layout_t *layout,
+ * needs none and does what weft_allreduce does. `scatters`: it will be used for reduce-scatter, else
+ * for all-reduce. */
+weft_status_t weft__squeeze_create(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
                                    const weft_compute_t *compute, weft_comm_h comm,
                                    weft_squeeze_t **squeeze_p);
 void weft__squeeze_destroy(weft_squeeze_t *squeeze);
 
 /* Bytes of device memory that create takes. */
-size_t weft__squeeze_bytes(weft_compress_t kind, const weft_layout_t *layout, int ranks);
+size_t weft__squeeze_bytes(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
+                           int ranks);
 
 /* Sum bucket `bucket` of `grads` (the whole row, f32) over all ranks, in place, in the order of
  * `stream`. All calls must be on one stream. Collective. */
 weft_status_t weft__squeeze_allreduce(weft_squeeze_t *squeeze, int bucket, float *grads, bool exact,
                                       weft_stream_h stream);
+
+/* The same, but each rank gets its own of `ranks` equal parts of the bucket, in `out`, which may be that
+ * part of `grads` itself. `grads` is where the bucket starts, and may be changed. */
+weft_status_t weft__squeeze_scatter(weft_squeeze_t *squeeze, int bucket, float *grads, float *out,
+                                    bool exact, weft_stream_h stream);
 
 #endif

@@ -10,7 +10,7 @@ struct weft_tensor {
     weft_tensor_options_t o;
     weft_vocabulary_t *vocabulary; /* NULL with one part */
     weft_stream_h lane;
-    weft_event_h filled, summed;
+    weft_event_h filled, summed; /* what the lane waits for, and what waits for the lane */
 };
 
 /* ---- making one ---------------------------------------------------------------------------------------- */
@@ -116,6 +116,35 @@ static weft_status_t gather_rows(const weft_tensor_t *t, const weft_pass_t *pass
     return status;
 }
 
+/* For weft_pass_t.await_rows. */
+static weft_status_t await_rows(void *arg)
+{
+    const weft_tensor_t *t = arg;
+    int stretch = weft__meter_begin(t->o.meter, WEFT_STRETCH_TENSOR);
+    weft_status_t status = weft_stream_wait(t->o.stream, t->summed);
+    weft__meter_end(t->o.meter, stretch);
+    return status;
+}
+
+/* The same beside the product that needs them: *early_p is a pass that starts with this part's rows
+ * while the others come. */
+static weft_status_t gather_beside(weft_tensor_t *t, const weft_pass_t *pass, const void *rows,
+                                   void *all, weft_pass_t *early_p)
+{
+    size_t bytes = all_count(pass) * weft_dtype_size(pass->model->type);
+    *early_p = *pass;
+    if (!t->o.sequence || bytes < t->o.gather_bytes) {
+        return gather_rows(t, pass, rows, all);
+    }
+    WEFT_TRY(weft_event_record(t->filled, pass->stream));
+    WEFT_TRY(weft_stream_wait(t->lane, t->filled));
+    WEFT_TRY(weft_allgather(rows, all, part_count(pass), pass->model->type, t->o.comm, t->lane));
+    early_p->await_rows = await_rows;
+    early_p->await_rows_arg = t;
+    early_p->own_rows = rows;
+    return weft_event_record(t->summed, t->lane);
+}
+
 /* A pass that works on all rows, with the gradient of the residual stream in `dx`. */
 static weft_pass_t on_all_rows(const weft_pass_t *pass, void *dx)
 {
@@ -139,18 +168,18 @@ weft_status_t weft__tensor_embed(weft_tensor_t *t, const weft_pass_t *pass, cons
     return sum_now(t, pass, all, x);
 }
 
-/* Up to h2: what attention adds is in place, and normed. */
-static weft_status_t attend(const weft_tensor_t *t, const weft_pass_t *pass, int layer,
-                            const weft_block_acts_t *acts)
+/* Up to h2: what attention adds is in place, and normed; *early_p is for the MLP, and nothing else. */
+static weft_status_t attend(weft_tensor_t *t, const weft_pass_t *pass, int layer,
+                            const weft_block_acts_t *acts, weft_pass_t *early_p)
 {
     void *y = pass->scratch.y;
     void *rows = own_rows(t, pass, y);
     WEFT_TRY(weft__block_norm1(pass, layer, acts));
-    WEFT_TRY(gather_rows(t, pass, acts->h1, acts->h1_all));
-    WEFT_TRY(weft__block_attend(pass, layer, acts, y));
+    WEFT_TRY(gather_beside(t, pass, acts->h1, acts->h1_all, early_p));
+    WEFT_TRY(weft__block_attend(early_p, layer, acts, y));
     WEFT_TRY(sum_now(t, pass, y, rows));
     WEFT_TRY(weft__block_norm2(pass, layer, acts, rows));
-    return gather_rows(t, pass, acts->h2, acts->h2_all);
+    return gather_beside(t, pass, acts->h2, acts->h2_all, early_p);
 }
 
 weft_status_t weft__tensor_block(weft_tensor_t *t, const weft_pass_t *pass, int layer,
@@ -160,8 +189,9 @@ weft_status_t weft__tensor_block(weft_tensor_t *t, const weft_pass_t *pass, int 
     if (t->o.parts == 1) {
         return weft__block_forward(pass, layer, acts, out);
     }
-    WEFT_TRY(attend(t, pass, layer, acts));
-    WEFT_TRY(weft__block_mlp(pass, layer, acts, y));
+    weft_pass_t early;
+    WEFT_TRY(attend(t, pass, layer, acts, &early));
+    WEFT_TRY(weft__block_mlp(&early, layer, acts, y));
     WEFT_TRY(sum_now(t, pass, y, own_rows(t, pass, y)));
     return weft__block_join(pass, layer, acts, own_rows(t, pass, y), out);
 }
@@ -170,8 +200,9 @@ weft_status_t weft__tensor_block_again(weft_tensor_t *t, const weft_pass_t *pass
                                        const weft_block_acts_t *acts, void *spare)
 {
     if (t->o.parts > 1) {
-        WEFT_TRY(attend(t, pass, layer, acts));
-        return weft__block_mlp(pass, layer, acts, spare); /* its output is not needed again */
+        weft_pass_t early;
+        WEFT_TRY(attend(t, pass, layer, acts, &early));
+        return weft__block_mlp(&early, layer, acts, spare); /* its output is not needed again */
     }
     void *y = pass->fuse_residual ? acts->x2 : pass->scratch.y;
     WEFT_TRY(weft__block_norm1(pass, layer, acts));
@@ -237,15 +268,13 @@ static weft_status_t sum_beside(const weft_tensor_t *t, const weft_pass_t *pass,
     return status;
 }
 
-/* The gradient of what a branch added, of all rows. */
-static weft_status_t branch_gradient(const weft_tensor_t *t, const weft_pass_t *pass, int layer,
-                                     weft_branch_t branch, const void **dy_p)
+/* The gradient of what a branch added, of all rows; *early_p as in gather_beside. */
+static weft_status_t branch_gradient(weft_tensor_t *t, const weft_pass_t *pass, int layer,
+                                     weft_branch_t branch, const void **dy_p, weft_pass_t *early_p)
 {
     WEFT_TRY(weft__branch_gradient(pass, layer, branch, dy_p));
-    if (t->o.sequence) {
-        WEFT_TRY(gather_rows(t, pass, *dy_p, pass->scratch.y));
-        *dy_p = pass->scratch.y;
-    }
+    WEFT_TRY(gather_beside(t, pass, *dy_p, pass->scratch.y, early_p));
+    *dy_p = t->o.sequence ? pass->scratch.y : *dy_p;
     return WEFT_OK;
 }
 
@@ -253,15 +282,16 @@ weft_status_t weft__tensor_block_backward(weft_tensor_t *t, const weft_pass_t *p
                                           const weft_block_acts_t *acts)
 {
     const void *dy;
+    weft_pass_t early;
     if (t->o.parts == 1) {
         return weft__block_backward(pass, layer, acts);
     }
-    WEFT_TRY(branch_gradient(t, pass, layer, WEFT_BRANCH_MLP, &dy));
-    WEFT_TRY(weft__block_mlp_input(pass, layer, acts, dy));
+    WEFT_TRY(branch_gradient(t, pass, layer, WEFT_BRANCH_MLP, &dy, &early));
+    WEFT_TRY(weft__block_mlp_input(&early, layer, acts, dy));
     WEFT_TRY(sum_beside(t, pass, layer, acts, dy, weft__block_mlp_weights));
     WEFT_TRY(weft__block_norm2_backward(pass, layer, acts));
-    WEFT_TRY(branch_gradient(t, pass, layer, WEFT_BRANCH_ATTEND, &dy));
-    WEFT_TRY(weft__block_attend_input(pass, layer, acts, dy));
+    WEFT_TRY(branch_gradient(t, pass, layer, WEFT_BRANCH_ATTEND, &dy, &early));
+    WEFT_TRY(weft__block_attend_input(&early, layer, acts, dy));
     WEFT_TRY(sum_beside(t, pass, layer, acts, dy, weft__block_attend_weights));
     return weft__block_norm1_backward(pass, layer, acts);
 }

@@ -9,7 +9,8 @@
  *                 of y                             reduce-scatter of dh  residual stream are cut too
  *
  * In backward the sum of dh runs on a stream of its own while the gradients of the branch's matrices
- * are computed. The vocabulary is cut as well: each rank has the logits of its words, and ranks
+ * are computed; an all-gather beside the product that needs it, which takes this part's own rows
+ * first. The vocabulary is cut as well: each rank has the logits of its words, and ranks
  * exchange three numbers a token for the loss.
  *
  * With one part these functions are the model's own. */
@@ -30,7 +31,8 @@ typedef struct weft_tensor_options {
     weft_comm_h comm; /* NULL with a dry bill */
     weft_stream_h stream;
     weft_meter_t *meter;
-    size_t overlap_bytes; /* sums of at least this many bytes run beside other work */
+    size_t overlap_bytes; /* sums of at least this many bytes run beside other work, */
+    size_t gather_bytes;  /* and all-gathers of this many */
     int64_t head_rows;    /* most rows whose logits exist at a time */
 } weft_tensor_options_t;
 

@@ -8,8 +8,6 @@
 #include "base/try.h"
 #include "parallel/worker_parts.h"
 
-enum { HEAD_ROWS_LEAST = 256, HEAD_ELEMENTS = 1 << 21 };
-
 weft_slice_t weft__stage_slice(const weft_worker_options_t *options, int stage, int part)
 {
     const weft_plan_t *plan = &options->plan;
@@ -25,15 +23,13 @@ weft_slice_t weft__stage_slice(const weft_worker_options_t *options, int stage, 
 
 /* ---- sizes ---------------------------------------------------------------------------------------------- */
 
-static weft_shape_t shape_of(const weft_worker_options_t *options)
+static weft_shape_t shape_of(const weft_worker_options_t *options, const weft_compute_t *compute)
 {
     const weft_plan_t *plan = &options->plan;
     weft_shape_t shape = WEFT_SHAPE(plan->micro_batch, plan->length);
     int64_t rows = shape.batch * shape.seq;
     int64_t words = (options->model.vocab + plan->tp - 1) / plan->tp;
-    int64_t chunk = HEAD_ELEMENTS / words;
-    chunk = chunk > HEAD_ROWS_LEAST ? chunk : HEAD_ROWS_LEAST;
-    shape.head_rows = chunk < rows ? chunk : rows;
+    shape.head_rows = weft__head_chunk(compute, rows, words);
     shape.norm_rows = plan->sequence_parallel ? rows / plan->tp : rows;
     return shape;
 }
@@ -226,13 +222,14 @@ static weft_status_t make_tensor(weft_worker_t *w)
                                      .stream = w->o.stream,
                                      .meter = &w->meter,
                                      .overlap_bytes = w->o.overlap ? w->o.overlap_bytes : SIZE_MAX,
+                                     .gather_bytes = w->o.overlap ? w->o.gather_bytes : SIZE_MAX,
                                      .head_rows = w->shape.head_rows};
     return weft__tensor_create(&options, &w->bill, &w->tensor);
 }
 
 static weft_status_t make_all(weft_worker_t *w)
 {
-    w->shape = shape_of(&w->o);
+    w->shape = shape_of(&w->o, w->compute);
     WEFT_TRY(describe(w));
     WEFT_TRY(make_ops(w, true, &w->train_ops, &w->train_count));
     WEFT_TRY(make_ops(w, false, &w->eval_ops, &w->eval_count));
@@ -283,7 +280,7 @@ weft_status_t weft__worker_create(const weft_worker_options_t *options, weft_com
 }
 
 weft_status_t weft__worker_predict(const weft_worker_options_t *options,
-                                   const weft_compute_t *compute, int rank, weft_bill_t *bill_p)
+                                   const weft_compute_t *compute, int place, weft_bill_t *bill_p)
 {
     const weft_plan_t *plan = &options->plan;
     weft_worker_t *w = new_worker(options, compute);
@@ -291,7 +288,7 @@ weft_status_t weft__worker_predict(const weft_worker_options_t *options,
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a worker");
     }
     w->bill.dry = true;
-    weft_status_t status = weft__mesh_arrange(plan, rank, plan->dp * plan->pp * plan->tp, NULL,
+    weft_status_t status = weft__mesh_arrange(plan, place, plan->dp * plan->pp * plan->tp, NULL,
                                               &w->mesh);
     status = status == WEFT_OK ? make_all(w) : status;
     *bill_p = w->bill;

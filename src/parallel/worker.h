@@ -37,8 +37,9 @@ typedef struct weft_worker_options {
     int vocab_multiple;        /* as in weft_slice_t */
     size_t bucket_bytes;       /* of gradients that are exchanged at once */
     bool overlap;              /* communication runs beside computation */
-    size_t overlap_bytes;      /* ... of activations from this size on */
-    weft_compress_t compress;  /* of gradients; without ZeRO only */
+    size_t overlap_bytes;      /* ... sums of activations from this size on */
+    size_t gather_bytes;       /* ... all-gathers of them, beside the product that needs them */
+    weft_compress_t compress;  /* of gradients on their way over dp; grad_type is f32 then */
     uint64_t seed;             /* of dropout */
     weft_stream_h stream;      /* of computation; NULL: the caller's thread, on virtual GPUs */
     weft_timeline_t *timeline; /* or NULL */
@@ -93,9 +94,9 @@ const weft_model_t *weft__worker_whole(const weft_worker_t *worker);
 /* What was allocated. */
 const weft_bill_t *weft__worker_bill(const weft_worker_t *worker);
 
-/* What a rank with this place in the mesh would allocate. */
+/* What a rank at this place of the mesh would allocate. */
 weft_status_t weft__worker_predict(const weft_worker_options_t *options,
-                                   const weft_compute_t *compute, int rank, weft_bill_t *bill_p);
+                                   const weft_compute_t *compute, int place, weft_bill_t *bill_p);
 
 /* ---- state without a plan -------------------------------------------------------------------------------- */
 

@@ -53,7 +53,7 @@ typedef struct weft_zero_options {
     const weft_plan_t *plan;
     size_t bucket_bytes; /* of f32 gradients */
     bool overlap;
-    weft_compress_t compress; /* stage 0 only */
+    weft_compress_t compress; /* of gradients on their way; they are f32 then */
     weft_piece_rules_t rules;
     int dp_index;
     weft_comm_h dp_comm, weights_comm; /* NULL with a dry bill */

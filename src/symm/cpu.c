@@ -39,16 +39,20 @@ static bool signal_ready(const void *arg)
                  call->value);
 }
 
-static weft_status_t run_wait(const weft_symm_call_t *call)
+static void describe_signal(const void *arg, char *text, size_t room)
 {
     static const char *const signs[] = {"==", "!=", ">", ">=", "<", "<="};
+    const weft_symm_call_t *call = arg;
+    snprintf(text, room, "a signal (the word at offset %td of its heap %s %" PRIu64 ")",
+             (char *)call->word - call->symm->base, signs[call->op], call->value);
+}
+
+static weft_status_t run_wait(const weft_symm_call_t *call)
+{
     if (signal_ready(call)) {
         return WEFT_OK;
     }
-    char what[160];
-    snprintf(what, sizeof(what), "a signal (the word at offset %td of its heap %s %" PRIu64 ")",
-             (char *)call->word - call->symm->base, signs[call->op], call->value);
-    weft_reach_wait_t wait = {.ready = signal_ready, .arg = call, .what = what};
+    weft_reach_wait_t wait = {.ready = signal_ready, .arg = call, .describe = describe_signal};
     return weft__reach_await(call->symm->comm, &wait);
 }
 
@@ -163,6 +167,7 @@ static weft_status_t cpu_call(const weft_symm_call_t *call, weft_stream_h stream
 static weft_status_t cpu_open(weft_symm_h symm)
 {
     (void)symm;
+    weft__shmem_copy_init();
     return WEFT_OK;
 }
 

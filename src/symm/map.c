@@ -82,7 +82,10 @@ weft_status_t weft_map_create(weft_symm_h symm, size_t capacity, size_t value_by
     if (status != WEFT_OK) {
         return status;
     }
-    if (!map_p || capacity == 0 || capacity > (size_t)1 << 31 || value_bytes > (size_t)1 << 20) {
+    if (!map_p) {
+        return weft__refuse_null("map_create", "place for the map");
+    }
+    if (capacity == 0 || capacity > (size_t)1 << 31 || value_bytes > (size_t)1 << 20) {
         return weft__fail(WEFT_ERR_INVALID,
                           "weft_map_create: room for %zu keys with values of %zu bytes cannot be "
                           "had; 1 to 2^31 keys, values up to 1M",

@@ -158,10 +158,22 @@ weft_status_t weft_params_release(weft_params_h params, uint64_t version)
         return weft__refuse_null("params_release", "handle");
     }
     weft_status_t status = weft__symm_check_host(params->symm, "params_release");
-    if (status == WEFT_OK) {
-        unpin(params, params->symm->rank, version);
+    if (status != WEFT_OK) {
+        return status;
     }
-    return status;
+    int rank = params->symm->rank;
+    /* Of this rank alone. One pin too few would let a swap write where somebody reads. */
+    uint64_t pins = atomic_load_explicit(word(&head_on(params, rank)->pins[rank][version % 2]),
+                                         memory_order_relaxed);
+    if (pins == 0) {
+        return weft__fail(
+            WEFT_ERR_INVALID,
+            "weft_params_release: rank %d does not hold version %llu: it was released "
+            "already, or never acquired",
+            rank, (unsigned long long)version);
+    }
+    unpin(params, rank, version);
+    return WEFT_OK;
 }
 
 /* A read or a swap, on its way through a stream. */

@@ -56,7 +56,10 @@ weft_status_t weft_ring_create(weft_symm_h symm, size_t slots, size_t record_byt
     if (status != WEFT_OK) {
         return status;
     }
-    if (!ring_p || slots == 0 || slots > (size_t)1 << 24 || record_bytes > (size_t)1 << 30) {
+    if (!ring_p) {
+        return weft__refuse_null("ring_create", "place for the ring");
+    }
+    if (slots == 0 || slots > (size_t)1 << 24 || record_bytes > (size_t)1 << 30) {
         return weft__fail(WEFT_ERR_INVALID,
                           "weft_ring_create: a ring of %zu slots of %zu bytes cannot be had; 1 to "
                           "2^24 slots, records up to 1G",
@@ -199,6 +202,12 @@ static bool has_room(const void *arg)
     return *room->gone_p;
 }
 
+static void describe_room(const void *arg, char *text, size_t room)
+{
+    const room_t *wanted = arg;
+    snprintf(text, room, "room in the inbox of rank %d", wanted->rank);
+}
+
 weft_status_t weft_ring_push_wait(weft_ring_h ring, int rank, const void *record, size_t bytes)
 {
     weft_status_t status = check_push(ring, "ring_push_wait", rank, record, bytes);
@@ -208,11 +217,10 @@ weft_status_t weft_ring_push_wait(weft_ring_h ring, int rank, const void *record
     inbox_t *inbox = weft__symm_at(ring->symm, ring->inbox, rank);
     bool gone = false;
     unsigned looks = 0;
-    char what[80];
     while ((status = push(ring, inbox, record, bytes)) == WEFT_PENDING && !gone) {
-        snprintf(what, sizeof(what), "room in the inbox of rank %d", rank);
         room_t room = {ring, inbox, rank, &looks, &gone};
-        weft_reach_wait_t wait = {.ready = has_room, .arg = &room, .what = what, .deaf = true};
+        weft_reach_wait_t wait = {
+            .ready = has_room, .arg = &room, .describe = describe_room, .deaf = true};
         status = weft__reach_await(ring->symm->comm, &wait);
         if (status != WEFT_OK) {
             return status;

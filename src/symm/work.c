@@ -60,8 +60,10 @@ weft_status_t weft_work_create(weft_symm_h symm, size_t tasks, size_t task_bytes
     if (status != WEFT_OK) {
         return status;
     }
-    if (!work_p || tasks == 0 || tasks > (size_t)1 << 28 || task_bytes == 0 ||
-        task_bytes > (size_t)1 << 20) {
+    if (!work_p) {
+        return weft__refuse_null("work_create", "place for the queue");
+    }
+    if (tasks == 0 || tasks > (size_t)1 << 28 || task_bytes == 0 || task_bytes > (size_t)1 << 20) {
         return weft__fail(WEFT_ERR_INVALID,
                           "weft_work_create: queues of %zu tasks of %zu bytes cannot be had; 1 to "
                           "2^28 tasks of 1 byte to 1M",

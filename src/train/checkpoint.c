@@ -303,7 +303,9 @@ weft_status_t weft__checkpoint_wait(weft_checkpoint_writer_t *writer)
     if (writer->running) {
         pthread_join(writer->thread, NULL);
         writer->running = false;
-        writer->times = writer->current;
+        if (writer->status == WEFT_OK) { /* one that failed is no checkpoint to announce */
+            writer->times = writer->current;
+        }
     }
     return told(writer);
 }
@@ -337,7 +339,9 @@ static weft_status_t begin(weft_checkpoint_writer_t *writer, const weft_checkpoi
     if (writer->options.wait) {
         status = write_and_rename(writer, checkpoint);
         writer->current.blocked_s = writer->current.written_s = seconds_since(start);
-        writer->times = writer->current;
+        if (status == WEFT_OK) {
+            writer->times = writer->current;
+        }
         return status;
     }
     status = copy_checkpoint(writer, checkpoint);
@@ -370,8 +374,16 @@ void weft__checkpoint_times(weft_checkpoint_writer_t *writer, weft_checkpoint_ti
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* Remove what a killed writer left: folders and links whose names start with a dot and "step-" or
- * "latest". */
+/* What a killed writer leaves: folders and links whose names start with a dot and "step-" or "latest",
+ * and files of the record that were not renamed yet. */
+static bool is_remains(const char *name)
+{
+    size_t length = strlen(name);
+    bool record = strncmp(name, "config.", 7) == 0 || strncmp(name, "machine.json.", 13) == 0;
+    return strncmp(name, ".step-", 6) == 0 || strcmp(name, ".latest.tmp") == 0 ||
+           (record && length > 4 && strcmp(name + length - 4, ".tmp") == 0);
+}
+
 static weft_status_t remove_remains(const char *run)
 {
     DIR *dir = opendir(run);
@@ -379,7 +391,7 @@ static weft_status_t remove_remains(const char *run)
     struct dirent *entry;
     while (dir != NULL && status == WEFT_OK && (entry = readdir(dir)) != NULL) {
         char path[WEFT_PATH_BYTES];
-        if (strncmp(entry->d_name, ".step-", 6) == 0 || strcmp(entry->d_name, ".latest.tmp") == 0) {
+        if (is_remains(entry->d_name)) {
             status = weft__path_join(path, run, entry->d_name);
             status = status == WEFT_OK ? weft__path_remove(path) : status;
         }

@@ -93,7 +93,7 @@ weft_status_t weft__checkpoint_wait(weft_checkpoint_writer_t *writer);
 /* Waits, then frees. Returns as weft__checkpoint_wait. */
 weft_status_t weft__checkpoint_writer_close(weft_checkpoint_writer_t *writer);
 
-/* Time of the last finished checkpoint: what the caller waited for, what the background took,
+/* Time of the last checkpoint that was saved: what the caller waited for, what the background took,
  * bytes. */
 typedef struct weft_checkpoint_times {
     double blocked_s, written_s;

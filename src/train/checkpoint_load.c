@@ -39,6 +39,10 @@ static weft_status_t resolve(const char *path, char *out)
     if (!weft__is_folder(path)) {
         return weft__fail(WEFT_ERR_NOT_FOUND, "there is no folder %s to load from", path);
     }
+    if (has(path, "metrics.jsonl") || has(path, "machine.json")) {
+        return weft__fail(WEFT_ERR_NOT_FOUND, "the run in %s has saved no checkpoint to load",
+                          path);
+    }
     return weft__path_join(out, "", path);
 }
 

@@ -26,8 +26,17 @@ static const row_t table[] = {
 #undef ROW
 };
 
+static const struct {
+    const char *name, *option, *help;
+} other_names[] = {
+#define NAME(name, option, help) {name, option, help},
+    WEFT_TRAIN_NAMES(NAME)
+#undef NAME
+};
+
 #define ROWS ((int)(sizeof(table) / sizeof(table[0])))
-#define OPTIONS (ROWS + 2) /* and --config, --dry-run */
+#define NAMES ((int)(sizeof(other_names) / sizeof(other_names[0])))
+#define OPTIONS (ROWS + NAMES + 2) /* and --config, --dry-run */
 #define TEXTS_MOST ((int)(sizeof(((weft_train_config_t *)0)->texts) / sizeof(char *)))
 
 static void *field_of(const row_t *row, weft_train_config_t *config)
@@ -86,6 +95,23 @@ static const char *kind_text(const row_t *row)
     return row->kind == KIND_ONE ? row->words : texts[row->kind];
 }
 
+/* "none, bf16, fp16 or int8" */
+static void list_words(const char *words, char *out, size_t room)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    while (*words != '\0' && at < room) {
+        size_t word = strcspn(words, " ");
+        const char *next = words + word + strspn(words + word, " ");
+        bool last = *next == '\0' || strchr(next, ' ') == NULL;
+        at += (size_t)snprintf(out + at, room - at, "%.*s%s", (int)word, words,
+                               *next == '\0' ? ""
+                               : last        ? " or "
+                                             : ", ");
+        words = next;
+    }
+}
+
 static void set_defaults(weft_train_config_t *config)
 {
     memset(config, 0, sizeof(*config));
@@ -98,6 +124,9 @@ static void set_defaults(weft_train_config_t *config)
 
 static const row_t *find_row(const char *name)
 {
+    for (int i = 0; i < NAMES; i++) {
+        name = strcmp(other_names[i].name, name) == 0 ? other_names[i].option : name;
+    }
     for (int i = 0; i < ROWS; i++) {
         if (strcmp(table[i].name, name) == 0) {
             return &table[i];
@@ -235,13 +264,20 @@ static void make_options(weft_train_config_t *config, const char **file_p, weft_
                                   .target = field_of(&table[i], config),
                                   .help = table[i].help};
     }
-    options[ROWS] = (weft_arg_t){.name = "config",
-                                 .letter = 'c',
-                                 .kind = WEFT_ARG_STR,
-                                 .metavar = "FILE",
-                                 .target = file_p,
-                                 .help = "read options from FILE first: lines name = value"};
-    options[ROWS + 1] = (weft_arg_t){
+    for (int i = 0; i < NAMES; i++) {
+        weft_arg_t *option = &options[ROWS + i];
+        *option = options[find_row(other_names[i].option) - table];
+        option->name = other_names[i].name;
+        option->letter = 0;
+        option->help = other_names[i].help;
+    }
+    options[OPTIONS - 2] = (weft_arg_t){.name = "config",
+                                        .letter = 'c',
+                                        .kind = WEFT_ARG_STR,
+                                        .metavar = "FILE",
+                                        .target = file_p,
+                                        .help = "read options from FILE first: lines name = value"};
+    options[OPTIONS - 1] = (weft_arg_t){
         .name = "dry-run",
         .kind = WEFT_ARG_FLAG,
         .target = &config->dry_run,
@@ -294,21 +330,24 @@ static weft_status_t check_words(weft_train_config_t *config)
 }
 
 /* What comes before the command line: defaults, the settings of an earlier run, a file. */
-static weft_status_t start_from(const char *settings, const char *file, weft_train_config_t *config)
+static weft_status_t start_from(const weft_train_earlier_t *earlier, const char *file,
+                                weft_train_config_t *config)
 {
     set_defaults(config);
-    if (settings != NULL) {
-        weft_status_t status = weft__train_read_text(settings, "the resumed run", config);
+    if (earlier != NULL) {
+        weft_status_t status = weft__train_read_text(earlier->settings, "the resumed run", config);
         if (status != WEFT_OK) {
             return status;
         }
+        config->out = earlier->out;
+        config->earlier_model = config->model;
         config->dp = config->accumulate = config->micro_batch = 0;
         config->resume = config->trace = "";
     }
     return file != NULL ? weft__train_read(file, config) : WEFT_OK;
 }
 
-static weft_status_t parse_over(const char *settings, int argc, char **argv,
+static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, char **argv,
                                 weft_train_config_t *config, bool *help_p)
 {
     weft_arg_t options[OPTIONS];
@@ -322,9 +361,9 @@ static weft_status_t parse_over(const char *settings, int argc, char **argv,
     if (status != WEFT_OK || found.help) {
         return status;
     }
-    if (file != NULL || settings != NULL) {
+    if (file != NULL || earlier != NULL) {
         /* Again from the start, now that the file is known: what it says goes first. */
-        status = start_from(settings, file, config);
+        status = start_from(earlier, file, config);
         status = status == WEFT_OK ? parse_copy(&args, argc, argv, &found) : status;
     }
     return status == WEFT_OK ? check_words(config) : status;
@@ -335,11 +374,11 @@ weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *conf
     return parse_over(NULL, argc, argv, config, help_p);
 }
 
-weft_status_t weft__train_parse_resumed(const char *settings, int argc, char **argv,
+weft_status_t weft__train_parse_resumed(const weft_train_earlier_t *earlier, int argc, char **argv,
                                         weft_train_config_t *config)
 {
     bool help;
-    return parse_over(settings, argc, argv, config, &help);
+    return parse_over(earlier, argc, argv, config, &help);
 }
 
 void weft__train_free(weft_train_config_t *config)
@@ -359,9 +398,11 @@ void weft__train_help(FILE *out)
     set_defaults(&config);
     make_options(&config, &file, options);
     for (int i = 0; i < ROWS; i++) {
-        bool shown = table[i].value[0] != '\0';
-        snprintf(helps[i], sizeof(helps[i]), "%s%s%s%s", table[i].help, shown ? " (default " : "",
-                 table[i].value, shown ? ")" : "");
+        const char *value = table[i].value;
+        char words[128];
+        list_words(table[i].words, words, sizeof(words));
+        snprintf(helps[i], sizeof(helps[i]), value[0] != '\0' ? "%s (%s%sdefault %s)" : "%s",
+                 table[i].help, words, words[0] != '\0' ? "; " : "", value);
         options[i].help = helps[i];
     }
     weft_args_t args = make_args(options);

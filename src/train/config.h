@@ -10,7 +10,7 @@
  * command line has the last word.
  *
  * Kinds: INT, SIZE (K, M, G), REAL, BOOL (yes, no), STR, and ONE: one of the words in the last
- * column. */
+ * column. An option may have other names, which are read and never written: WEFT_TRAIN_NAMES. */
 #ifndef WEFT_TRAIN_CONFIG_H
 #define WEFT_TRAIN_CONFIG_H
 
@@ -26,7 +26,7 @@
 #define WEFT_TRAIN_TABLE(X)                                                                        \
     X(INT, ranks, "ranks", 'n', "N", "1", "", "number of ranks, each with a device of its own")    \
     X(ONE, device, "device", 0, "KIND", "auto", "auto cpu cuda",                                   \
-      "where ranks live: cpu (virtual GPUs), cuda, auto (cuda where there is a GPU)")              \
+      "where ranks live; cpu: on virtual GPUs, auto: on cuda where there is a GPU")                \
     X(STR, model, "model", 0, "NAME", "tiny", "",                                                  \
       "a preset (tiny, gpt2-124m, ...; --model help lists them), a config.json, or a folder with " \
       "one")                                                                                       \
@@ -64,7 +64,10 @@
     X(REAL, clip, "clip", 0, "X", "1", "", "largest norm of the gradient; 0: any")                 \
     X(REAL, dropout, "dropout", 0, "X", "0", "", "share of activations dropped in training")       \
     X(ONE, precision, "precision", 0, "TYPE", "auto", "auto fp32 bf16 fp16",                       \
-      "of weights and activations; auto: bf16 on cuda, else fp32. Optimizer state is fp32")        \
+      "of weights and activations, not of optimizer state, which is fp32; auto: bf16 on cuda, "    \
+      "else fp32; fp16 is not supported yet")                                                      \
+    X(ONE, grad_precision, "grad-precision", 0, "TYPE", "fp32", "fp32 bf16",                       \
+      "of gradients; bf16 (with --precision bf16): half the memory and traffic, rounded sums")     \
     X(INT, seed, "seed", 0, "N", "1", "", "of weights, order of the data, dropout and sampling")   \
     X(INT, eval_every, "eval", 0, "N", "0", "", "validate every N steps; 0: at the end only")      \
     X(INT, eval_batches, "eval-batches", 0, "N", "10", "", "batches of a validation")              \
@@ -75,18 +78,20 @@
       "run folder: checkpoints, metrics.jsonl, config; none: nothing is written")                  \
     X(STR, resume, "resume", 0, "PATH", "", "",                                                    \
       "go on from a checkpoint or a run folder; auto: from --out, if there is one")                \
+    X(INT, max_restarts, "max-restarts", 0, "N", "0", "",                                          \
+      "start all ranks again after a failure, from the last checkpoint, at most N times")          \
     X(INT, sample_every, "sample", 0, "N", "0", "", "write some text every N steps; 0: not")       \
     X(INT, sample_tokens, "sample-tokens", 0, "N", "128", "", "how much")                          \
     X(STR, prompt, "prompt", 0, "TEXT", "", "", "what sampled text starts with")                   \
     X(INT, log_every, "log", 0, "N", "1", "", "print every Nth step where no terminal is")         \
     X(SIZE, bucket, "bucket", 0, "SIZE", "25M", "",                                                \
       "gradients exchanged in one call; 0: each tensor by itself")                                 \
-    X(BOOL, overlap, "overlap", 0, "YES", "yes", "",                                               \
+    X(BOOL, overlap, "overlap", 0, "no", "yes", "",                                                \
       "exchange gradients while the backward pass goes on")                                        \
     X(ONE, compress, "compress", 0, "TYPE", "none", "none bf16 fp16 int8",                         \
-      "exchange gradients in fewer bits (int8 with error feedback)")                               \
+      "exchange gradients as bf16, fp16 or int8 (with error feedback)")                            \
     X(ONE, dp_style, "dp-style", 0, "NAME", "buckets", "buckets naive",                            \
-      "buckets, or for comparison naive: rank 0 collects gradients and hands out weights")         \
+      "for comparison; naive: rank 0 collects gradients and hands out weights")                    \
     X(STR, trace, "trace", 0, "FILE", "", "",                                                      \
       "write a trace for Perfetto: compute and communication of every rank")                       \
     X(INT, dp, "dp", 0, "N", "0", "", "data-parallel ranks; 0: ranks / (pp x tp)")                 \
@@ -94,18 +99,23 @@
     X(INT, tp, "tp", 0, "N", "1", "", "tensor-parallel ranks")                                     \
     X(INT, zero, "zero", 0, "STAGE", "0", "",                                                      \
       "ZeRO: 0, 1 (optimizer), 2 (and gradients), 3 (and weights) spread over dp")                 \
-    X(ONE, pp_schedule, "pp-schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                \
-      "order of micro-batches in a pipeline")                                                      \
+    X(ONE, schedule, "schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                      \
+      "order of micro-batches in a pipeline: gpipe, 1f1b or interleaved")                          \
     X(ONE, recompute, "recompute", 0, "WHAT", "none", "none selective full",                       \
-      "activations computed again in the backward pass")                                           \
+      "computed again in the backward pass: none, selective (attention) or full (blocks)")         \
     X(INT, virtual_stages, "virtual-stages", 0, "N", "2", "",                                      \
-      "pipeline stages that a rank has with --pp-schedule interleaved")                            \
-    X(BOOL, sequence_parallel, "sequence-parallel", 0, "YES", "no", "",                            \
+      "pipeline stages that a rank has with --schedule interleaved")                               \
+    X(BOOL, sequence_parallel, "sequence-parallel", 0, "[yes]", "no", "",                          \
       "cut norms and the residual stream among tensor-parallel ranks too, by rows")                \
     X(ONE, offload, "offload", 0, "WHAT", "none", "none optimizer",                                \
-      "keep optimizer state in host memory and update it there")                                   \
-    X(BOOL, lean, "lean", 0, "YES", "no", "",                                                      \
+      "none or optimizer: keep its state in host memory and update it there")                      \
+    X(BOOL, lean, "lean", 0, "[yes]", "no", "",                                                    \
       "--zero 2 and 3: exchange gradients after every micro-batch, to hold fewer of them")
+
+/*    name            option         listed in the help as; NULL: not */
+#define WEFT_TRAIN_NAMES(X)                                                                        \
+    X("micro-batches", "accumulate", "the same as --accumulate, as pipelines call it")             \
+    X("pp-schedule", "schedule", NULL)
 
 #define WEFT_TRAIN_INT int
 #define WEFT_TRAIN_SIZE size_t
@@ -120,6 +130,7 @@ typedef struct weft_train_config {
     WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
 #undef WEFT_TRAIN_FIELD
     bool dry_run;   /* --dry-run: not part of a configuration, and not written */
+    const char *earlier_model; /* --model of the run that this one goes on from; NULL: of none */
     char *texts[4]; /* owned: what strings from files point into */
     int text_count;
 } weft_train_config_t;
@@ -131,9 +142,15 @@ typedef struct weft_train_config {
 weft_status_t weft__train_parse(int argc, char **argv, weft_train_config_t *config, bool *help_p);
 void weft__train_free(weft_train_config_t *config);
 
-/* The same for a run that goes on: `settings`, as the earlier one wrote them, in place of the
- * defaults. How the batch was divided among its ranks is left open again. */
-weft_status_t weft__train_parse_resumed(const char *settings, int argc, char **argv,
+/* The run that another goes on from. */
+typedef struct weft_train_earlier {
+    const char *settings; /* as it wrote them */
+    const char *out; /* its folder, which may have been moved; must outlive the configuration */
+} weft_train_earlier_t;
+
+/* The same for a run that goes on, with what the earlier one had in place of the defaults. How the
+ * batch was divided among its ranks is left open again. */
+weft_status_t weft__train_parse_resumed(const weft_train_earlier_t *earlier, int argc, char **argv,
                                         weft_train_config_t *config);
 void weft__train_help(FILE *out);
 
@@ -159,6 +176,13 @@ typedef struct weft_train_limits {
  * precision, which depend on the machine) and refuse what cannot work, saying what would.
  * Afterwards batch = dp * micro_batch * accumulate and ranks = dp * pp * tp. */
 weft_status_t weft__train_resolve(weft_train_config_t *config, const weft_train_limits_t *limits);
+
+/* The first parts of it, for who has more to say when one of them fails: ranges of values and what
+ * contradicts itself; how the model is cut, and the ranks that are left for dp. */
+weft_status_t weft__train_check(const weft_train_config_t *config);
+weft_status_t weft__train_mesh(weft_train_config_t *config, const weft_train_limits_t *limits);
+
+#define WEFT_TRAIN_ACCUMULATE_MOST (1 << 20) /* micro-batches of a step */
 
 /* Learning rate of step `step` (0, 1, ...) of `config->steps`. */
 double weft__train_lr(const weft_train_config_t *config, uint64_t step);

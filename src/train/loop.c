@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "parallel/schedule.h"
 #include "train/peak.h"
 #include "train/planned.h"
 #include "train/record.h"
@@ -31,7 +32,10 @@ typedef struct run {
     int skips;
     bool metrics_failed; /* said once; the run goes on, and fails in the end */
     double *memory;      /* peak of every rank, with a worker; NULL otherwise */
-    double bubble, formula;
+    weft_plan_times_t times,
+        all_times; /* with a worker: of a step; added up over steps but the first */
+    double all_seconds;
+    int timed;
     weft_train_result_t *result;
 } run_t;
 
@@ -99,14 +103,24 @@ static weft_status_t open_reports(run_t *run, FILE *out)
                                       .steps = (uint64_t)config->steps,
                                       .log_every = config->log_every,
                                       .out = out};
-    weft_checkpoint_options_t checkpoints = {.keep = config->keep};
     if (run->t.rank != 0) {
         return WEFT_OK;
     }
-    if (config->out[0] != '\0') {
-        WEFT_TRY(weft__checkpoint_writer_open(config->out, &checkpoints, &run->writer));
+    WEFT_TRY(weft__metrics_open(&metrics, &run->metrics));
+    if (run->t.worker != NULL) {
+        char picture[4096];
+        weft__mesh_picture(weft__worker_mesh(run->t.worker), picture, sizeof(picture));
+        weft__metrics_say(run->metrics, "%.*s", (int)strlen(picture) - 1, picture);
     }
-    return weft__metrics_open(&metrics, &run->metrics);
+    return WEFT_OK;
+}
+
+/* The writer's lock comes first: a second run in the folder must not change what the first wrote. */
+static weft_status_t open_folder(run_t *run)
+{
+    weft_checkpoint_options_t options = {.keep = run->config->keep};
+    WEFT_TRY(weft__checkpoint_writer_open(run->config->out, &options, &run->writer));
+    return weft__record_write(run->setup);
 }
 
 /* Tokens are made by rank 0; the others find them there. */
@@ -148,14 +162,14 @@ static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, doub
     if (isfinite(loss) && run->skips < SKIPS_MOST) {
         return WEFT_OK;
     }
-    run->result->told = true;
+    run->result->told = run->result->diverged = true;
     return weft__fail(
         WEFT_ERR_INVALID,
         "the %s is not a number in step %llu: training has diverged%s%s; a lower --lr "
         "(now %g), a longer --warmup or --clip may help",
         isfinite(loss) ? "gradient" : "loss", (unsigned long long)flight->step + 1,
-        run->config->out[0] != '\0' ? "; the last checkpoint is in " : "", run->config->out,
-        flight->lr);
+        run->told_saved > 0 ? "; the last checkpoint is in " : "",
+        run->told_saved > 0 ? run->config->out : "", flight->lr);
 }
 
 static double step_seconds(const run_t *run, const weft_flight_t *flight)
@@ -165,6 +179,26 @@ static double step_seconds(const run_t *run, const weft_flight_t *flight)
     double ms = NAN;
     weft_event_h from = run->paused ? flight->start : before->end;
     return weft_event_elapsed(from, flight->end, &ms) == WEFT_OK ? ms / 1e3 : NAN;
+}
+
+/* With a worker: tensor_share and exchange_share are waiting that nothing hid, for tensor-parallel ranks
+ * and for gradients; update_share is all that comes after backward, the latter included. */
+static void describe_plan(run_t *run, weft_metrics_step_t *step)
+{
+    const weft_plan_times_t *times = &run->times;
+    step->bubble = times->bubble;
+    step->tensor_share = run->config->tp > 1 ? times->tensor / step->seconds : NAN;
+    step->exchange_share = times->exchange / step->seconds;
+    step->update_share = times->update / step->seconds;
+    if (!run->paused && isfinite(step->seconds)) { /* the first one is still warming up */
+        run->all_times.bubble += times->bubble;
+        run->all_times.uneven += times->uneven;
+        run->all_times.tensor += times->tensor;
+        run->all_times.exchange += times->exchange;
+        run->all_times.update += times->update;
+        run->all_seconds += step->seconds;
+        run->timed++;
+    }
 }
 
 /* What rank 0 writes down about a step. */
@@ -229,7 +263,7 @@ static weft_status_t keep_votes(run_t *run)
     for (int i = 0; i < t->size; i++) {
         run->memory[i] = t->votes[i].memory;
     }
-    run->bubble = weft__planned_bubble(t, &run->formula);
+    weft__planned_times(t, &run->times);
     return WEFT_OK;
 }
 
@@ -254,6 +288,9 @@ static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
     WEFT_TRY(check_numbers(run, flight, loss));
     advance(run, flight, loss);
     weft_metrics_step_t step = describe(run, flight, loss);
+    if (t->worker != NULL) {
+        describe_plan(run, &step);
+    }
     run->paused = false;
     if (validate) {
         WEFT_TRY(weft__step_validate(t, &step.eval_loss));
@@ -353,7 +390,29 @@ static weft_status_t sample(run_t *run)
     return WEFT_OK;
 }
 
-/* What became of the plan: the bubble, and memory predicted and measured. */
+/* Where the time went. */
+static void tell_times(run_t *run)
+{
+    weft_plan_t plan = weft__planned_plan(run->config);
+    const weft_plan_times_t *all = &run->all_times;
+    if (run->timed == 0) {
+        return;
+    }
+    if (run->config->pp > 1) {
+        weft__metrics_say(run->metrics,
+                          "waiting for other stages %.1f%% of forward and backward; %.1f%% by the "
+                          "formula, %.1f%% with stages as unlike as these",
+                          100 * all->bubble / run->timed, 100 * weft__schedule_bubble(&plan),
+                          100 * all->uneven / run->timed);
+    }
+    weft__metrics_say(run->metrics,
+                      "waiting for tensor-parallel ranks %.1f%%, for gradients %.1f%%; after "
+                      "backward %.1f%% of the time",
+                      100 * all->tensor / run->all_seconds, 100 * all->exchange / run->all_seconds,
+                      100 * all->update / run->all_seconds);
+}
+
+/* What became of the plan: times, and memory predicted and measured. */
 static weft_status_t tell_plan(run_t *run)
 {
     char *text = NULL;
@@ -361,17 +420,13 @@ static weft_status_t tell_plan(run_t *run)
     FILE *out = open_memstream(&text, &length);
     weft_status_t status = WEFT_OK;
     if (out != NULL) {
-        status = weft__planned_print(run->setup, out, run->memory);
+        status = weft__planned_print_memory(&run->t, out, run->memory);
         fclose(out);
     }
     if (text != NULL && status == WEFT_OK) {
         weft__metrics_say(run->metrics, "%s", text);
     }
-    if (run->config->pp > 1) {
-        weft__metrics_say(run->metrics,
-                          "waiting for other stages %.1f%% of the last step, %.1f%% by the formula",
-                          100 * run->bubble, 100 * run->formula);
-    }
+    tell_times(run);
     free(text);
     return status;
 }
@@ -418,6 +473,11 @@ static weft_status_t train(run_t *run)
 {
     uint64_t step = run->t.state.step, end = (uint64_t)run->config->steps;
     run->paused = true;
+    if (step >= end && run->t.rank == 0) {
+        weft__metrics_say(run->metrics,
+                          "%s is at step %llu already, and --steps %d counts those: nothing to do",
+                          run->setup->loaded.path, (unsigned long long)step, run->config->steps);
+    }
     while (step < end) {
         bool asked = run->stopping; /* before this step, so that it can be one to save after */
         WEFT_TRY(one_step(run, step++));
@@ -441,7 +501,7 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     double flops;
     WEFT_TRY(weft_comm_rank(comm, &rank));
     if (rank == 0 && run->config->out[0] != '\0') {
-        WEFT_TRY(weft__record_write(run->setup));
+        WEFT_TRY(open_folder(run));
     }
     WEFT_TRY(open_data(run->setup, comm));
     WEFT_TRY(find_peak(run, comm, &flops));

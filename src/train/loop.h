@@ -22,6 +22,7 @@ typedef struct weft_train_result {
     double loss;   /* of the last one, over all ranks */
     double eval_loss;
     bool interrupted; /* by weft__train_interrupt, here or on another rank */
+    bool diverged;    /* its numbers are not finite, and would not be the next time */
     bool told;        /* all ranks failed for the same reason: one sentence is enough */
 } weft_train_result_t;
 

@@ -106,6 +106,10 @@ static weft_status_t write_step(FILE *out, const weft_metrics_step_t *step)
     put(&json, "tokens_per_s", step->tokens_per_s);
     put(&json, "mfu", step->mfu);
     put(&json, "comm_share", step->comm_share);
+    put(&json, "bubble", step->bubble);
+    put(&json, "tensor_share", step->tensor_share);
+    put(&json, "exchange_share", step->exchange_share);
+    put(&json, "update_share", step->update_share);
     put(&json, "epoch", step->epoch);
     put(&json, "loss_scale", step->loss_scale);
     weft__json_key(&json, "tokens");

@@ -22,6 +22,8 @@ typedef struct weft_metrics_step {
     double tokens_per_s; /* over all ranks */
     double mfu;          /* share of the devices' peak; NaN where the peak is not known */
     double comm_share;   /* of the step's time in which a rank waited for communication alone */
+    double bubble;       /* pipelines: share of forward and backward spent waiting for stages */
+    double tensor_share, exchange_share, update_share; /* plans: of the step's time; see loop.c */
     double epoch;        /* passes over the data so far, with fraction */
     double eval_loss;    /* if there was a validation after the step */
     double loss_scale;   /* fp16 */
@@ -33,7 +35,8 @@ typedef struct weft_metrics_step {
 #define WEFT_METRICS_STEP_INIT                                                                     \
     {                                                                                              \
         .loss = NAN, .lr = NAN, .grad_norm = NAN, .seconds = NAN, .tokens_per_s = NAN, .mfu = NAN, \
-        .comm_share = NAN, .epoch = NAN, .eval_loss = NAN, .loss_scale = NAN                       \
+        .comm_share = NAN, .bubble = NAN, .tensor_share = NAN, .exchange_share = NAN,              \
+        .update_share = NAN, .epoch = NAN, .eval_loss = NAN, .loss_scale = NAN                     \
     }
 
 typedef struct weft_metrics_options {

@@ -76,12 +76,12 @@ static weft_status_t measure_rows(const weft_compute_t *compute, weft_matmul_t *
 weft_status_t weft__peak_measure(const weft_compute_t *compute, weft_dtype_t type,
                                  weft_stream_h stream, double *flops_p)
 {
-    bool cuda = strcmp(compute->kind, "cuda") == 0;
-    int64_t n = cuda ? 8192 : 512, most = cuda ? n : 8 * n;
+    /* Not on the device where that can be helped: it would count in the peak of a small model. */
+    bool on_host = strcmp(compute->kind, "cuda") != 0;
+    int64_t n = on_host ? 512 : 8192, most = on_host ? 8 * n : n;
     size_t row = (size_t)n * weft_dtype_size(type), bytes = (size_t)(2 * most + n) * row;
     void *memory;
-    /* Kernels on the CPU take any memory; the device's peak is not to tell of this. */
-    WEFT_TRY(cuda ? weft_malloc(&memory, bytes) : weft_host_malloc(&memory, bytes));
+    WEFT_TRY(on_host ? weft_host_malloc(&memory, bytes) : weft_malloc(&memory, bytes));
     weft_status_t status = weft_memset(memory, 0x3c, bytes, stream); /* 0.0115; zeros are easy */
     weft_matmul_t product = {.type = type,
                              .c_type = type,
@@ -94,10 +94,10 @@ weft_status_t weft__peak_measure(const weft_compute_t *compute, weft_dtype_t typ
     if (status == WEFT_OK) {
         status = measure_rows(compute, &product, most, stream, flops_p);
     }
-    if (cuda) {
-        weft_free(memory);
-    } else {
+    if (on_host) {
         weft_host_free(memory);
+    } else {
+        weft_free(memory);
     }
     return status;
 }

@@ -2,6 +2,8 @@
 #include "train/planned.h"
 
 #include <math.h>
+#include <sched.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ weft_plan_t weft__planned_plan(const weft_train_config_t *c)
                         .pp = c->pp,
                         .tp = c->tp,
                         .zero = c->zero,
-                        .schedule = (weft_schedule_t)weft__schedule_named(c->pp_schedule),
+                        .schedule = (weft_schedule_t)weft__schedule_named(c->schedule),
                         .virtual_stages = 1,
                         .micro_batches = c->accumulate,
                         .micro_batch = c->micro_batch,
@@ -36,7 +38,17 @@ weft_plan_t weft__planned_plan(const weft_train_config_t *c)
 bool weft__planned(const weft_train_config_t *c)
 {
     return c->pp > 1 || c->tp > 1 || c->zero > 0 || strcmp(c->recompute, "none") != 0 ||
-           strcmp(c->offload, "none") != 0;
+           strcmp(c->offload, "none") != 0 || strcmp(c->grad_precision, "fp32") != 0;
+}
+
+/* On virtual GPUs the copies of a gather need a core of their own: with two in all, products that are
+ * cut for it lose more than it hides (docs/performance.md). */
+static size_t gather_bytes(const weft_setup_t *setup)
+{
+    cpu_set_t cpus;
+    bool spare = strcmp(setup->device, "cuda") == 0 ||
+                 (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 2);
+    return spare ? WEFT_WORKER_OVERLAP_BYTES : SIZE_MAX;
 }
 
 static weft_worker_options_t options_of(const weft_setup_t *setup)
@@ -46,11 +58,12 @@ static weft_worker_options_t options_of(const weft_setup_t *setup)
         .plan = weft__planned_plan(config),
         .model = setup->model,
         .type = setup->type,
-        .grad_type = WEFT_F32,
+        .grad_type = strcmp(config->grad_precision, "bf16") == 0 ? WEFT_BF16 : WEFT_F32,
         .vocab_multiple = weft__setup_slice(setup).vocab_multiple,
         .bucket_bytes = config->bucket,
         .overlap = config->overlap,
         .overlap_bytes = WEFT_WORKER_OVERLAP_BYTES,
+        .gather_bytes = gather_bytes(setup),
         .compress = (weft_compress_t)weft__compress_named(config->compress),
         .seed = (uint64_t)config->seed};
 }
@@ -67,35 +80,69 @@ weft_status_t weft__planned_check(const weft_setup_t *setup)
                           "--dp-style %s is for comparison with plain data parallelism only",
                           config->dp_style);
     }
-    if (plan.zero > 0 && plan.dp > 1 && strcmp(config->compress, "none") != 0) {
+    if (strcmp(config->grad_precision, "bf16") == 0 && strcmp(config->compress, "none") != 0) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "--compress %s is not possible with --zero %d, which scatters gradients; "
-                          "take --zero 0 or --compress none",
-                          config->compress, plan.zero);
+                          "--compress %s is for gradients in fp32; with --grad-precision bf16 they "
+                          "travel in 16 bits already: leave one of the two out",
+                          config->compress);
     }
     return weft__plan_check(&plan, &setup->model, config->ranks, config->batch);
 }
 
-weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out, const double *measured)
+weft_status_t weft__planned_suggest(const weft_setup_t *setup, weft_status_t status)
+{
+    const weft_train_config_t *config = setup->config;
+    int64_t ranks = config->ranks, batch = config->batch > 0 ? config->batch : 8 * ranks;
+    weft_plan_t plan = weft__planned_plan(config), nearest;
+    char why[512], text[256];
+    plan.dp = plan.dp > 0 ? plan.dp : 1;
+    if (plan.micro_batches == 0) { /* left open: as weft__train_resolve has them */
+        plan.micro_batches = plan.pp > 1 ? config->ranks : 1;
+    }
+    plan.length = plan.length > 0 ? plan.length : setup->model.context;
+    if (!weft__plan_nearest(&plan, &setup->model, config->ranks, batch, &nearest)) {
+        batch = (batch + ranks - 1) / ranks * ranks; /* then plain data parallelism does it */
+        if (!weft__plan_nearest(&plan, &setup->model, config->ranks, batch, &nearest)) {
+            return status;
+        }
+    }
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    return weft__fail(status, "%s; the nearest plan for %d ranks is %s --batch %lld", why,
+                      config->ranks, weft__plan_text(&nearest, text, sizeof(text)),
+                      (long long)batch);
+}
+
+static weft_status_t print_memory(const weft_setup_t *setup, const weft_mesh_t *mesh, FILE *out,
+                                  const double *measured)
 {
     weft_worker_options_t options = options_of(setup);
     const weft_compute_t *compute;
-    weft_mesh_t mesh;
-    char picture[4096];
     WEFT_TRY(weft__compute(&compute));
-    WEFT_TRY(weft__mesh_arrange(&options.plan, 0, setup->config->ranks, NULL, &mesh));
-    if (measured == NULL) {
-        fputs(weft__mesh_picture(&mesh, picture, sizeof(picture)), out);
-    }
-    weft__mesh_destroy(&mesh, false);
     weft__bill_print_head(out, measured != NULL);
-    for (int rank = 0; rank < setup->config->ranks; rank++) {
+    for (int rank = 0; rank < mesh->size; rank++) {
         weft_bill_t bill;
         size_t peak = measured != NULL ? (size_t)measured[rank] : 0;
-        WEFT_TRY(weft__worker_predict(&options, compute, rank, &bill));
+        WEFT_TRY(weft__worker_predict(&options, compute, weft__mesh_place(mesh, rank), &bill));
         weft__bill_print(out, rank, &bill, measured != NULL ? &peak : NULL);
     }
     return WEFT_OK;
+}
+
+weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out)
+{
+    weft_plan_t plan = weft__planned_plan(setup->config);
+    weft_mesh_t mesh;
+    char picture[4096];
+    WEFT_TRY(weft__mesh_arrange(&plan, 0, setup->config->ranks, NULL, &mesh));
+    fputs(weft__mesh_picture(&mesh, picture, sizeof(picture)), out);
+    weft_status_t status = print_memory(setup, &mesh, out, NULL);
+    weft__mesh_destroy(&mesh, false);
+    return status;
+}
+
+weft_status_t weft__planned_print_memory(const weft_trainer_t *t, FILE *out, const double *measured)
+{
+    return print_memory(t->setup, weft__worker_mesh(t->worker), out, measured);
 }
 
 /* ---- opening --------------------------------------------------------------------------------------- */
@@ -196,19 +243,39 @@ weft_status_t weft__planned_validate(weft_trainer_t *t, uint64_t samples, double
     return status;
 }
 
-double weft__planned_bubble(const weft_trainer_t *t, double *formula_p)
+/* What the bubble should be if stages take as long as these did: each as its average rank. */
+static double uneven_bubble(const weft_trainer_t *t)
 {
     weft_plan_t plan = weft__planned_plan(t->config);
-    double *run_s = calloc(2 * (size_t)t->size, sizeof(double)), *waited_s = run_s + t->size;
-    double bubble = NAN;
-    *formula_p = weft__schedule_bubble(&plan);
-    for (int i = 0; run_s != NULL && i < t->size; i++) {
-        run_s[i] = t->votes[i].run;
-        waited_s[i] = t->votes[i].waited;
+    const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
+    int row = plan.dp * plan.tp;
+    double *busy_s = calloc((size_t)plan.pp, sizeof(double));
+    for (int place = 0; busy_s != NULL && place < mesh->size; place++) {
+        const weft_vote_t *vote = &t->votes[mesh->rank_at[place]];
+        busy_s[place / row] += (vote->run - vote->waited) / row;
     }
-    if (run_s != NULL) {
-        bubble = weft__schedule_measured(run_s, waited_s, t->size);
+    double bubble = busy_s != NULL ? weft__schedule_uneven(&plan, busy_s) : NAN;
+    free(busy_s);
+    return bubble;
+}
+
+void weft__planned_times(const weft_trainer_t *t, weft_plan_times_t *times_p)
+{
+    double *run_s = calloc(2 * (size_t)t->size, sizeof(double)), *waited_s = run_s + t->size;
+    weft_plan_times_t times = {.bubble = NAN, .uneven = NAN};
+    for (int i = 0; i < t->size; i++) {
+        times.tensor += t->votes[i].tensor / t->size;
+        times.exchange += t->votes[i].exchange / t->size;
+        times.update += t->votes[i].update / t->size;
+        if (run_s != NULL) {
+            run_s[i] = t->votes[i].run;
+            waited_s[i] = t->votes[i].waited;
+        }
+    }
+    if (run_s != NULL && t->config->pp > 1) {
+        times.bubble = weft__schedule_measured(run_s, waited_s, t->size);
+        times.uneven = uneven_bubble(t);
     }
     free(run_s);
-    return bubble;
+    *times_p = times;
 }

@@ -13,9 +13,15 @@ bool weft__planned(const weft_train_config_t *config);
 /* WEFT_ERR_INVALID with the reason and the nearest plan, if it cannot work. */
 weft_status_t weft__planned_check(const weft_setup_t *setup);
 
-/* The mesh as a picture, and the memory of each rank: predicted, and beside it what was measured
- * (bytes by rank; NULL: nothing was yet). */
-weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out, const double *measured);
+/* Add to the sentence of `status`, why ranks cannot be arranged as asked for, how they can. */
+weft_status_t weft__planned_suggest(const weft_setup_t *setup, weft_status_t status);
+
+/* Before a run: the mesh as a picture, and the memory that each rank is going to need. */
+weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out);
+
+/* After it, with a worker: what each rank was predicted to need, and what was measured (bytes, by rank). */
+weft_status_t weft__planned_print_memory(const weft_trainer_t *trainer, FILE *out,
+                                         const double *measured);
 
 weft_status_t weft__planned_open(weft_trainer_t *trainer);
 weft_status_t weft__planned_start(weft_trainer_t *trainer);
@@ -26,7 +32,13 @@ weft_status_t weft__planned_save(weft_trainer_t *trainer, weft_checkpoint_writer
 weft_status_t weft__planned_sample(weft_trainer_t *trainer, const char *prompt, int count,
                                    char **text_p);
 
-/* The share of the last step in which ranks waited for other stages; by the formula *formula_p. */
-double weft__planned_bubble(const weft_trainer_t *trainer, double *formula_p);
+/* Where the time of a step went, from the votes on it. */
+typedef struct weft_plan_times {
+    double bubble; /* share of forward and backward in which ranks waited for other stages, */
+    double uneven; /* and what it should be with stages as unlike as they were */
+    double tensor, exchange, update; /* seconds, as in weft_vote_t; mean over ranks */
+} weft_plan_times_t;
+
+void weft__planned_times(const weft_trainer_t *trainer, weft_plan_times_t *times_p);
 
 #endif

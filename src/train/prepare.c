@@ -1,6 +1,8 @@
 /* Turning texts into token shards, once per set of files and tokenizer. The folder that holds
  * them appears by a rename when all is written, so that one that is there is complete. */
+#include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,14 +78,57 @@ static weft_status_t encode_all(const weft_sources_t *texts, weft_tokenizer_t *t
     return weft__shards_finish(writer, NULL);
 }
 
+static weft_status_t make_cache(const char *cache)
+{
+    char why[512] = "HOME is not set";
+    weft_status_t status = WEFT_ERR_INVALID;
+    if (cache[0] != '\0') {
+        status = weft__folder_make(cache);
+        snprintf(why, sizeof(why), "%s", weft_last_error());
+    }
+    return status == WEFT_OK ? WEFT_OK
+                             : weft__fail(status,
+                                          "there is no place for the tokens of the text: %s; give "
+                                          "--out DIR",
+                                          why);
+}
+
+/* Remove what a process of this host that was killed left half made. */
+static void remove_remains(const char *cache, const char *prefix)
+{
+    DIR *dir = opendir(cache);
+    struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        char path[WEFT_PATH_BYTES], *end;
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0) {
+            continue;
+        }
+        long pid = strtol(entry->d_name + strlen(prefix), &end, 10);
+        if (pid > 0 && strcmp(end, ".tmp") == 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH &&
+            weft__path_join(path, cache, entry->d_name) == WEFT_OK) {
+            weft__path_remove(path);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+}
+
 /* Encode into a temporary folder and rename it. */
 static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *tokenizer,
                                 const char *cache, const char *folder)
 {
-    char temporary[WEFT_PATH_BYTES], name[64];
-    snprintf(name, sizeof(name), ".tokens-%d.tmp", (int)getpid());
-    weft_status_t status = weft__path_join(temporary, cache, name);
-    status = status == WEFT_OK ? weft__path_remove(temporary) : status;
+    char temporary[WEFT_PATH_BYTES], name[128], prefix[96], host[64] = "";
+    gethostname(host, sizeof(host) - 1);
+    snprintf(prefix, sizeof(prefix), ".tokens-%s-", host);
+    snprintf(name, sizeof(name), "%s%d.tmp", prefix, (int)getpid());
+    weft_status_t status = make_cache(cache);
+    status = status == WEFT_OK ? weft__path_join(temporary, cache, name) : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    remove_remains(cache, prefix);
+    status = weft__path_remove(temporary);
     status = status == WEFT_OK ? weft__folder_make(temporary) : status;
     status = status == WEFT_OK ? encode_all(texts, tokenizer, temporary) : status;
     if (status == WEFT_OK && rename(temporary, folder) != 0 && !weft__is_folder(folder)) {

@@ -29,26 +29,28 @@ static weft_status_t check_ranges(const weft_train_config_t *c)
         {"dp", c->dp, 0, most, "1 or more"},
         {"pp", c->pp, 1, most, "1 or more"},
         {"tp", c->tp, 1, most, "1 or more"},
+        {"virtual-stages", c->virtual_stages, 1, most, "1 or more"},
         {"zero", c->zero, 0, 3, "0, 1, 2 or 3"},
         {"steps", c->steps, 1, most, "1 or more"},
         {"length", c->length, 0, most, "1 or more"},
         {"batch", c->batch, 0, most, "1 or more"},
         {"micro-batch", c->micro_batch, 0, most, "1 or more"},
         {"accumulate", c->accumulate, 0, most, "1 or more"},
-        {"lr", c->lr, above_0, 1e3, "more than 0"},
+        {"lr", c->lr, above_0, 1e3, "more than 0 and at most 1000"},
         {"min-lr", c->min_lr, 0, c->lr, "0 or more, and at most --lr"},
         {"warmup", c->warmup, 0, c->steps, "0 or more, and at most --steps"},
         {"lr-decay", c->lr_decay, above_0, 1, "more than 0 and at most 1"},
-        {"weight-decay", c->weight_decay, 0, 1e3, "0 or more"},
+        {"weight-decay", c->weight_decay, 0, 1e3, "0 or more and at most 1000"},
         {"beta1", c->beta1, 0, below_1, "0 or more and less than 1"},
         {"beta2", c->beta2, 0, below_1, "0 or more and less than 1"},
-        {"eps", c->eps, above_0, 1, "more than 0"},
+        {"eps", c->eps, above_0, 1, "more than 0 and at most 1"},
         {"clip", c->clip, 0, 1e30, "0 or more"},
         {"dropout", c->dropout, 0, below_1, "0 or more and less than 1"},
         {"eval-share", c->eval_share, 0, below_1, "0 or more and less than 1"},
         {"eval", c->eval_every, 0, most, "0 or more"},
         {"eval-batches", c->eval_batches, 1, most, "1 or more"},
         {"save", c->save_every, -1, most, "-1 or more"},
+        {"max-restarts", c->max_restarts, 0, most, "0 or more"},
         {"keep", c->keep, 0, most, "0 or more"},
         {"seed", c->seed, 0, most, "0 or more"},
         {"sample", c->sample_every, 0, most, "0 or more"},
@@ -77,6 +79,17 @@ static weft_status_t check_together(const weft_train_config_t *c)
         return weft__fail(WEFT_ERR_INVALID,
                           "--resume auto looks into the run folder: add --out DIR");
     }
+    if (c->out[0] == '\0' && c->max_restarts > 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--max-restarts %d has no checkpoint to go on from: add --out DIR, and "
+                          "--save N to have one every N steps",
+                          c->max_restarts);
+    }
+    if (strcmp(c->grad_precision, "bf16") == 0 && strcmp(c->precision, "fp32") == 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--grad-precision bf16 goes with --precision bf16: gradients are of the "
+                          "type of the weights, or fp32");
+    }
     bool validates = c->eval_share > 0 || c->eval_data[0] != '\0';
     if (c->eval_every > 0 && !validates) {
         return weft__fail(WEFT_ERR_INVALID,
@@ -89,20 +102,28 @@ static weft_status_t check_together(const weft_train_config_t *c)
 
 /* ---- the mesh ------------------------------------------------------------------------------- */
 
+/* The number of groups nearest to `groups` in steps of `by` that divides the batch; 0: none. */
+static int64_t groups_near(int batch, int64_t groups, int by)
+{
+    while (groups > 0 && batch > 0 && groups <= batch && batch % groups != 0) {
+        groups += by;
+    }
+    return batch > 0 && groups > batch ? 0 : groups;
+}
+
 static weft_status_t resolve_mesh(weft_train_config_t *c)
 {
     int64_t inner = (int64_t)c->pp * c->tp;
     if (c->dp == 0 && c->ranks % inner != 0) {
-        int64_t lower = c->ranks / inner * inner;
-        char less[32] = "";
-        if (lower > 0) {
-            snprintf(less, sizeof(less), "%lld or ", (long long)lower);
-        }
+        int64_t lower = groups_near(c->batch, c->ranks / inner, -1) * inner;
+        int64_t upper = groups_near(c->batch, c->ranks / inner + 1, 1) * inner;
+        char numbers[64] = "";
+        snprintf(numbers, sizeof(numbers), lower > 0 && upper > 0 ? "%lld or %lld" : "%lld",
+                 (long long)(lower > 0 ? lower : upper), (long long)upper);
         return weft__fail(WEFT_ERR_INVALID,
                           "%d ranks cannot be divided into groups of pp %d x tp %d = %lld: take "
-                          "-n %s%lld",
-                          c->ranks, c->pp, c->tp, (long long)inner, less,
-                          (long long)(lower + inner));
+                          "-n %s",
+                          c->ranks, c->pp, c->tp, (long long)inner, numbers);
     }
     c->dp = c->dp == 0 ? (int)(c->ranks / inner) : c->dp;
     if (c->dp * inner != c->ranks) {
@@ -115,14 +136,14 @@ static weft_status_t resolve_mesh(weft_train_config_t *c)
     return WEFT_OK;
 }
 
-/* "1, 2, 3 or 6": what divides both numbers (0: any). */
-static void list_divisors(int a, int b, char *out, size_t room)
+/* "1, 2, 3 or 6": the numbers up to `most` that divide all three (0: any does). */
+static void list_divisors(int most, int a, int b, int c, char *out, size_t room)
 {
     size_t at = 0;
     int last = 0;
     for (int pass = 0; pass < 2; pass++) {
-        for (int d = 1; d <= a; d++) {
-            bool divides = a % d == 0 && (b == 0 || b % d == 0);
+        for (int d = 1; d <= most; d++) {
+            bool divides = a % d == 0 && b % d == 0 && c % d == 0;
             if (divides && pass == 0) {
                 last = d;
             } else if (divides && at < room) {
@@ -139,24 +160,24 @@ static void list_divisors(int a, int b, char *out, size_t room)
 static weft_status_t check_model(const weft_train_config_t *c, const weft_train_limits_t *m)
 {
     char divisors[128] = "";
+    /* What is recommended has to suit the ranks as well, unless these are wrong in any case. */
+    int over_pp = c->ranks % c->pp == 0 ? c->ranks / c->pp : 0;
+    int over_tp = c->ranks % c->tp == 0 ? c->ranks / c->tp : 0;
     bool splits_heads = (m->heads == 0 || m->heads % c->tp == 0) &&
                         (m->kv_heads == 0 || m->kv_heads % c->tp == 0);
     if (!splits_heads) {
-        list_divisors(m->heads > 0 ? m->heads : m->kv_heads, m->kv_heads, divisors,
-                      sizeof(divisors));
+        list_divisors(m->heads > 0 ? m->heads : m->kv_heads, m->heads, m->kv_heads, over_pp,
+                      divisors, sizeof(divisors));
         return weft__fail(WEFT_ERR_INVALID,
                           "--tp %d does not divide the model's %d heads and %d key-value heads: "
                           "take %s",
                           c->tp, m->heads, m->kv_heads, divisors);
     }
     if (m->layers > 0 && c->pp > m->layers) {
+        list_divisors(m->layers, over_tp, 0, 0, divisors, sizeof(divisors));
         return weft__fail(WEFT_ERR_INVALID,
-                          "--pp %d is more stages than the model has layers: take at most %d",
-                          c->pp, m->layers);
-    }
-    if (m->context > 0 && c->length > m->context) {
-        return weft__fail(WEFT_ERR_INVALID, "--length %d is more than the model takes: at most %d",
-                          c->length, m->context);
+                          "--pp %d is more stages than the model has layers, %d: take %s", c->pp,
+                          m->layers, divisors);
     }
     return WEFT_OK;
 }
@@ -222,22 +243,32 @@ static weft_status_t resolve_batch(weft_train_config_t *c)
     return WEFT_OK;
 }
 
-static weft_status_t check_pipeline(const weft_train_config_t *c)
+static weft_status_t check_count(const weft_train_config_t *c)
 {
-    if (c->pp > 1 && strcmp(c->pp_schedule, "interleaved") == 0 && c->accumulate % c->pp != 0) {
+    if (c->accumulate > WEFT_TRAIN_ACCUMULATE_MOST) {
         return weft__fail(WEFT_ERR_INVALID,
-                          "the interleaved schedule needs a number of micro-batches that --pp %d "
-                          "divides, not %d: take --pp-schedule 1f1b, or --accumulate %d",
-                          c->pp, c->accumulate, (c->accumulate / c->pp + 1) * c->pp);
+                          "a step of %d micro-batches is too long, %d is the most: take a larger "
+                          "--micro-batch than %d",
+                          c->accumulate, WEFT_TRAIN_ACCUMULATE_MOST, c->micro_batch);
     }
     return WEFT_OK;
 }
 
-weft_status_t weft__train_resolve(weft_train_config_t *config, const weft_train_limits_t *limits)
+weft_status_t weft__train_check(const weft_train_config_t *config)
 {
     weft_status_t status = check_ranges(config);
-    status = status == WEFT_OK ? check_together(config) : status;
-    status = status == WEFT_OK ? resolve_mesh(config) : status;
+    return status == WEFT_OK ? check_together(config) : status;
+}
+
+weft_status_t weft__train_mesh(weft_train_config_t *config, const weft_train_limits_t *limits)
+{
+    weft_status_t status = check_model(config, limits);
+    return status == WEFT_OK ? resolve_mesh(config) : status;
+}
+
+weft_status_t weft__train_resolve(weft_train_config_t *config, const weft_train_limits_t *limits)
+{
+    weft_status_t status = weft__train_check(config);
     if (status != WEFT_OK) {
         return status;
     }
@@ -246,9 +277,13 @@ weft_status_t weft__train_resolve(weft_train_config_t *config, const weft_train_
         return weft__fail(WEFT_ERR_INVALID,
                           "the model does not say how long sequences are: add --length T");
     }
-    status = check_model(config, limits);
+    if (limits->context > 0 && config->length > limits->context) {
+        return weft__fail(WEFT_ERR_INVALID, "--length %d is more than the model takes: at most %d",
+                          config->length, limits->context);
+    }
+    status = weft__train_mesh(config, limits);
     status = status == WEFT_OK ? resolve_batch(config) : status;
-    return status == WEFT_OK ? check_pipeline(config) : status;
+    return status == WEFT_OK ? check_count(config) : status;
 }
 
 /* ---- the learning rate ---------------------------------------------------------------------- */

@@ -1,8 +1,10 @@
 /* From options to what they mean here: see setup.h. */
 #include "train/setup.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <weft/device.h>
 
@@ -10,7 +12,9 @@
 #include "base/settings.h"
 #include "base/try.h"
 #include "topo/gpu.h"
+#include "train/checkpoint_parts.h"
 #include "train/planned.h"
+#include "train/sources.h"
 
 /* ---- what is not there yet --------------------------------------------------------------------- */
 
@@ -85,7 +89,8 @@ static weft_status_t model_of_checkpoint(weft_setup_t *setup)
     const char *asked = setup->config->model;
     weft_model_config_t other;
     WEFT_TRY(weft__config_find(setup->loaded.path, &setup->model));
-    if (strcmp(asked, "tiny") == 0) { /* the default: nothing was asked for */
+    bool inherited = asked == setup->config->earlier_model; /* its file may be gone */
+    if (strcmp(asked, "tiny") == 0 || inherited) {          /* "tiny": nothing was asked for */
         return WEFT_OK;
     }
     WEFT_TRY(weft__config_find(asked, &other));
@@ -98,17 +103,17 @@ static weft_status_t model_of_checkpoint(weft_setup_t *setup)
     return WEFT_OK;
 }
 
-/* "auto" goes on if there is something to go on from. */
-static const char *resume_path(const weft_train_config_t *config)
+static bool holds_checkpoints(const char *folder)
 {
-    char latest[WEFT_PATH_BYTES];
+    return folder[0] != '\0' && weft__checkpoint_newest(folder, INT64_MAX) >= 0;
+}
+
+const char *weft__setup_resume(const weft_train_config_t *config)
+{
     if (strcmp(config->resume, "auto") != 0) {
         return config->resume;
     }
-    bool there = config->out[0] != '\0' &&
-                 weft__path_join(latest, config->out, "latest") == WEFT_OK &&
-                 weft__is_folder(latest);
-    return there ? config->out : "";
+    return holds_checkpoints(config->out) ? config->out : "";
 }
 
 static weft_status_t load_checkpoint(weft_setup_t *setup, const char *path)
@@ -131,7 +136,7 @@ static bool has_weights(const char *folder)
 static weft_status_t choose_model(weft_setup_t *setup)
 {
     weft_train_config_t *config = setup->config;
-    const char *resume = resume_path(config);
+    const char *resume = weft__setup_resume(config);
     if (resume[0] != '\0') {
         WEFT_TRY(load_checkpoint(setup, resume));
         setup->resumed = !setup->loaded.foreign;
@@ -172,6 +177,51 @@ static weft_status_t fit_vocabulary(weft_setup_t *setup)
     return weft__config_check(&setup->model);
 }
 
+/* ---- the run folder ----------------------------------------------------------------------------- */
+
+/* Is the checkpoint that we go on from in the run folder? Then its others are of the same run. */
+static bool goes_on_in(const weft_setup_t *setup, const char *folder)
+{
+    char *run = realpath(folder, NULL), *from = realpath(setup->loaded.path, NULL);
+    size_t length = run != NULL ? strlen(run) : 0;
+    bool inside = setup->resumed && run != NULL && from != NULL &&
+                  strncmp(from, run, length) == 0 && from[length] == '/';
+    free(run);
+    free(from);
+    return inside;
+}
+
+/* A trace is written when all is over, which is late to learn that it cannot be. */
+static weft_status_t check_trace(const char *path)
+{
+    char folder[WEFT_PATH_BYTES] = ".";
+    const char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    }
+    if (path[0] != '\0' && access(folder, W_OK | X_OK) != 0) {
+        return weft__fail(WEFT_ERR_INVALID, "--trace %s: cannot write into %s: %s", path, folder,
+                          strerror(errno));
+    }
+    return WEFT_OK;
+}
+
+/* One run per folder: what another left there is not written over. */
+static weft_status_t check_out(const weft_setup_t *setup)
+{
+    const char *out = setup->config->out;
+    if (weft__is_file(out)) {
+        return weft__fail(WEFT_ERR_INVALID, "--out %s is a file, but a run needs a folder", out);
+    }
+    if (holds_checkpoints(out) && !goes_on_in(setup, out)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s holds the checkpoints of another run: go on with --resume %s, choose "
+                          "another --out, or remove it",
+                          out, out);
+    }
+    return WEFT_OK;
+}
+
 /* ---- opening ------------------------------------------------------------------------------------ */
 
 /* Tokens of texts: with the run, or where the user keeps what can be made again. */
@@ -187,9 +237,8 @@ static weft_status_t choose_cache(weft_setup_t *setup)
     if (home != NULL && home[0] == '/') {
         return weft__path_join(setup->cache, home, ".cache/weft/tokens");
     }
-    return weft__fail(WEFT_ERR_INVALID,
-                      "there is no place for the tokens of %s: give --out DIR, or set HOME",
-                      setup->config->data);
+    setup->cache[0] = '\0'; /* shards of tokens need none */
+    return WEFT_OK;
 }
 
 weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
@@ -210,20 +259,48 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
                                   .heads = setup->model.heads,
                                   .kv_heads = setup->model.kv_heads,
                                   .vocab = setup->model.vocab};
+    WEFT_TRY(weft__train_check(config));
+    weft_status_t status = weft__train_mesh(config, &limits);
+    if (status != WEFT_OK) {
+        return weft__planned_suggest(setup, status);
+    }
     WEFT_TRY(weft__train_resolve(config, &limits));
     WEFT_TRY(weft__planned_check(setup));
+    WEFT_TRY(check_out(setup));
+    WEFT_TRY(check_trace(config->trace));
     return choose_cache(setup);
+}
+
+static void close_data(weft_setup_t *setup)
+{
+    weft__data_close(setup->data);
+    weft__data_close(setup->eval_data);
+    setup->data = setup->eval_data = NULL;
 }
 
 void weft__setup_close(weft_setup_t *setup)
 {
-    weft__data_close(setup->data);
-    weft__data_close(setup->eval_data);
+    close_data(setup);
     weft__tokenizer_close(setup->tokenizer);
     if (setup->has_loaded) {
         weft__checkpoint_unload(&setup->loaded);
     }
     *setup = (weft_setup_t){0};
+}
+
+static weft_status_t look_at(const char *path)
+{
+    weft_sources_t sources;
+    WEFT_TRY(weft__sources_find(path, &sources));
+    weft__sources_free(&sources);
+    return WEFT_OK;
+}
+
+weft_status_t weft__setup_look(const weft_setup_t *setup)
+{
+    const weft_train_config_t *config = setup->config;
+    WEFT_TRY(look_at(config->data));
+    return config->eval_data[0] != '\0' ? look_at(config->eval_data) : WEFT_OK;
 }
 
 weft_status_t weft__setup_prepare(weft_setup_t *setup)
@@ -244,6 +321,7 @@ weft_status_t weft__setup_data(weft_setup_t *setup)
                                    .validation = apart ? 0.0 : config->eval_share,
                                    .seed = (uint64_t)config->seed,
                                    .shuffle = true};
+    close_data(setup);
     WEFT_TRY(weft__data_open(config->data, setup->tokenizer, setup->cache, &options, &setup->data));
     if (!apart) {
         return WEFT_OK;

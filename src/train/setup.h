@@ -37,8 +37,16 @@ typedef struct weft_setup {
 weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup);
 void weft__setup_close(weft_setup_t *setup);
 
+/* What --resume means: a path; "" for nothing, or if "auto" finds no checkpoint in the run folder. */
+const char *weft__setup_resume(const weft_train_config_t *config);
+
+/* Is there data? Nothing is written. */
+weft_status_t weft__setup_look(const weft_setup_t *setup);
+
 /* Make tokens of texts, if that was not done before: one process does this, then all open. */
 weft_status_t weft__setup_prepare(weft_setup_t *setup);
+
+/* Open the data, anew if it is open. */
 weft_status_t weft__setup_data(weft_setup_t *setup);
 
 /* How the model is cut here: whole, its vocabulary padded to what the device likes. */

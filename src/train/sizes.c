@@ -40,23 +40,31 @@ static void print_bytes(FILE *out, const char *what, size_t bytes)
     fprintf(out, "  %-14s %10.1f MiB\n", what, (double)bytes / (1 << 20));
 }
 
+/* "34720", "124.4 M" */
+static const char *print_count(char *out, size_t room, double count)
+{
+    snprintf(out, room, count < 1e5 ? "%.0f" : "%.1f M", count < 1e5 ? count : count / 1e6);
+    return out;
+}
+
 weft_status_t weft__setup_print(const weft_setup_t *setup, FILE *out)
 {
+    char count[32];
     const weft_train_config_t *config = setup->config;
     const weft_model_config_t *m = &setup->model;
     weft_setup_sizes_t sizes;
     WEFT_TRY(weft__setup_sizes(setup, &sizes));
-    fprintf(out, "model     %s: %d layers of %d, %d heads, vocabulary %d: %.1f M parameters\n",
+    fprintf(out, "model     %s: %d layers of %d, %d heads, vocabulary %d: %s parameters\n",
             m->family == WEFT_GPT2 ? "gpt2" : "llama", m->layers, m->width, m->heads, m->vocab,
-            (double)sizes.params / 1e6);
-    fprintf(out,
-            "batch     %d sequences of %d tokens = %d ranks x %d micro-batches x %d sequences\n",
+            print_count(count, sizeof(count), (double)sizes.params));
+    fprintf(out, "batch     %d sequences of %d tokens = dp %d x %d micro-batches x %d sequences\n",
             config->batch, config->length, config->dp, config->accumulate, config->micro_batch);
     fprintf(out, "devices   %d of kind %s, %s\n", config->ranks, setup->device, config->precision);
-    fprintf(out, "compute   %.1f TFLOP a step\n",
-            weft__config_flops(m, config->length) * config->batch * config->length / 1e12);
+    double flops = weft__config_flops(m, config->length) * config->batch * config->length;
+    fprintf(out, flops < 1e12 ? "compute   %.3g GFLOP a step\n" : "compute   %.1f TFLOP a step\n",
+            flops < 1e12 ? flops / 1e9 : flops / 1e12);
     if (weft__planned(config)) {
-        return weft__planned_print(setup, out, NULL);
+        return weft__planned_print(setup, out);
     }
     fprintf(out, "memory of each rank:\n");
     print_bytes(out, "weights", sizes.weights);

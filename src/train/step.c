@@ -83,27 +83,37 @@ static weft_status_t clip(weft_trainer_t *t)
     return t->compute->clip(&norm, t->stream);
 }
 
-static weft_status_t update(weft_trainer_t *t, const weft_flight_t *flight)
+static weft_adamw_t update_of(const weft_trainer_t *t, const weft_run_t *run,
+                              const weft_flight_t *flight)
 {
     size_t element = weft_dtype_size(t->model->type);
+    return (weft_adamw_t){.type = t->model->type,
+                          .grad_type = WEFT_F32,
+                          .count = run->count,
+                          .param = (char *)t->weights + (size_t)run->first * element,
+                          .master = t->master != NULL ? t->master + run->first : NULL,
+                          .grad = weft__dp_memory(t->dp) + run->first,
+                          .m = t->m + run->first,
+                          .v = t->v + run->first,
+                          .grad_scale = t->norm + 1,
+                          .lr = (float)flight->lr,
+                          .beta1 = (float)t->config->beta1,
+                          .beta2 = (float)t->config->beta2,
+                          .eps = (float)t->config->eps,
+                          .decay = run->decay ? (float)t->config->weight_decay : 0.0f,
+                          .step = (int64_t)flight->step + 1};
+}
+
+static weft_status_t update(weft_trainer_t *t, const weft_flight_t *flight)
+{
+    weft_adamw_t list[WEFT_ADAMW_MOST];
+    int count = 0;
     for (int i = 0; i < t->run_count; i++) {
-        const weft_run_t *run = &t->runs[i];
-        weft_adamw_t adamw = {.type = t->model->type,
-                              .grad_type = WEFT_F32,
-                              .count = run->count,
-                              .param = (char *)t->weights + (size_t)run->first * element,
-                              .master = t->master != NULL ? t->master + run->first : NULL,
-                              .grad = weft__dp_memory(t->dp) + run->first,
-                              .m = t->m + run->first,
-                              .v = t->v + run->first,
-                              .grad_scale = t->norm + 1,
-                              .lr = (float)flight->lr,
-                              .beta1 = (float)t->config->beta1,
-                              .beta2 = (float)t->config->beta2,
-                              .eps = (float)t->config->eps,
-                              .decay = run->decay ? (float)t->config->weight_decay : 0.0f,
-                              .step = (int64_t)flight->step + 1};
-        WEFT_TRY(t->compute->adamw(&adamw, t->stream));
+        list[count++] = update_of(t, &t->runs[i], flight);
+        if (count == WEFT_ADAMW_MOST || i + 1 == t->run_count) {
+            WEFT_TRY(t->compute->adamw_list(list, count, t->stream));
+            count = 0;
+        }
     }
     return WEFT_OK;
 }
@@ -166,7 +176,10 @@ static weft_vote_t vote_on(const weft_trainer_t *t, const weft_flight_t *flight)
                              .norm = result->norm,
                              .exposed = result->tensor_s + result->pipeline_s + result->exchange_s,
                              .run = result->run_s,
-                             .waited = result->pipeline_s};
+                             .waited = result->pipeline_s,
+                             .tensor = result->tensor_s,
+                             .exchange = result->exchange_s,
+                             .update = result->update_s};
     }
     return (weft_vote_t){.loss = sum_of(flight->losses, local_tokens(t)),
                          .norm = (double)flight->norm[0],

@@ -35,8 +35,11 @@ typedef struct weft_vote {
     double loss;    /* sum over this rank's tokens */
     double norm;    /* of the gradient */
     double exposed; /* seconds of communication that nothing hid */
-    double run;     /* seconds of forward and backward ... */
+    double run;     /* with a worker: seconds of forward and backward ... */
     double waited;  /* ... of which it waited for other pipeline stages */
+    double tensor;  /* ... and for tensor-parallel ranks */
+    double exchange,
+        update;     /* seconds after them: for gradients; and all, norm and optimizer too */
     double memory;  /* peak bytes of the device */
     double stop;    /* wants to end the run */
 } weft_vote_t;

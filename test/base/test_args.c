@@ -90,6 +90,17 @@ static void every_spelling(void **state)
     assert_string_equal(got.json, "");
 }
 
+static void yes_may_be_left_out(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("--check -n 3"), WEFT_OK);
+    assert_true(got.check && got.ranks == 3);
+    assert_int_equal(parse("-n 3 -c"), WEFT_OK);
+    assert_true(got.check);
+    assert_int_equal(parse("--check no --threads"), WEFT_OK);
+    assert_true(!got.check && got.threads);
+}
+
 static void positionals_and_end_of_options(void **state)
 {
     (void)state;
@@ -201,6 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_spelling),
+        cmocka_unit_test(yes_may_be_left_out),
         cmocka_unit_test(positionals_and_end_of_options),
         cmocka_unit_test(stop_at_first_positional),
         cmocka_unit_test(refusals),

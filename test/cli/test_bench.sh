@@ -55,6 +55,9 @@ name="options of collectives"
 refused '--graph, --tune and --algo are for collectives' put --algo ring
 refused '--graph, --tune and --algo are for collectives' --advise --tune
 
+refused '--root is not one of the ranks' broadcast -n 3 -r 3
+[ "$(wc -l <"$work/err")" = 1 ] || fail "it is told more than once: $err"
+
 name="too few ranks"
 bench handoff -n 1
 expect_status 1
@@ -114,6 +117,11 @@ expect_in "$json" '"wrong":0}],"wrong":0}'
 bench swap -n 2 -e 16K --iters 2 --json "$work/no/such/folder.json"
 expect_status 1
 expect_in "$err" "cannot write $work/no/such/folder.json"
+[ "$(wc -l <"$work/err")" = 1 ] || fail "it is told more than once: $err"
+bench barrier -n 2 --iters 2 --repeat 1 --json -
+expect_status 0
+[ "${out:0:1}${out: -1}" = "{}" ] || fail "not JSON alone: $out"
+expect_in "$err" "# barrier"
 
 name="advice for every number of ranks"
 bench --advise -n 3 -b 256 -e 1K --iters 2 --repeat 1 --json "$work/advice.json"

@@ -138,8 +138,8 @@ refused() {
 }
 refused "--data" --steps 1
 refused "take 1 or 2" $common --tp 4 -n 4
-refused "the nearest plan that works is" $common --pp 2 --pp-schedule interleaved --accumulate 2 -n 2
-refused "--compress int8 is not possible with --zero 1" $common --zero 1 -n 2 --compress int8
+refused "the nearest plan that works is" $common --pp 2 --schedule interleaved --accumulate 2 -n 2
+refused "travel in 16 bits already" $common --precision bf16 --grad-precision bf16 --compress int8 -n 2
 refused "not supported yet" $common --precision fp16
 refused "did you mean" $common --step 7
 refused "huge" $common --model huge
@@ -148,14 +148,35 @@ refused "33" $common --length 33
 refused "nothing.json" $common --tokenizer nothing.json
 refused "seed" $common --resume n1 --seed 5
 refused "nowhere" $common --resume nowhere
-train $common --data nowhere --out refused -n 2
-[ "$status" != 0 ] || fail "status 0"
-expect_in "$err" "nowhere"
+refused "--out text is a file" $common --out text
+[ "$("$weft" train --lr x 2>&1 | grep -o 'weft train' | wc -l)" = 1 ] || fail "who speaks is said twice"
+
+name="data that cannot be trained on starts no rank, and is told once"
+printf '%s' "a few bytes" >short
+for data in nowhere short; do
+    train $common --data $data --out refused -n 4
+    expect_status 1
+    expect_in "$err" "$data"
+    [ "$(wc -l <err)" = 1 ] || fail "more than a sentence: $err"
+done
+rm -rf refused
+train $common --data nowhere --dry-run
+expect_status 1
+
+name="a plan that is recommended works"
+for plan in "7 --tp 7" "6 --tp 2 --pp 3" "4 --pp 2 --schedule interleaved --sequence-parallel" "4 --dp 3"; do
+    train $common -n $plan --dry-run
+    expect_status 2
+    nearest=$(sed -n 's/.*the nearest plan[^-]* is //p' err)
+    [ -n "$nearest" ] || fail "$plan: nothing is recommended: $err"
+    train $common -n ${plan%% *} $nearest --dry-run
+    expect_status 0
+done
 
 name="a dry run says what a rank needs"
 train $common -n 4 --dry-run --out refused
 expect_status 0
-expect_in "$out" "16 sequences of 32 tokens = 4 ranks x 1 micro-batches x 4 sequences"
+expect_in "$out" "16 sequences of 32 tokens = dp 4 x 1 micro-batches x 4 sequences"
 expect_in "$out" "optimizer"
 [ ! -e refused ] || fail "a run folder was made"
 
@@ -163,6 +184,25 @@ name="ranks started by others train as well"
 "$weft" run -n 2 --no-prefix "$weft" train --device cpu $common --steps 10 --out others >out 2>&1 ||
     fail "$(cat out)"
 expect_near others plain 1e-5 10
+
+name="what another run left is not written over, and what is damaged is named"
+cp -r n4 kept
+train $common --steps 1 --out kept
+expect_status 2
+expect_in "$err" "--resume kept"
+cmp -s n4/metrics.jsonl kept/metrics.jsonl || fail "its metrics were changed"
+truncate -s -5 kept/latest/model.safetensors
+train --resume kept --steps 30
+expect_status 2
+expect_in "$err" "model.safetensors"
+cp config.json gone.json
+train $common --model ./gone.json --steps 2 --out ' odd "run" '
+rm gone.json
+mv ' odd "run" ' ' odd "moved" '
+train --resume ' odd "moved" ' --steps 2
+expect_status 0
+expect_in "$out" "is at step 2 already"
+[ ! -e odd* ] || fail "it goes on in another folder: $(ls -d odd*)"
 
 name="a trace shows every rank"
 train $common --steps 3 -n 2 --trace trace.json
@@ -173,9 +213,10 @@ done
 ls trace.json.* 2>/dev/null && fail "parts of the trace are left"
 
 name="a loss that is not a number ends the run"
-train $common --steps 200 --lr 1000 --clip 0 -n 2 --out diverged
+train $common --steps 200 --lr 1000 --clip 0 -n 2 --out diverged --max-restarts 2
 expect_status 1
 expect_in "$err" "not a number"
+grep -q restarting err && fail "it would diverge again: $err"
 [ "$(grep -c 'not a number' err)" -le 2 ] || fail "said more than once: $err"
 
 name="a disk that is full ends the run, and the last checkpoint is whole"
@@ -189,6 +230,7 @@ if small true 2>/dev/null; then
     expect_status 1
     expect_in "$err" "small"
     expect_in "$err" "no room in small"
+    [ "$(grep -c "^saved" out)" -le 2 ] || fail "what was not saved is said to be: $(cat out)"
     status=$(tail -1 status) err=$(cat later)
     expect_status 0
 else

@@ -33,7 +33,7 @@ static void check_names(int rank)
 static void check_broken(team_t *team, weft_comm_h comm)
 {
     any_buffers_t b;
-    any_open(&b, team, 1000, false);
+    any_open(&b, team, 1000, true); /* refused unseen; CUDA may have failed for good */
     for (int coll = 0; coll < WEFT_COLL_COUNT; coll++) {
         if (coll == WEFT_COLL_RECV && team->size % 2 && team->rank == team->size - 1) {
             continue; /* has no partner */

@@ -252,7 +252,12 @@ static __global__ void sum_kernel(const __grid_constant__ heap_t heap,
                                   const __grid_constant__ weft_dtensor_view_t tensor, uint64_t rows,
                                   uint64_t *sum)
 {
+    __shared__ unsigned long long all;
     uint64_t mine = 0;
+    if (threadIdx.x == 0) {
+        all = 0;
+    }
+    __syncthreads();
     for (uint64_t row = threadIdx.x; row < rows; row += blockDim.x) {
         int owner;
         const uint64_t *words = (const uint64_t *)weft_dtensor_row(heap, tensor, row, &owner);
@@ -260,7 +265,11 @@ static __global__ void sum_kernel(const __grid_constant__ heap_t heap,
             mine += words[i];
         }
     }
-    atomicAdd_system((unsigned long long *)sum, (unsigned long long)mine);
+    atomicAdd(&all, (unsigned long long)mine);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        *sum = all;
+    }
 }
 
 static __global__ void wait_kernel(const __grid_constant__ heap_t heap, uint64_t *flag,

@@ -147,6 +147,18 @@ static weft_status_t counted_backward(const weft_attention_t *args, weft_stream_
     return status;
 }
 
+static weft_status_t counted_adamw(const weft_adamw_t *list, int count, weft_stream_h stream)
+{
+    double bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes += bytes_of_adamw(&list[i]);
+    }
+    start_kernel("adamw", 0, bytes, stream);
+    weft_status_t status = inner->adamw_list(list, count, stream);
+    end_kernel(stream);
+    return status;
+}
+
 static weft_compute_t timed_table(void)
 {
     weft_compute_t table = *inner;
@@ -155,6 +167,7 @@ static weft_compute_t timed_table(void)
     table.matmul = shaped_matmul;
     table.attention_forward = counted_forward;
     table.attention_backward = counted_backward;
+    table.adamw_list = counted_adamw;
     return table;
 }
 
@@ -290,6 +303,34 @@ static void open_bench(bench_t *bench, const char *model, int batch, int seq)
     fill_tokens(bench);
 }
 
+static void update(const bench_t *bench, int64_t number)
+{
+    weft_adamw_t list[WEFT_ADAMW_MOST];
+    int count = 0, params = bench->model->param_count;
+    for (int i = 0; i < params; i++) {
+        const weft_param_t *param = &bench->model->params[i];
+        list[count++] = (weft_adamw_t){.type = WEFT_BF16,
+                                       .grad_type = WEFT_BF16,
+                                       .count = param->count,
+                                       .param = bench->params[i],
+                                       .master = bench->master + bench->at[i],
+                                       .grad = bench->grads[i],
+                                       .m = bench->m + bench->at[i],
+                                       .v = bench->v + bench->at[i],
+                                       .grad_scale = bench->norm + 1,
+                                       .lr = 3e-4f,
+                                       .beta1 = 0.9f,
+                                       .beta2 = 0.95f,
+                                       .eps = 1e-8f,
+                                       .decay = param->decay ? 0.1f : 0.0f,
+                                       .step = number};
+        if (count == WEFT_ADAMW_MOST || i + 1 == params) {
+            check(bench->pass.compute->adamw_list(list, count, bench->pass.stream), "adamw");
+            count = 0;
+        }
+    }
+}
+
 static void step(bench_t *bench, int64_t number)
 {
     const weft_compute_t *compute = bench->pass.compute;
@@ -302,25 +343,7 @@ static void step(bench_t *bench, int64_t number)
     weft_clip_t clip = {bench->partial, (bench->elements + WEFT_SUMSQ_CHUNK - 1) / WEFT_SUMSQ_CHUNK,
                         1.0f, 1.0f, bench->norm};
     check(compute->clip(&clip, stream), "clip");
-    for (int i = 0; i < bench->model->param_count; i++) {
-        const weft_param_t *param = &bench->model->params[i];
-        weft_adamw_t adamw = {.type = WEFT_BF16,
-                              .grad_type = WEFT_BF16,
-                              .count = param->count,
-                              .param = bench->params[i],
-                              .master = bench->master + bench->at[i],
-                              .grad = bench->grads[i],
-                              .m = bench->m + bench->at[i],
-                              .v = bench->v + bench->at[i],
-                              .grad_scale = bench->norm + 1,
-                              .lr = 3e-4f,
-                              .beta1 = 0.9f,
-                              .beta2 = 0.95f,
-                              .eps = 1e-8f,
-                              .decay = param->decay ? 0.1f : 0.0f,
-                              .step = number};
-        check(compute->adamw(&adamw, stream), "adamw");
-    }
+    update(bench, number);
 }
 
 static double loss(bench_t *bench)

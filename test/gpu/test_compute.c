@@ -201,7 +201,7 @@ typedef struct heads {
 static const heads_t shapes[] = {{2, 1, 2, 2, 64},    {1, 5, 3, 1, 64},   {2, 64, 2, 2, 64},
                                  {1, 100, 4, 2, 64},  {2, 257, 3, 3, 64}, {1, 513, 6, 2, 64},
                                  {1, 300, 2, 1, 128}, {2, 65, 4, 4, 128}, {1, 77, 2, 2, 32},
-                                 {1, 70, 3, 1, 80},   {3, 384, 4, 4, 64}};
+                                 {1, 70, 3, 1, 80},   {3, 384, 4, 4, 64}, {2, 1024, 3, 3, 64}};
 
 static void attend(twins_t *twins, weft_dtype_t type, const heads_t *s, float rate)
 {
@@ -325,6 +325,44 @@ static void adamw(twins_t *twins, weft_dtype_t type, int64_t count, int round)
     TWIN_RUN(twins, adamw, 1e-5);
 }
 
+/* Tensors of a list, of sizes that end within a block and one that is not aligned. */
+static void adamw_list(twins_t *twins, weft_dtype_t type, weft_dtype_t grad)
+{
+    static const int64_t counts[] = {5000, 1, 70001, 1024};
+    weft_adamw_t cpu_list[COUNT(counts)], gpu_list[COUNT(counts)];
+    int64_t shift = 0;
+    twin_note("%s, a list", weft_dtype_name(type));
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        weft_adamw_t cpu = {.type = type,
+                            .grad_type = grad,
+                            .count = counts[i],
+                            .lr = 0.01f,
+                            .beta1 = 0.9f,
+                            .beta2 = 0.95f,
+                            .eps = 1e-8f,
+                            .decay = i % 2 == 0 ? 0.1f : 0.0f,
+                            .step = 2};
+        weft_adamw_t gpu = cpu;
+        shift = i == 2 ? 1 : 0;
+        TWIN(param, twin_result(twins, counts[i] + shift, type, 1));
+        TWIN(master, twin_result(twins, counts[i] + shift, WEFT_F32, 1));
+        TWIN(grad, twin_input(twins, counts[i] + shift, grad, 1));
+        TWIN(m, twin_result(twins, counts[i] + shift, WEFT_F32, 1));
+        TWIN(v, twin_result(twins, counts[i] + shift, WEFT_F32, 1));
+        for (int64_t j = 0; j < counts[i] + shift; j++) {
+            cpu.v[j] = cpu.v[j] < 0 ? -cpu.v[j] : cpu.v[j];
+        }
+        twin_restart(cpu.v);
+        cpu.m += shift, gpu.m += shift;
+        cpu_list[i] = cpu, gpu_list[i] = gpu;
+    }
+    twin_check(twins->cpu->adamw_list(cpu_list, (int)COUNT(counts), NULL));
+    twin_check(twins->gpu->adamw_list(gpu_list, (int)COUNT(counts), twins->stream));
+    twin_compare(twins, "adamw_list", 1e-5);
+    twin_check(twins->gpu->adamw_list(gpu_list, (int)COUNT(counts), twins->stream));
+    twin_repeat(twins, "adamw_list");
+}
+
 static void gradient_norm(twins_t *twins, weft_dtype_t type, int64_t count)
 {
     int64_t chunks = (count + WEFT_SUMSQ_CHUNK - 1) / WEFT_SUMSQ_CHUNK;
@@ -380,6 +418,8 @@ static void all_elements(twins_t *twins, weft_dtype_t type)
         adamw(twins, type, counts[i], (int)i);
         gradient_norm(twins, type, counts[i]);
     }
+    adamw_list(twins, type, type);
+    adamw_list(twins, type, WEFT_F32);
     gated(twins, type, 37, 96);
     gated(twins, type, 5, 33);
     for (int inverse = 0; inverse < 2; inverse++) {

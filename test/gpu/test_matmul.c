@@ -33,6 +33,16 @@ static const char *const ending_names[] = {
 static const int64_t sizes[][3] = {{1, 1, 1},  {65, 33, 17},    {128, 96, 64},
                                    {8, 24, 8}, {257, 768, 384}, {100, 520, 1000}};
 
+/* Where bias or add come after the product in a kernel of their own, the product p is rounded to bf16
+ * before: y = p (1 + d) + bias + add with |d| <= 2^-9. That is off by up to 2^-9 |p|, and
+ * |p| <= |y| + |bias| + |add|: relative to y alone there is no bound, since terms may cancel (they
+ * do, with one element of each). GELU's slope of at most 1.13 changes nothing that 2^-6 does not cover. */
+static double magnitude_of(ending_t ending)
+{
+    double bias = ending == BIAS || ending == GELU || ending == GELU_NO_AUX || ending == ADD;
+    return bias + (ending == ADD || ending == ADD_IN_PLACE ? 1.0 : 0.0);
+}
+
 static void product(twins_t *twins, weft_dtype_t type, const int64_t *size, int trans,
                     ending_t ending, int gap)
 {
@@ -79,6 +89,7 @@ static void product(twins_t *twins, weft_dtype_t type, const int64_t *size, int 
                    : ending == DGELU                       ? WEFT_EPILOGUE_DGELU
                                                            : WEFT_EPILOGUE_NONE;
     gpu.epilogue = cpu.epilogue;
+    twin_magnitude(magnitude_of(ending));
     TWIN_RUN(twins, matmul, 2e-5);
 }
 

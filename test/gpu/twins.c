@@ -33,6 +33,7 @@ static int tensor_count;
 static name_t names[MOST_NAMES];
 static int name_count;
 static char note[200];
+static double magnitude; /* of this case: twin_magnitude */
 
 void twin_check(weft_status_t status)
 {
@@ -80,6 +81,11 @@ static void start(tensor_t *tensor)
     tensor->start = get(tensor->bytes);
     memcpy(tensor->start, tensor->twin.host, tensor->bytes);
     twin_check(weft_memcpy(tensor->twin.device, tensor->start, tensor->bytes, NULL));
+}
+
+void twin_magnitude(double given)
+{
+    magnitude = given;
 }
 
 void twin_restart(const void *host)
@@ -182,10 +188,11 @@ static name_t *find_name(const char *name, weft_dtype_t type)
 }
 
 /* Of one tensor: largest difference and root of the mean square, both relative to the largest value and
- * the root of the mean square of what is expected. */
+ * the root of the mean square of what is expected and of what it was made of. */
 static void differences(const tensor_t *tensor, double *largest_p, double *rms_p, int64_t *where_p)
 {
-    double most = 1e-30, squares = 1e-30, apart = 0, apart_squares = 0;
+    double most = 1e-30, apart = 0, apart_squares = 0;
+    double squares = 1e-30 + magnitude * magnitude * (double)tensor->count;
     for (int64_t i = 0; i < tensor->count; i++) {
         double expected = value(tensor->twin.host, i, tensor->type);
         double difference = fabs(expected - value(tensor->found, i, tensor->type));
@@ -197,7 +204,7 @@ static void differences(const tensor_t *tensor, double *largest_p, double *rms_p
         squares += expected * expected;
         apart_squares += difference * difference;
     }
-    *largest_p = apart / most;
+    *largest_p = apart / (most + magnitude);
     *rms_p = sqrt(apart_squares / squares);
 }
 
@@ -270,6 +277,7 @@ void twin_repeat(twins_t *twins, const char *name)
         twin_check(weft_free(tensors[i].twin.device));
     }
     tensor_count = 0;
+    magnitude = 0;
 }
 
 int twin_summary(void)

@@ -29,6 +29,10 @@ twin_t twin_work(twins_t *twins, size_t host_bytes, size_t device_bytes);
 /* The host's side was changed by the case: the device's starts from that, too. */
 void twin_restart(const void *host);
 
+/* Differences of this case are relative to the largest value of a tensor plus `magnitude`: that of what
+ * was added up to it, where terms may cancel and each was rounded on its own. */
+void twin_magnitude(double magnitude);
+
 /* Set a field of two structs of arguments, cpu and gpu. */
 #define TWIN(field, twin)                                                                          \
     do {                                                                                           \

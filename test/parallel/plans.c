@@ -13,10 +13,12 @@ enum { WIDTH = 32, VOCAB = 67, SEED = 11 };
 weft_model_config_t plan_config(plan_model_t model)
 {
     weft_model_config_t config;
+    int layers = 4 << model / PLAN_DEEP;
+    model = (plan_model_t)(model % PLAN_KINDS);
     CHECK_OK(weft__config_preset("tiny", &config));
     bool gpt2 = model == PLAN_GPT2 || model == PLAN_DROPOUT;
     config.family = gpt2 ? WEFT_GPT2 : WEFT_LLAMA;
-    config.layers = 4;
+    config.layers = layers;
     config.width = WIDTH;
     config.heads = gpt2 ? 8 : 16;
     config.kv_heads = 8;
@@ -98,7 +100,9 @@ weft_worker_options_t plan_options(const plan_run_t *run)
                                                                            : run->grad_type,
                                    .bucket_bytes = run->bucket_bytes,
                                    .overlap = !run->no_overlap,
-                                   .overlap_bytes = 0,
+                                   .overlap_bytes = 0, /* always: that is what is tested */
+                                   .gather_bytes = 0,
+                                   .compress = run->compress,
                                    .seed = SEED};
 }
 
@@ -161,8 +165,8 @@ const char *plan_name(const plan_run_t *run, char *text, size_t room)
 {
     static const char *const names[] = {"gpt2", "llama", "llama tied", "gpt2 with dropout"};
     char plan[256];
-    snprintf(text, room, "%s %s", names[run->model],
-             weft__plan_text(&run->plan, plan, sizeof(plan)));
+    snprintf(text, room, "%s of %d layers %s", names[run->model % PLAN_KINDS],
+             plan_config(run->model).layers, weft__plan_text(&run->plan, plan, sizeof(plan)));
     return text;
 }
 

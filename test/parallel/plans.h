@@ -8,13 +8,16 @@
 
 enum { PLAN_STEPS = 20, PLAN_BATCH = 16, PLAN_LENGTH = 8 };
 
-/* A model of 4 layers with sizes that divide by 8, and a vocabulary that divides by nothing. */
+/* A model of 4 layers with sizes that divide by 8, and a vocabulary that divides by nothing. For more
+ * stages there are deeper ones: 8 layers with PLAN_DEEP added, 16 with it added twice. */
 typedef enum plan_model {
     PLAN_GPT2,
     PLAN_LLAMA,
     PLAN_LLAMA_TIED,
     PLAN_DROPOUT,
-    PLAN_MODELS
+    PLAN_KINDS,
+    PLAN_DEEP = PLAN_KINDS,
+    PLAN_MODELS = 3 * PLAN_KINDS
 } plan_model_t;
 
 weft_model_config_t plan_config(plan_model_t model);
@@ -33,6 +36,7 @@ typedef struct plan_run {
     weft_dtype_t type, grad_type; /* 0 (f64) stands for f32 */
     size_t bucket_bytes;
     bool no_overlap;
+    weft_compress_t compress;
 } plan_run_t;
 
 /* The tokens of step `step` that belong to sequences [first, first + count). */

@@ -95,8 +95,8 @@ static const struct {
 } cases[] = {{4, 8, WEFT_1F1B},
              {4, 16, WEFT_1F1B},
              {4, 8, WEFT_GPIPE},
-             {2, 8, WEFT_1F1B},
-             {2, 8, WEFT_INTERLEAVED}};
+             {4, 8, WEFT_INTERLEAVED},
+             {2, 8, WEFT_1F1B}};
 
 int main(int argc, char **argv)
 {
@@ -108,6 +108,8 @@ int main(int argc, char **argv)
         run.plan.micro_batches = cases[i].micro_batches;
         run.plan.schedule = cases[i].schedule;
         run.plan.virtual_stages = cases[i].schedule == WEFT_INTERLEAVED ? 2 : 1;
+        run.model = (plan_model_t)(run.plan.virtual_stages == 2 ? PLAN_GPT2 + PLAN_DEEP
+                                                                : PLAN_GPT2);
         team_plan_t plan = {.ranks = run.plan.pp, .procs = 1, .arg = &run};
         ok = team_run(&plan, measure) && ok;
     }

@@ -89,7 +89,7 @@ static void interleaving_wants_a_multiple_of_micro_batches(void **state)
     made.micro_batches = 3;
     made.micro_batch = 2;
     refused(&made, 2, 6, "needs a multiple of 2 micro-batches, not 3",
-            "interleaved --micro-batch 3 --accumulate 2");
+            "interleaved --virtual-stages 2 --micro-batch 3 --micro-batches 2");
     made.pp = 1;
     refused(&made, 1, 6, "an interleaved pipeline needs 2 ranks", "--dp 1 --pp 1 --tp 1");
 }

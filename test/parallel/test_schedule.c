@@ -1,5 +1,6 @@
 /* Schedules run to their end whatever the ranks' speed, keep as many micro-batches as they should,
  * and leave the bubble that the formula says. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,8 +54,8 @@ static double input_of(const world_t *w, int rank, const weft_turn_t *op)
     return own < 0 || after < 0 ? -1 : own > after ? own : after;
 }
 
-/* Run all lists; forward takes `forward`, backward twice as long. Returns the time of the whole. */
-static double run_world(world_t *w, double forward)
+/* Run all lists; forward takes forward[rank], backward twice as long. Returns the time of the whole. */
+static double run_world(world_t *w, const double *forward)
 {
     double end = 0;
     for (bool moved = true; moved;) {
@@ -62,7 +63,7 @@ static double run_world(world_t *w, double forward)
         for (int rank = 0; rank < w->plan.pp; rank++) {
             while (w->at[rank] < w->count) {
                 const weft_turn_t *op = &w->ops[rank][w->at[rank]];
-                double ready = input_of(w, rank, op), took = forward * (op->backward ? 2 : 1);
+                double ready = input_of(w, rank, op), took = forward[rank] * (op->backward ? 2 : 1);
                 if (ready < 0) {
                     break;
                 }
@@ -83,10 +84,11 @@ static double run_world(world_t *w, double forward)
     return end;
 }
 
-static void check_bubble(world_t *w, double forward)
+static void check_bubble(world_t *w)
 {
-    double all = run_world(w, forward);
-    double busy = 3.0 * forward * w->plan.micro_batches * w->plan.virtual_stages;
+    static const double alike[MOST_RANKS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    double all = run_world(w, alike);
+    double busy = 3.0 * w->plan.micro_batches * w->plan.virtual_stages;
     double bubble = 1 - busy / all, formula = weft__schedule_bubble(&w->plan);
     if (bubble > formula + 1e-9 || bubble < formula - 1e-9) {
         fail_msg("%s pp %d, %d micro-batches, %d stages a rank: bubble %.4f, formula %.4f",
@@ -102,13 +104,40 @@ static void every_schedule_ends_with_the_bubble_of_its_formula(void **state)
     for (int pp = 1; pp <= MOST_RANKS; pp++) {
         for (int micro = 1; micro <= 3 * pp; micro++) {
             open_world(&w, WEFT_GPIPE, pp, 1, micro);
-            check_bubble(&w, 1);
+            check_bubble(&w);
             open_world(&w, WEFT_1F1B, pp, 1, micro);
-            check_bubble(&w, 1);
+            check_bubble(&w);
             for (int v = 2; v <= 4 && pp > 1 && micro % pp == 0; v++) {
                 open_world(&w, WEFT_INTERLEAVED, pp, v, micro);
-                check_bubble(&w, 1);
+                check_bubble(&w);
             }
+        }
+    }
+}
+
+/* One stage is slower than the others, or all are a little unlike. */
+static void unlike_stages_leave_the_bubble_that_is_expected(void **state)
+{
+    static const weft_schedule_t schedules[] = {WEFT_GPIPE, WEFT_1F1B, WEFT_INTERLEAVED};
+    static world_t w;
+    (void)state;
+    for (int i = 0; i < 3 * 2 * 5; i++) {
+        double forward[4] = {1.0, 1.02, 0.97, 1.01}, busy[4], sum = 0;
+        int v = i % 3 == 2 ? 2 : 1, slow = i / 6;
+        if (slow < 4) {
+            forward[slow] = 1.15;
+        }
+        open_world(&w, schedules[i % 3], 4, v, i / 3 % 2 ? 8 : 16);
+        double all = run_world(&w, forward);
+        for (int r = 0; r < 4; r++) {
+            busy[r] = 3.0 * forward[r] * w.plan.micro_batches * v;
+            sum += busy[r];
+        }
+        double bubble = 1 - sum / 4 / all, expected = weft__schedule_uneven(&w.plan, busy);
+        if (!(fabs(bubble - expected) < 1e-9)) {
+            fail_msg("%s, %d micro-batches, rank %d slow: bubble %.4f, expected %.4f",
+                     weft__schedule_name(w.plan.schedule), w.plan.micro_batches, slow, bubble,
+                     expected);
         }
     }
 }
@@ -137,6 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_schedule_ends_with_the_bubble_of_its_formula),
+        cmocka_unit_test(unlike_stages_leave_the_bubble_that_is_expected),
         cmocka_unit_test(one_forward_one_backward_keeps_few_micro_batches),
         cmocka_unit_test(measured_bubble_counts_those_that_are_done_early),
     };

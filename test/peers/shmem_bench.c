@@ -11,7 +11,7 @@
  *   lock-all         all PEs want one lock; time from one owner to the next
  *   put-quiet get fetch-add    8 bytes at the next PE; all PEs at once
  *   put get          blocks at the next PE (a quiet after 16 puts), and memcpy of as many bytes in the
- *                    same loop: bandwidth
+ *                    same loop, to and from the same memory where shmem_ptr tells its address: bandwidth
  *   sum              reduction of floats over all PEs: the 1 KiB row is a small gradient
  *
  * Every row is verified on data that changes from row to row. The time of a call is that of the
@@ -56,7 +56,7 @@ struct bench {
     const op_t *op;
     unsigned char *src;  /* private */
     unsigned char *dst;  /* symmetric */
-    unsigned char *copy; /* symmetric, for the memcpy beside put and get */
+    unsigned char *copy; /* symmetric: what the memcpy beside put and get moves, if not `dst` */
     long *flag, *word, *counter, *lock;
     uint64_t *signal;
     double *times; /* symmetric, one per PE */
@@ -335,12 +335,13 @@ static void call_get(bench_t *b, int iters)
 static void call_copy(bench_t *b, int iters)
 {
     bool is_get = strcmp(b->op->name, "get") == 0;
+    unsigned char *there = shmem_ptr(b->dst, b->next), *remote = there ? there : b->copy;
 
     for (int i = 0; i < iters; i++) {
         if (is_get) {
-            memcpy(b->src, b->copy, b->bytes);
+            memcpy(b->src, remote, b->bytes);
         } else {
-            memcpy(b->copy, b->src, b->bytes);
+            memcpy(remote, b->src, b->bytes);
         }
         __asm__ volatile("" ::: "memory");
     }

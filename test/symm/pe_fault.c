@@ -27,6 +27,14 @@ static void heap_too_small(void)
     exit(block == NULL ? 42 : 0);
 }
 
+/* It fits into the heap, but not into the machine. What is asked for next can still be had. */
+static void no_memory(void)
+{
+    void *much = shmem_malloc((size_t)20 << 40), *little = shmem_malloc(5000);
+    shmem_finalize();
+    exit(much == NULL && little != NULL ? 42 : 0);
+}
+
 static void killed_in_barrier(void)
 {
     die();
@@ -151,10 +159,116 @@ static void unlike_malloc(void)
     shmem_malloc(me == 0 ? 100 : 200);
 }
 
+static void malloc_or_barrier(void)
+{
+    for (int i = 0; i < 20; i++) {
+        shmem_free(shmem_malloc(8));
+    }
+    if (me == 0) {
+        shmem_barrier_all();
+    } else {
+        shmem_malloc(8);
+    }
+}
+
+/* Its exit finalizes, which the others take for a barrier. */
+static void leaves_early(void)
+{
+    if (me == pes - 1) {
+        exit(0);
+    }
+    shmem_barrier_all();
+    shmem_barrier_all();
+}
+
+static void killed_in_test(void)
+{
+    die();
+    while (!shmem_long_test(&flag, SHMEM_CMP_EQ, 1)) {
+    }
+}
+
 static void wrong_set(void)
 {
     static long sync[SHMEM_SYNC_SIZE];
     shmem_barrier(0, 1, pes, sync);
+}
+
+static void lock_twice(void)
+{
+    shmem_set_lock(&lock);
+    shmem_set_lock(&lock);
+}
+
+/* It is set, but by another PE. */
+static void clear_of_others(void)
+{
+    if (me == 0) {
+        shmem_set_lock(&lock);
+    }
+    shmem_barrier_all();
+    if (me != 0) {
+        shmem_clear_lock(&lock);
+    }
+    shmem_barrier_all();
+}
+
+static void destroyed_team(void)
+{
+    shmem_team_t team;
+    shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, pes, NULL, 0, &team);
+    shmem_team_destroy(team);
+    shmem_team_sync(team);
+}
+
+static void no_team(void)
+{
+    shmem_int_sum_reduce((shmem_team_t)(void *)&flag, &word, &word, 1);
+}
+
+/* More elements than there are bytes: their number of bytes, cut off, would be 16. */
+static void too_many(void)
+{
+    shmem_double_put(sums, values, SIZE_MAX / sizeof(double) + 3, 0);
+}
+
+static void too_far_apart(void)
+{
+    shmem_double_iput(sums, values, (ptrdiff_t)1 << 60, 1, 3, 0);
+}
+
+/* All but the first element of the last block would lie behind the heap. */
+static void blocks_too_long(void)
+{
+    size_t count = 1000;
+    long *source = shmem_malloc((size_t)pes * count * sizeof(long));
+    long *dest = shmem_malloc((size_t)pes * count * sizeof(long));
+    char *end = (char *)dest;
+    while (shmem_addr_accessible(end, 0)) {
+        end += 4096;
+    }
+    dest = (long *)end - (size_t)(pes - 1) * 2 * count - 1;
+    shmem_long_alltoalls(SHMEM_TEAM_WORLD, dest, source, 2, 1, count);
+}
+
+/* Does nothing any more, but lives. */
+static void stop(void)
+{
+    if (me == pes - 1) {
+        kill(getpid(), SIGSTOP);
+    }
+}
+
+static void stopped_in_barrier(void)
+{
+    stop();
+    shmem_barrier_all();
+}
+
+static void stopped_in_wait(void)
+{
+    stop();
+    shmem_long_wait_until(&flag, SHMEM_CMP_EQ, 1);
 }
 
 static void other_program(void)
@@ -169,6 +283,7 @@ static void other_program(void)
 
 #define CASES(X)                                                                                   \
     X(heap_too_small)                                                                              \
+    X(no_memory)                                                                                   \
     X(killed_in_barrier)                                                                           \
     X(killed_in_wait)                                                                              \
     X(killed_in_wait_any)                                                                          \
@@ -187,7 +302,19 @@ static void other_program(void)
     X(wrong_cmp)                                                                                   \
     X(wrong_free)                                                                                  \
     X(unlike_malloc)                                                                               \
+    X(malloc_or_barrier)                                                                           \
+    X(leaves_early)                                                                                \
+    X(killed_in_test)                                                                              \
     X(wrong_set)                                                                                   \
+    X(lock_twice)                                                                                  \
+    X(clear_of_others)                                                                             \
+    X(destroyed_team)                                                                              \
+    X(no_team)                                                                                     \
+    X(too_many)                                                                                    \
+    X(too_far_apart)                                                                               \
+    X(blocks_too_long)                                                                             \
+    X(stopped_in_barrier)                                                                          \
+    X(stopped_in_wait)                                                                             \
     X(other_program)
 
 static const struct {

@@ -153,16 +153,35 @@ SHMEM_TYPES_RMA(DEFINE_TEST)
     }
 SHMEM_SIZES(DEFINE_SIZE_TEST)
 
+/* Within one's own memory, forwards and backwards. */
+static void test_overlap(unsigned char *block)
+{
+    static const struct {
+        size_t to, from, bytes;
+    } moves[] = {{5, 0, 40000}, {64, 0, 8192}, {0, 64, 8192}, {4096, 0, 30000}, {0, 7, 5000}};
+    for (size_t m = 0; m < sizeof(moves) / sizeof(moves[0]); m++) {
+        size_t to = moves[m].to, from = moves[m].from, bytes = moves[m].bytes;
+        for (size_t i = 0; i < bytes; i++) {
+            block[from + i] = (unsigned char)pe_value(me, round_number, i);
+        }
+        shmem_putmem(block + to, block + from, bytes, me);
+        for (size_t i = 0; i < bytes; i++) {
+            CHECK_INT(block[to + i], (unsigned char)pe_value(me, round_number, i));
+        }
+    }
+}
+
 /* Copies of all sizes around those where the way of copying changes, also to oneself. */
 static void test_large(void)
 {
-    static const size_t sizes[] = {1,     4095,   32767,         32768,
-                                   32769, 100000, (8 << 20) - 1, (8 << 20) + 77};
+    static const size_t sizes[] = {1,     4095,  4096,   4097,          32767,
+                                   32768, 32769, 100000, (8 << 20) - 1, (8 << 20) + 77};
     size_t most = (8 << 20) + 4096;
     unsigned char *dest = shmem_malloc(most), *source = shmem_malloc(most);
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         size_t n = sizes[s], shift = pe_draw(++round_number, s, 70);
-        int next = (me + (int)s) % pes, last = (me + pes * 8 - (int)s) % pes;
+        shift = pe_draw(round_number, 100 + s, 2) ? shift : shift / 35 * 64; /* whole cache lines */
+        int next = (me + (int)s) % pes, last = (me + pes * 10 - (int)s) % pes;
         for (size_t i = 0; i < n; i += i % 64 == 0 && n > 100000 ? 61 : 1) {
             source[i] = (unsigned char)pe_value(me, round_number, i);
         }
@@ -181,14 +200,7 @@ static void test_large(void)
         CHECK_INT(dest[n - 1], shmem_uchar_g(source + n - 1, next));
         shmem_barrier_all();
     }
-    /* within one's own memory, overlapping */
-    for (size_t i = 0; i < 50000; i++) {
-        source[i] = (unsigned char)pe_value(me, round_number, i);
-    }
-    shmem_putmem(source + 5, source, 40000, me);
-    for (size_t i = 0; i < 40000; i++) {
-        CHECK_INT(source[i + 5], (unsigned char)pe_value(me, round_number, i));
-    }
+    test_overlap(source);
     shmem_free(source);
     shmem_free(dest);
 }

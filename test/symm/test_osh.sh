@@ -81,6 +81,11 @@ oshcc --showme a.c | grep -q -- '-I.*include a.c -L.* -lweft$' || { echo "--show
 same() { # same WHAT A B
     [ "$2" = "$3" ] || { printf '%s:\n%s\nnot:\n%s\n' "$1" "$2" "$3"; exit 1; }
 }
+oshcc -showme:compile | grep -qx -- '-I.*include' || { echo "-showme:compile"; exit 1; }
+oshcc -showme:link | grep -qx -- '-L.* -lweft' || { echo "-showme:link"; exit 1; }
+oshcc --version >/dev/null # links nothing
+oshcc -v 2>/dev/null
+
 for option in -np -n; do
     same "oshrun $option" "$(oshrun $option 3 "$work/hello" -np | sort)" "PE 0 of 3, next to 2, -np
 PE 1 of 3, next to 0, -np
@@ -96,6 +101,8 @@ SHMEM_VERSION=1 "$work/hello" x | grep -q 'OpenSHMEM 1.5' || { echo SHMEM_VERSIO
 SMA_SYMMETRIC_SIZE=3.1M SHMEM_INFO=1 "$work/hello" x | grep -q 'now 3.1M (3250586)' ||
     { echo SHMEM_INFO; exit 1; }
 SHMEM_DEBUG=1 "$work/hello" x 2>&1 | grep -q 'heap of 536870912 bytes' || { echo SHMEM_DEBUG; exit 1; }
+same "one word" "$(oshrun -np2 "$work/hello" x | wc -l) $(oshrun --np=2 "$work/hello" x | wc -l)" "2 2"
+oshrun --version | grep -q '^weft ' || { echo "oshrun --version"; exit 1; }
 status=0
 oshrun "$work/hello" 2>/dev/null || status=$?
 same "status of oshrun without -np" $status 2

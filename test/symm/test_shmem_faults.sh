@@ -16,7 +16,7 @@ complain() {
 # run PES CASE [COMMAND]: status in $status, output in $work/out and $work/err.
 run() {
     status=0
-    "$WEFT_BIN" run --no-prefix --timeout 20 -n "$1" -- "${@:3}" "$program" "$2" \
+    "$WEFT_BIN" run --no-prefix --timeout 20 --grace "${grace:-3}" -n "$1" -- "${@:3}" "$program" "$2" \
         >"$work/out" 2>"$work/err" || status=$?
 }
 
@@ -50,17 +50,38 @@ expect 2 wrong_team 1 shmem_team_sync SHMEM_TEAM_INVALID
 expect 2 wrong_cmp 1 shmem_long_wait_until "cmp 99"
 expect 2 wrong_free 1 shmem_free "not what shmem_malloc returned"
 expect 2 unlike_malloc 1 shmem_malloc "100 bytes" "200 bytes"
+expect 2 malloc_or_barrier 1 "PE 1 called shmem_malloc for 8 bytes, while PE 0 was in another collective"
+expect 3 leaves_early 1 "PE 2 (process" "has called shmem_finalize or exited" shmem_barrier_all
 expect 4 wrong_set 1 shmem_barrier "PE_size 4" "no active set"
+expect 2 lock_twice 1 shmem_set_lock "has the lock already"
+expect 2 clear_of_others 1 "shmem_clear_lock on PE 1" "does not have the lock"
+expect 2 destroyed_team 1 shmem_team_sync "no team, or one that was destroyed"
+expect 1 no_team 1 shmem_int_sum_reduce "no team"
+expect 2 too_many 1 shmem_double_put "beyond the end of symmetric memory"
+expect 2 too_far_apart 1 shmem_double_iput "beyond the end of symmetric memory"
+expect 2 blocks_too_long 1 shmem_long_alltoalls "beyond the end of symmetric memory"
 expect 1 not_started any shmem_int_p "before shmem_init"
 
 # deaths: within seconds, by name, whatever the others wait for
 for where in barrier:shmem_barrier_all wait:shmem_long_wait_until \
     wait_any:shmem_long_wait_until_any reduce:shmem_double_sum_reduce \
-    active_set:shmem_fcollect64; do
+    active_set:shmem_fcollect64 test:shmem_long_test; do
     expect 4 "killed_in_${where%:*}" any "PE 3 (process" "died" "in ${where#*:}"
 done
 expect 3 killed_with_lock any "PE 2 (process" "died" "in shmem_set_lock"
 expect 3 exits_early any "PE 2 (process" "exited with status 9 before shmem_finalize" shmem_barrier_all
+
+# one that is stopped: the others say so, and wait for as long as they may
+for where in barrier:"in shmem_barrier_all for PE 2 (process" wait:"shmem_long_wait_until; PE 2 (process"; do
+    export WEFT_TIMEOUT=300ms WEFT_WARN_AFTER=100ms grace=0.1
+    run 3 "stopped_in_${where%%:*}"
+    unset WEFT_TIMEOUT WEFT_WARN_AFTER grace
+    for sentence in 'has waited 0 s' 'timed out after 0.3 s (WEFT_TIMEOUT)'; do
+        grep "$sentence" "$work/err" | grep -F "${where#*:}" | grep -q stopped ||
+            complain "stopped in ${where%%:*}: no sentence with: $sentence"
+    done
+    [ "$status" -eq 1 ] || complain "stopped in ${where%%:*}: status $status"
+done
 
 # shmem_global_exit: its status, without a sentence; what was printed is there
 run 4 global_exit
@@ -73,6 +94,8 @@ expect 2 heap_too_small 42 shmem_malloc "3145728 bytes" "heap of 1 MiB" SHMEM_SY
 SHMEM_SYMMETRIC_SIZE=$(sed -n 's/^.weft.*SHMEM_SYMMETRIC_SIZE to at least \([0-9]*\).*/\1/p' "$work/err")
 run 2 heap_too_small
 [ "$status" -eq 0 ] || complain "the size that was advised, $SHMEM_SYMMETRIC_SIZE, is not enough"
+SHMEM_SYMMETRIC_SIZE=21t
+expect 2 no_memory 42 shmem_malloc "the machine has no memory for 20 TiB"
 # a size that is none, or not the same everywhere
 SHMEM_SYMMETRIC_SIZE=much
 run 2 nothing

@@ -30,6 +30,7 @@ static void held(team_t *team)
             CHECK_EQ(now[k], (char)version);
         }
         CHECK_OK(weft_params_release(params, version));
+        CHECK_STATUS(weft_params_release(params, version), WEFT_ERR_INVALID); /* only once */
     }
     CHECK_OK(weft_symm_barrier(symm, NULL));
     CHECK_OK(weft_params_destroy(params));

@@ -54,7 +54,7 @@ expect "no GPU" 0 "0 passed, 0 failed, 1 skipped" "skipped: nvidia-smi says: no 
 rm "$work/no-gpu"
 expect "no module" 1 "0 passed, 1 failed, 0 skipped" "no libweft-cuda.so" --prebuilt
 touch "$work/build/libweft-cuda.so"
-status_of matrix_threads 0
+status_of matrix 0
 status_of graph 0
 status_of symm 0
 status_of comms 77

@@ -74,6 +74,12 @@ static void options_are_taken(void **state)
     assert_false(config.overlap);
     assert_string_equal(config.compress, "int8");
     assert_int_equal(config.bucket, 1 << 20);
+    assert_int_equal(
+        parse("--micro-batches 4 --pp-schedule gpipe --sequence-parallel --lean --tp 2"), WEFT_OK);
+    assert_int_equal(config.accumulate, 4);
+    assert_string_equal(config.schedule, "gpipe");
+    assert_true(config.sequence_parallel && config.lean);
+    assert_int_equal(config.tp, 2);
     assert_int_equal(parse("--device gpu"), WEFT_ERR_INVALID);
     assert_true(error_says("auto cpu cuda"));
     assert_int_equal(parse("--lr fast"), WEFT_ERR_INVALID);
@@ -111,6 +117,7 @@ static void files_come_before_the_command_line(void **state)
     static const char file[] = "# a comment\n"
                                "\n"
                                "batch = 32\r\n"
+                               "micro-batches = 8\n"
                                "  lr=1e-3  \n"
                                "prompt = \" two\\nlines \\\"q\\\" \\\\ \"\n"
                                "data = some where/with = in it # not a comment\n"
@@ -120,6 +127,7 @@ static void files_come_before_the_command_line(void **state)
     snprintf(line, sizeof(line), "--lr 2e-3 --config %s", in_scratch("run.conf"));
     assert_int_equal(parse(line), WEFT_OK);
     assert_int_equal(config.batch, 32);
+    assert_int_equal(config.accumulate, 8);
     assert_true(config.lr == 2e-3);
     assert_string_equal(config.prompt, " two\nlines \"q\" \\ ");
     assert_string_equal(config.data, "some where/with = in it # not a comment");
@@ -228,8 +236,12 @@ static void what_cannot_work_is_refused_with_what_would(void **state)
         {"--data x -n 6 --tp 2 --pp 2", "-n 4 or 8"},
         {"--data x -n 2 --tp 4", "take -n 4"},
         {"--data x -n 4 --dp 3", "take -n 3"},
-        {"--data x -n 5 --tp 5", "take 1, 2, 3, 4, 6 or 12"},
-        {"--data x -n 16 --pp 16", "at most 12"},
+        {"--data x -n 5 --tp 5", "heads: take 1"},
+        {"--data x -n 12 --tp 8", "take 1, 2, 3, 4, 6 or 12"},
+        {"--data x -n 16 --pp 16", "take 1, 2, 4 or 8"},
+        {"--data x -n 7 --tp 2 --batch 16", "take -n 4 or 8"},
+        {"--data x --virtual-stages -1", "1 or more"},
+        {"--data x --batch 2147483646 --micro-batch 1", "a larger --micro-batch"},
         {"--data x -T 2048", "at most 1024"},
         {"--data x --save 10", "--out"},
         {"--data x --resume auto", "--out"},
@@ -240,8 +252,8 @@ static void what_cannot_work_is_refused_with_what_would(void **state)
         {"--data x --dropout 1", "less than 1"},
         {"--data x --lr 0", "more than 0"},
         {"--data x --zero 4", "0, 1, 2 or 3"},
-        {"--data x -n 2 --pp 2 --pp-schedule interleaved --accumulate 3 --batch 3",
-         "--accumulate 4"},
+        {"--data x --max-restarts 1", "--out"},
+        {"--data x --precision fp32 --grad-precision bf16", "--precision bf16"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(parse_and_resolve(cases[i].line), WEFT_ERR_INVALID);

@@ -33,14 +33,14 @@ static size_t heap_bytes(const weft_pair_run_t *run)
 static weft_status_t open_async(weft_pair_run_t *run)
 {
     async_t *a;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*a), (void **)&a));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*a), (void **)&a));
     a->count = run->bytes / sizeof(float);
     prctl(PR_SET_TIMERSLACK, 1000ul); /* or every sleep takes 50 us longer */
-    WEFT_PAIR_TRY(weft__pair_private(run->bytes, (void **)&a->record));
-    WEFT_PAIR_TRY(weft_malloc((void **)&a->gradient, run->bytes));
-    WEFT_PAIR_TRY(weft_malloc((void **)&a->sum, run->bytes));
-    WEFT_PAIR_TRY(weft_memset(a->gradient, 0, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_memset(a->sum, 0, run->bytes, NULL));
+    WEFT_TRY(weft__pair_private(run->bytes, (void **)&a->record));
+    WEFT_TRY(weft_malloc((void **)&a->gradient, run->bytes));
+    WEFT_TRY(weft_malloc((void **)&a->sum, run->bytes));
+    WEFT_TRY(weft_memset(a->gradient, 0, run->bytes, NULL));
+    WEFT_TRY(weft_memset(a->sum, 0, run->bytes, NULL));
     return weft_ring_create(run->symm, SLOTS, run->bytes, &a->ring);
 }
 
@@ -78,12 +78,12 @@ static weft_status_t by_ring(weft_pair_run_t *run, int rounds)
     if (run->rank > 0) {
         for (int i = 0; i < rounds; i++) {
             compute(run, a->steps - (uint64_t)i);
-            WEFT_PAIR_TRY(weft_ring_push_wait(a->ring, 0, a->gradient, run->bytes));
+            WEFT_TRY(weft_ring_push_wait(a->ring, 0, a->gradient, run->bytes));
         }
         return WEFT_OK;
     }
     for (int i = 0; i < rounds * (run->size - 1); i++) {
-        WEFT_PAIR_TRY(weft_ring_pop_wait(a->ring, a->record, &bytes, NULL));
+        WEFT_TRY(weft_ring_pop_wait(a->ring, a->record, &bytes, NULL));
         add(a->sum, a->record, a->count);
     }
     return WEFT_OK;
@@ -97,7 +97,7 @@ static weft_status_t by_allreduce(weft_pair_run_t *run, int rounds)
         if (run->rank > 0) {
             compute(run, a->steps - (uint64_t)i);
         }
-        WEFT_PAIR_TRY(
+        WEFT_TRY(
             weft_allreduce(a->gradient, a->record, a->count, WEFT_F32, WEFT_SUM, run->comm, NULL));
         if (run->rank == 0) {
             add(a->sum, a->record, a->count);
@@ -117,8 +117,8 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
         if (run->rank > 0) {
             weft__pair_fill(a->gradient, run->seed, run->rank, a->count);
         }
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-        WEFT_PAIR_TRY(ways[way](run, rounds));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(ways[way](run, rounds));
         for (size_t i = 0; run->rank == 0 && i < a->count; i++) {
             float want = 0;
             for (int r = 1; r < run->size; r++) {
@@ -126,7 +126,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
             }
             *wrong_p += a->sum[i] != want;
         }
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
     return WEFT_OK;
 }

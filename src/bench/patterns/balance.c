@@ -27,10 +27,10 @@ static size_t heap_bytes(const weft_pair_run_t *run)
 static weft_status_t open_balance(weft_pair_run_t *run)
 {
     balance_t *b;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*b), (void **)&b));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*b), (void **)&b));
     b->rows = (size_t)run->size * ROWS_PER_RANK;
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, b->rows * WIDTH * 2, (void **)&b->picture));
-    WEFT_PAIR_TRY(weft_malloc((void **)&b->mine, ROWS_PER_RANK * WIDTH * 2));
+    WEFT_TRY(weft_symm_malloc(run->symm, b->rows * WIDTH * 2, (void **)&b->picture));
+    WEFT_TRY(weft_malloc((void **)&b->mine, ROWS_PER_RANK * WIDTH * 2));
     return weft_work_create(run->symm, ROWS_PER_RANK, sizeof(uint64_t), &b->work);
 }
 
@@ -65,18 +65,17 @@ static weft_status_t draw_all(weft_pair_run_t *run, balance_t *b)
     uint64_t row, first = (uint64_t)run->rank * ROWS_PER_RANK;
     uint16_t line[WIDTH];
     for (row = first; row < first + ROWS_PER_RANK; row++) {
-        WEFT_PAIR_TRY(weft_work_push(b->work, &row));
+        WEFT_TRY(weft_work_push(b->work, &row));
     }
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     for (;;) {
         weft_status_t status = weft_work_next(b->work, &row);
         if (status == WEFT_ERR_NOT_FOUND) {
             return weft_symm_barrier(run->symm, NULL); /* all rows are with rank 0 */
         }
-        WEFT_PAIR_TRY(status);
+        WEFT_TRY(status);
         draw(b, row, line);
-        WEFT_PAIR_TRY(
-            weft_symm_put(run->symm, b->picture + row * WIDTH, line, sizeof(line), 0, NULL));
+        WEFT_TRY(weft_symm_put(run->symm, b->picture + row * WIDTH, line, sizeof(line), 0, NULL));
     }
 }
 
@@ -84,7 +83,7 @@ static weft_status_t by_stealing(weft_pair_run_t *run, int rounds)
 {
     balance_t *b = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(draw_all(run, b));
+        WEFT_TRY(draw_all(run, b));
     }
     return WEFT_OK;
 }
@@ -97,8 +96,8 @@ static weft_status_t by_dealing(weft_pair_run_t *run, int rounds)
         for (uint64_t row = 0; row < ROWS_PER_RANK; row++) {
             draw(b, first + row, b->mine + row * WIDTH);
         }
-        WEFT_PAIR_TRY(weft_gather(b->mine, b->picture, ROWS_PER_RANK * WIDTH * 2, WEFT_U8, 0,
-                                  run->comm, NULL));
+        WEFT_TRY(weft_gather(b->mine, b->picture, ROWS_PER_RANK * WIDTH * 2, WEFT_U8, 0, run->comm,
+                             NULL));
     }
     return WEFT_OK;
 }
@@ -112,14 +111,14 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
         b->x = -1.6 - (double)((run->seed + (uint64_t)way) % 64) / 1024;
         b->y = -1.2;
         memset(b->picture, 0xFF, b->rows * WIDTH * 2);
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-        WEFT_PAIR_TRY(ways[way](run, 1));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(ways[way](run, 1));
         for (uint64_t row = 0; run->rank == 0 && row < b->rows; row++) {
             uint16_t line[WIDTH];
             draw(b, row, line);
             *wrong_p += memcmp(line, b->picture + row * WIDTH, sizeof(line)) != 0;
         }
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
     return WEFT_OK;
 }

@@ -46,18 +46,18 @@ static weft_status_t open_gemm(weft_pair_run_t *run)
     gemm_t *g;
     size_t ranks = (size_t)run->size, lines = ranks * WEFT_PAIR_LINE * 8;
     size_t n = run->bytes / sizeof(float) / M;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*g), (void **)&g));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*g), (void **)&g));
     g->n = by_rows(run) ? n : n / ranks;
     g->k = by_rows(run) ? (K + ranks - 1) / ranks : K;
     for (int i = 0; i < 2; i++) {
-        WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->y[i]));
+        WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->y[i]));
     }
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->part));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->signal));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->sums));
-    WEFT_PAIR_TRY(weft__pair_private(M * g->k * sizeof(float), (void **)&g->x));
-    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
-    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->part));
+    WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->signal));
+    WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->sums));
+    WEFT_TRY(weft__pair_private(M * g->k * sizeof(float), (void **)&g->x));
+    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
+    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
     return weft__pair_private(g->k * g->n * sizeof(float), (void **)&g->w);
 }
 
@@ -97,13 +97,13 @@ static weft_status_t column_by_put(weft_pair_run_t *run, int rounds)
             float *mine = panel + band * rows * g->n;
             multiply(g, band * rows, rows, panel);
             for (int n = 1; n < run->size; n++) {
-                WEFT_PAIR_TRY(weft_symm_put_signal(
-                    run->symm, mine, mine, rows * g->n * sizeof(float),
-                    g->signal + run->rank * WEFT_PAIR_LINE, (g->calls - 1) * BANDS + band + 1,
-                    WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
+                WEFT_TRY(weft_symm_put_signal(run->symm, mine, mine, rows * g->n * sizeof(float),
+                                              g->signal + run->rank * WEFT_PAIR_LINE,
+                                              (g->calls - 1) * BANDS + band + 1, WEFT_SIGNAL_SET,
+                                              (run->rank + n) % run->size, NULL));
             }
         }
-        WEFT_PAIR_TRY(weft__pair_await(run, g->signal, g->calls * BANDS));
+        WEFT_TRY(weft__pair_await(run, g->signal, g->calls * BANDS));
     }
     return WEFT_OK;
 }
@@ -114,7 +114,7 @@ static weft_status_t column_by_allgather(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         float *y = g->y[g->calls % 2], *panel = y + (size_t)run->rank * M * g->n;
         multiply(g, 0, M, panel);
-        WEFT_PAIR_TRY(weft_allgather(panel, y, M * g->n, WEFT_F32, run->comm, NULL));
+        WEFT_TRY(weft_allgather(panel, y, M * g->n, WEFT_F32, run->comm, NULL));
     }
     return WEFT_OK;
 }
@@ -134,8 +134,8 @@ static weft_status_t compute_bands(weft_pair_run_t *run, gemm_t *g)
         int owner = (run->rank + n) % run->size;
         size_t first = band_first(run, owner), rows = band_first(run, owner + 1) - first;
         multiply(g, first, rows, g->part);
-        WEFT_PAIR_TRY(weft_symm_signal_op(run->symm, g->signal + run->rank * WEFT_PAIR_LINE,
-                                          g->calls, WEFT_SIGNAL_SET, owner, NULL));
+        WEFT_TRY(weft_symm_signal_op(run->symm, g->signal + run->rank * WEFT_PAIR_LINE, g->calls,
+                                     WEFT_SIGNAL_SET, owner, NULL));
     }
     return WEFT_OK;
 }
@@ -143,7 +143,7 @@ static weft_status_t compute_bands(weft_pair_run_t *run, gemm_t *g)
 static weft_status_t add_up(weft_pair_run_t *run, gemm_t *g, float *y)
 {
     size_t first = band_first(run, run->rank), rows = band_first(run, run->rank + 1) - first;
-    WEFT_PAIR_TRY(weft__pair_await(run, g->signal, g->calls));
+    WEFT_TRY(weft__pair_await(run, g->signal, g->calls));
     for (int r = 0; r < run->size; r++) {
         g->srcs[r] = weft_symm_ptr(run->symm, g->part + first * g->n, r);
         g->dsts[r] = weft_symm_ptr(run->symm, y + first * g->n, (run->rank + r) % run->size);
@@ -151,8 +151,8 @@ static weft_status_t add_up(weft_pair_run_t *run, gemm_t *g, float *y)
     weft__kernels()->reduce(g->dsts, run->size, g->srcs, run->size, rows * g->n, WEFT_F32, WEFT_SUM,
                             WEFT_STORE_CACHED);
     for (int n = 1; n < run->size; n++) {
-        WEFT_PAIR_TRY(weft_symm_signal_op(run->symm, g->sums + run->rank * WEFT_PAIR_LINE, g->calls,
-                                          WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
+        WEFT_TRY(weft_symm_signal_op(run->symm, g->sums + run->rank * WEFT_PAIR_LINE, g->calls,
+                                     WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
     }
     return WEFT_OK;
 }
@@ -162,9 +162,9 @@ static weft_status_t row_one_sided(weft_pair_run_t *run, int rounds)
     gemm_t *g = run->ctx;
     for (int i = 0; i < rounds; i++) {
         g->calls++;
-        WEFT_PAIR_TRY(compute_bands(run, g));
-        WEFT_PAIR_TRY(add_up(run, g, g->y[g->calls % 2]));
-        WEFT_PAIR_TRY(weft__pair_await(run, g->sums, g->calls));
+        WEFT_TRY(compute_bands(run, g));
+        WEFT_TRY(add_up(run, g, g->y[g->calls % 2]));
+        WEFT_TRY(weft__pair_await(run, g->sums, g->calls));
     }
     return WEFT_OK;
 }
@@ -174,8 +174,8 @@ static weft_status_t row_by_allreduce(weft_pair_run_t *run, int rounds)
     gemm_t *g = run->ctx;
     for (int i = 0; i < rounds; i++) {
         multiply(g, 0, M, g->part);
-        WEFT_PAIR_TRY(weft_allreduce(g->part, g->y[g->calls % 2], M * g->n, WEFT_F32, WEFT_SUM,
-                                     run->comm, NULL));
+        WEFT_TRY(weft_allreduce(g->part, g->y[g->calls % 2], M * g->n, WEFT_F32, WEFT_SUM,
+                                run->comm, NULL));
     }
     return WEFT_OK;
 }
@@ -231,10 +231,10 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
         make_parts(run, g);
         memset(g->y[0], 0xFF, run->bytes);
         memset(g->y[1], 0xFF, run->bytes);
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-        WEFT_PAIR_TRY(way == 0 ? run->pair->one_sided(run, 3) : run->pair->two_sided(run, 1));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(way == 0 ? run->pair->one_sided(run, 3) : run->pair->two_sided(run, 1));
         *wrong_p += compare(run, g, g->y[g->calls % 2]);
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
     return WEFT_OK;
 }

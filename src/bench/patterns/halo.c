@@ -31,13 +31,13 @@ static weft_status_t open_halo(weft_pair_run_t *run)
 {
     halo_t *h;
     size_t band = (ROWS + 2) * run->bytes, ring = (size_t)run->size * ROWS * run->bytes;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*h), (void **)&h));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*h), (void **)&h));
     h->width = run->bytes / sizeof(float);
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, band, (void **)&h->grid[0]));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, band, (void **)&h->grid[1]));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->above));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->below));
-    WEFT_PAIR_TRY(weft__pair_private(ring, (void **)&h->start));
+    WEFT_TRY(weft_symm_malloc(run->symm, band, (void **)&h->grid[0]));
+    WEFT_TRY(weft_symm_malloc(run->symm, band, (void **)&h->grid[1]));
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->above));
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->below));
+    WEFT_TRY(weft__pair_private(ring, (void **)&h->start));
     return weft__pair_private(ring, (void **)&h->ref);
 }
 
@@ -74,13 +74,12 @@ static weft_status_t by_put(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         float *grid = h->grid[h->now];
         h->ticks++;
-        WEFT_PAIR_TRY(weft_symm_put_signal(run->symm, grid + (ROWS + 1) * h->width, grid + h->width,
-                                           run->bytes, h->below, h->ticks, WEFT_SIGNAL_SET, up,
-                                           NULL));
-        WEFT_PAIR_TRY(weft_symm_put_signal(run->symm, grid, grid + ROWS * h->width, run->bytes,
-                                           h->above, h->ticks, WEFT_SIGNAL_SET, down, NULL));
-        WEFT_PAIR_TRY(weft_symm_signal_wait(run->symm, h->above, WEFT_CMP_GE, h->ticks, NULL));
-        WEFT_PAIR_TRY(weft_symm_signal_wait(run->symm, h->below, WEFT_CMP_GE, h->ticks, NULL));
+        WEFT_TRY(weft_symm_put_signal(run->symm, grid + (ROWS + 1) * h->width, grid + h->width,
+                                      run->bytes, h->below, h->ticks, WEFT_SIGNAL_SET, up, NULL));
+        WEFT_TRY(weft_symm_put_signal(run->symm, grid, grid + ROWS * h->width, run->bytes, h->above,
+                                      h->ticks, WEFT_SIGNAL_SET, down, NULL));
+        WEFT_TRY(weft_symm_signal_wait(run->symm, h->above, WEFT_CMP_GE, h->ticks, NULL));
+        WEFT_TRY(weft_symm_signal_wait(run->symm, h->below, WEFT_CMP_GE, h->ticks, NULL));
         compute(h);
     }
     return WEFT_OK;
@@ -94,12 +93,12 @@ static weft_status_t by_messages(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         float *grid = h->grid[h->now];
         /* With two ranks both neighbours are one: its first message is for our row below. */
-        WEFT_PAIR_TRY(weft_group_start());
+        WEFT_TRY(weft_group_start());
         weft_send(grid + h->width, h->width, WEFT_F32, up, comm, NULL);
         weft_send(grid + ROWS * h->width, h->width, WEFT_F32, down, comm, NULL);
         weft_recv(grid + (ROWS + 1) * h->width, h->width, WEFT_F32, down, comm, NULL);
         weft_recv(grid, h->width, WEFT_F32, up, comm, NULL);
-        WEFT_PAIR_TRY(weft_group_end());
+        WEFT_TRY(weft_group_end());
         compute(h);
     }
     return WEFT_OK;
@@ -132,14 +131,14 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
         memset(h->grid[h->now], 0xFF, (ROWS + 2) * run->bytes);
         memcpy(h->grid[h->now] + h->width, h->start + (size_t)run->rank * band,
                band * sizeof(float));
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL)); /* ghosts are filled from here on */
-        WEFT_PAIR_TRY(ways[way](run, steps));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL)); /* ghosts are filled from here on */
+        WEFT_TRY(ways[way](run, steps));
         serial(h, run->size, steps, h->start, h->ref);
         const float *got = h->grid[h->now] + h->width, *want = h->start + (size_t)run->rank * band;
         for (size_t i = 0; i < band; i++) {
             *wrong_p += got[i] != want[i];
         }
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
     return WEFT_OK;
 }

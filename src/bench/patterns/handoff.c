@@ -34,16 +34,16 @@ static weft_status_t open_handoff(weft_pair_run_t *run)
 {
     handoff_t *h;
     run->parts = run->size; /* hand-offs of a lap */
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*h), (void **)&h));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*h), (void **)&h));
     h->count = run->bytes / sizeof(float);
     if (run->stream) {
-        WEFT_PAIR_TRY(weft_symm_view(run->symm, &h->view));
-        WEFT_PAIR_TRY(weft__bench_load(run));
+        WEFT_TRY(weft_symm_view(run->symm, &h->view));
+        WEFT_TRY(weft__bench_load(run));
     }
-    WEFT_PAIR_TRY(weft_malloc((void **)&h->target, run->bytes));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&h->inbox));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->signal));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->half));
+    WEFT_TRY(weft_malloc((void **)&h->target, run->bytes));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&h->inbox));
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->signal));
+    WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->half));
     return weft_host_malloc((void **)&h->host, run->bytes);
 }
 
@@ -89,13 +89,13 @@ static weft_status_t by_put(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         h->laps++;
         if (run->rank > 0) {
-            WEFT_PAIR_TRY(weft_symm_signal_wait(run->symm, h->signal, WEFT_CMP_GE, h->laps, NULL));
+            WEFT_TRY(weft_symm_signal_wait(run->symm, h->signal, WEFT_CMP_GE, h->laps, NULL));
         }
         stage(run, h);
-        WEFT_PAIR_TRY(weft_symm_put_signal(run->symm, h->inbox, h->inbox, run->bytes, h->signal,
-                                           h->laps, WEFT_SIGNAL_SET, next, NULL));
+        WEFT_TRY(weft_symm_put_signal(run->symm, h->inbox, h->inbox, run->bytes, h->signal, h->laps,
+                                      WEFT_SIGNAL_SET, next, NULL));
         if (run->rank == 0) {
-            WEFT_PAIR_TRY(weft_symm_signal_wait(run->symm, h->signal, WEFT_CMP_GE, h->laps, NULL));
+            WEFT_TRY(weft_symm_signal_wait(run->symm, h->signal, WEFT_CMP_GE, h->laps, NULL));
         }
     }
     return WEFT_OK;
@@ -105,7 +105,7 @@ static weft_status_t by_put(weft_pair_run_t *run, int rounds)
 static weft_status_t fetch(weft_pair_run_t *run, handoff_t *h, size_t bytes)
 {
     int last = (run->rank + run->size - 1) % run->size;
-    WEFT_PAIR_TRY(weft_symm_signal_wait(run->symm, h->signal, WEFT_CMP_GE, h->laps, NULL));
+    WEFT_TRY(weft_symm_signal_wait(run->symm, h->signal, WEFT_CMP_GE, h->laps, NULL));
     return weft_symm_get(run->symm, h->inbox, h->inbox, bytes, last, NULL);
 }
 
@@ -116,13 +116,12 @@ static weft_status_t by_get(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         h->laps++;
         if (run->rank > 0) {
-            WEFT_PAIR_TRY(fetch(run, h, run->bytes));
+            WEFT_TRY(fetch(run, h, run->bytes));
         }
         stage(run, h);
-        WEFT_PAIR_TRY(
-            weft_symm_signal_op(run->symm, h->signal, h->laps, WEFT_SIGNAL_SET, next, NULL));
+        WEFT_TRY(weft_symm_signal_op(run->symm, h->signal, h->laps, WEFT_SIGNAL_SET, next, NULL));
         if (run->rank == 0) {
-            WEFT_PAIR_TRY(fetch(run, h, run->bytes));
+            WEFT_TRY(fetch(run, h, run->bytes));
         }
     }
     return WEFT_OK;
@@ -131,7 +130,7 @@ static weft_status_t by_get(weft_pair_run_t *run, int rounds)
 static weft_status_t take_both(weft_pair_run_t *run, handoff_t *h)
 {
     size_t half = h->count / 2;
-    WEFT_PAIR_TRY(fetch(run, h, half * sizeof(float)));
+    WEFT_TRY(fetch(run, h, half * sizeof(float)));
     return weft_symm_signal_wait(run->symm, h->half, WEFT_CMP_GE, h->laps, NULL);
 }
 
@@ -139,7 +138,7 @@ static weft_status_t give_both(weft_pair_run_t *run, handoff_t *h)
 {
     size_t half = h->count / 2, rest = (h->count - half) * sizeof(float);
     int next = (run->rank + 1) % run->size;
-    WEFT_PAIR_TRY(weft_symm_signal_op(run->symm, h->signal, h->laps, WEFT_SIGNAL_SET, next, NULL));
+    WEFT_TRY(weft_symm_signal_op(run->symm, h->signal, h->laps, WEFT_SIGNAL_SET, next, NULL));
     return weft_symm_put_signal(run->symm, h->inbox + half, h->inbox + half, rest, h->half, h->laps,
                                 WEFT_SIGNAL_SET, next, NULL);
 }
@@ -150,12 +149,12 @@ static weft_status_t by_both(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         h->laps++;
         if (run->rank > 0) {
-            WEFT_PAIR_TRY(take_both(run, h));
+            WEFT_TRY(take_both(run, h));
         }
         stage(run, h);
-        WEFT_PAIR_TRY(give_both(run, h));
+        WEFT_TRY(give_both(run, h));
         if (run->rank == 0) {
-            WEFT_PAIR_TRY(take_both(run, h));
+            WEFT_TRY(take_both(run, h));
         }
     }
     return WEFT_OK;
@@ -167,12 +166,12 @@ static weft_status_t by_messages(weft_pair_run_t *run, int rounds)
     int next = (run->rank + 1) % run->size, last = (run->rank + run->size - 1) % run->size;
     for (int i = 0; i < rounds; i++) {
         if (run->rank > 0) {
-            WEFT_PAIR_TRY(weft_recv(h->inbox, h->count, WEFT_F32, last, run->comm, run->stream));
+            WEFT_TRY(weft_recv(h->inbox, h->count, WEFT_F32, last, run->comm, run->stream));
         }
         stage(run, h);
-        WEFT_PAIR_TRY(weft_send(h->inbox, h->count, WEFT_F32, next, run->comm, run->stream));
+        WEFT_TRY(weft_send(h->inbox, h->count, WEFT_F32, next, run->comm, run->stream));
         if (run->rank == 0) {
-            WEFT_PAIR_TRY(weft_recv(h->inbox, h->count, WEFT_F32, last, run->comm, run->stream));
+            WEFT_TRY(weft_recv(h->inbox, h->count, WEFT_F32, last, run->comm, run->stream));
         }
     }
     return WEFT_OK;
@@ -212,15 +211,15 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
         if (run->rank == 0) {
             weft__pair_fill(h->host, seed, 0, h->count);
         }
-        WEFT_PAIR_TRY(weft_memcpy(h->inbox, h->host, run->bytes, NULL));
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
-        WEFT_PAIR_TRY(ways[way](run, laps));
-        WEFT_PAIR_TRY(weft__pair_settle(run));
-        WEFT_PAIR_TRY(weft_memcpy(h->host, h->inbox, run->bytes, NULL));
+        WEFT_TRY(weft_memcpy(h->inbox, h->host, run->bytes, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(ways[way](run, laps));
+        WEFT_TRY(weft__pair_settle(run));
+        WEFT_TRY(weft_memcpy(h->host, h->inbox, run->bytes, NULL));
         if (run->rank == 0) {
             *wrong_p += compare(h, seed, run->stream && way == 1 ? 0 : added);
         }
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
     return WEFT_OK;
 }

@@ -37,16 +37,16 @@ static uint64_t key_of(int rank, uint32_t block)
 static weft_status_t open_kv(weft_pair_run_t *run)
 {
     kv_t *k;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*k), (void **)&k));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*k), (void **)&k));
     k->count = run->bytes / sizeof(float);
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, BLOCKS * run->bytes, (void **)&k->pool));
-    WEFT_PAIR_TRY(weft_map_create(run->symm, (size_t)run->size * BLOCKS, sizeof(place_t), &k->map));
-    WEFT_PAIR_TRY(weft__pair_private((size_t)run->size * 8, (void **)&k->wants));
-    WEFT_PAIR_TRY(weft__pair_private((size_t)run->size * 8, (void **)&k->owners));
-    WEFT_PAIR_TRY(weft__pair_private(run->bytes, (void **)&k->got));
+    WEFT_TRY(weft_symm_malloc(run->symm, BLOCKS * run->bytes, (void **)&k->pool));
+    WEFT_TRY(weft_map_create(run->symm, (size_t)run->size * BLOCKS, sizeof(place_t), &k->map));
+    WEFT_TRY(weft__pair_private((size_t)run->size * 8, (void **)&k->wants));
+    WEFT_TRY(weft__pair_private((size_t)run->size * 8, (void **)&k->owners));
+    WEFT_TRY(weft__pair_private(run->bytes, (void **)&k->got));
     for (uint32_t b = 0; b < BLOCKS; b++) {
         place_t place = {(uint32_t)run->rank, b};
-        WEFT_PAIR_TRY(weft_map_insert(k->map, key_of(run->rank, b), &place));
+        WEFT_TRY(weft_map_insert(k->map, key_of(run->rank, b), &place));
     }
     return weft_symm_barrier(run->symm, NULL);
 }
@@ -75,9 +75,9 @@ static weft_status_t by_get(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         place_t want = pick(run, k), place;
         k->asked++;
-        WEFT_PAIR_TRY(weft_map_find(k->map, key_of((int)want.rank, want.block), &place));
-        WEFT_PAIR_TRY(weft_symm_get(run->symm, k->got, k->pool + place.block * k->count, run->bytes,
-                                    (int)place.rank, NULL));
+        WEFT_TRY(weft_map_find(k->map, key_of((int)want.rank, want.block), &place));
+        WEFT_TRY(weft_symm_get(run->symm, k->got, k->pool + place.block * k->count, run->bytes,
+                               (int)place.rank, NULL));
     }
     return WEFT_OK;
 }
@@ -98,9 +98,9 @@ static weft_status_t exchange(weft_pair_run_t *run, kv_t *k)
     for (int r = 0; r < run->size; r++) {
         k->owners[r] = find_own(run->rank, k->wants[r]) >= 0 ? (uint64_t)run->rank + 1 : 0;
     }
-    WEFT_PAIR_TRY(weft_allreduce(k->owners, k->owners, (size_t)run->size, WEFT_U64, WEFT_MAX,
-                                 run->comm, NULL));
-    WEFT_PAIR_TRY(weft_group_start());
+    WEFT_TRY(weft_allreduce(k->owners, k->owners, (size_t)run->size, WEFT_U64, WEFT_MAX, run->comm,
+                            NULL));
+    WEFT_TRY(weft_group_start());
     for (int r = 0; r < run->size; r++) {
         int block = find_own(run->rank, k->wants[r]);
         if (block >= 0) {
@@ -118,8 +118,8 @@ static weft_status_t by_messages(weft_pair_run_t *run, int rounds)
         place_t want = pick(run, k);
         uint64_t key = key_of((int)want.rank, want.block);
         k->asked++;
-        WEFT_PAIR_TRY(weft_allgather(&key, k->wants, 1, WEFT_U64, run->comm, NULL));
-        WEFT_PAIR_TRY(exchange(run, k));
+        WEFT_TRY(weft_allgather(&key, k->wants, 1, WEFT_U64, run->comm, NULL));
+        WEFT_TRY(exchange(run, k));
     }
     return WEFT_OK;
 }
@@ -131,11 +131,11 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     for (uint32_t b = 0; b < BLOCKS; b++) {
         weft__pair_fill(k->pool + b * k->count, run->seed + b, run->rank, k->count);
     }
-    WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+    WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     for (int i = 0; i < 20; i++) {
         place_t want = pick(run, k);
         memset(k->got, 0xFF, run->bytes);
-        WEFT_PAIR_TRY(ways[i % 2](run, 1));
+        WEFT_TRY(ways[i % 2](run, 1));
         for (size_t j = 0; j < k->count; j++) {
             *wrong_p += k->got[j] != weft__pair_value(run->seed + want.block, (int)want.rank, j);
         }

@@ -28,18 +28,18 @@ static size_t heap_bytes(const weft_pair_run_t *run)
 static weft_status_t open_lookup(weft_pair_run_t *run)
 {
     lookup_t *l;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*l), (void **)&l));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*l), (void **)&l));
     l->count = run->bytes / sizeof(float);
-    WEFT_PAIR_TRY(weft_dtensor_create(run->symm, ROWS, run->bytes, NULL, &l->table));
-    WEFT_PAIR_TRY(weft__pair_private((size_t)run->size * 8, (void **)&l->wants));
-    WEFT_PAIR_TRY(weft_malloc((void **)&l->source, run->bytes));
-    WEFT_PAIR_TRY(weft_malloc((void **)&l->got, run->bytes));
-    WEFT_PAIR_TRY(weft_memset(l->source, 1, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_host_malloc((void **)&l->host, run->bytes));
+    WEFT_TRY(weft_dtensor_create(run->symm, ROWS, run->bytes, NULL, &l->table));
+    WEFT_TRY(weft__pair_private((size_t)run->size * 8, (void **)&l->wants));
+    WEFT_TRY(weft_malloc((void **)&l->source, run->bytes));
+    WEFT_TRY(weft_malloc((void **)&l->got, run->bytes));
+    WEFT_TRY(weft_memset(l->source, 1, run->bytes, NULL));
+    WEFT_TRY(weft_host_malloc((void **)&l->host, run->bytes));
     if (run->stream) {
-        WEFT_PAIR_TRY(weft_symm_view(run->symm, &l->view));
-        WEFT_PAIR_TRY(weft_dtensor_view(l->table, &l->rows));
-        WEFT_PAIR_TRY(weft__bench_load(run));
+        WEFT_TRY(weft_symm_view(run->symm, &l->view));
+        WEFT_TRY(weft_dtensor_view(l->table, &l->rows));
+        WEFT_TRY(weft__bench_load(run));
     }
     return weft_symm_barrier(run->symm, NULL);
 }
@@ -85,7 +85,7 @@ static weft_status_t by_get(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         uint64_t row = wanted(run, l);
         l->asked++;
-        WEFT_PAIR_TRY(weft_dtensor_get(l->table, row, 1, l->got, NULL));
+        WEFT_TRY(weft_dtensor_get(l->table, row, 1, l->got, NULL));
     }
     return WEFT_OK;
 }
@@ -95,9 +95,9 @@ static weft_status_t answer(weft_pair_run_t *run, lookup_t *l)
     char *mine;
     size_t first, rows;
     int owner;
-    WEFT_PAIR_TRY(weft_dtensor_local(l->table, (void **)&mine, &first, &rows));
-    WEFT_PAIR_TRY(weft_dtensor_owner(l->table, l->wants[run->rank], &owner));
-    WEFT_PAIR_TRY(weft_group_start());
+    WEFT_TRY(weft_dtensor_local(l->table, (void **)&mine, &first, &rows));
+    WEFT_TRY(weft_dtensor_owner(l->table, l->wants[run->rank], &owner));
+    WEFT_TRY(weft_group_start());
     for (int r = 0; r < run->size; r++) {
         if (l->wants[r] >= first && l->wants[r] < first + rows) {
             char *row = mine + (l->wants[r] - first) * run->bytes;
@@ -114,8 +114,8 @@ static weft_status_t by_messages(weft_pair_run_t *run, int rounds)
     for (int i = 0; i < rounds; i++) {
         uint64_t want = wanted(run, l);
         l->asked++;
-        WEFT_PAIR_TRY(weft_allgather(&want, l->wants, 1, WEFT_U64, run->comm, NULL));
-        WEFT_PAIR_TRY(answer(run, l));
+        WEFT_TRY(weft_allgather(&want, l->wants, 1, WEFT_U64, run->comm, NULL));
+        WEFT_TRY(answer(run, l));
     }
     return WEFT_OK;
 }
@@ -131,10 +131,10 @@ static weft_status_t fill(weft_pair_run_t *run, lookup_t *l)
 {
     float *mine;
     size_t first, rows;
-    WEFT_PAIR_TRY(weft_dtensor_local(l->table, (void **)&mine, &first, &rows));
+    WEFT_TRY(weft_dtensor_local(l->table, (void **)&mine, &first, &rows));
     for (size_t row = 0; row < rows; row++) {
         weft__pair_fill(l->host, run->seed, (int)(first + row), l->count);
-        WEFT_PAIR_TRY(weft_memcpy(mine + row * l->count, l->host, run->bytes, NULL));
+        WEFT_TRY(weft_memcpy(mine + row * l->count, l->host, run->bytes, NULL));
     }
     return weft_symm_barrier(run->symm, NULL);
 }
@@ -143,13 +143,13 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 {
     lookup_t *l = run->ctx;
     const weft_pair_loop_fn ways[] = {by_get, by_messages};
-    WEFT_PAIR_TRY(fill(run, l));
+    WEFT_TRY(fill(run, l));
     for (int i = 0; i < 20; i++) {
         uint64_t row = wanted(run, l);
-        WEFT_PAIR_TRY(weft_memset(l->got, 0xFF, run->bytes, NULL));
-        WEFT_PAIR_TRY(ways[i % 2](run, 1));
-        WEFT_PAIR_TRY(weft__pair_settle(run));
-        WEFT_PAIR_TRY(weft_memcpy(l->host, l->got, run->bytes, NULL));
+        WEFT_TRY(weft_memset(l->got, 0xFF, run->bytes, NULL));
+        WEFT_TRY(ways[i % 2](run, 1));
+        WEFT_TRY(weft__pair_settle(run));
+        WEFT_TRY(weft_memcpy(l->host, l->got, run->bytes, NULL));
         for (size_t j = 0; j < l->count; j++) {
             *wrong_p += l->host[j] != weft__pair_value(run->seed, (int)row, j);
         }

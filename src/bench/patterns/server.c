@@ -31,14 +31,14 @@ static weft_status_t open_server(weft_pair_run_t *run)
 {
     server_t *s;
     size_t ranks = (size_t)run->size, lines = ranks * WEFT_PAIR_LINE * 8;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*s), (void **)&s));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*s), (void **)&s));
     s->shard = run->bytes / sizeof(float) / ranks;
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->params));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->gradient));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&s->pushed));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, lines, (void **)&s->pulled));
-    WEFT_PAIR_TRY(weft_malloc((void **)&s->sums, run->bytes));
-    WEFT_PAIR_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&s->at));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->params));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->gradient));
+    WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&s->pushed));
+    WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&s->pulled));
+    WEFT_TRY(weft_malloc((void **)&s->sums, run->bytes));
+    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&s->at));
     for (int r = 0; r < run->size; r++) {
         s->at[r] = weft_symm_ptr(run->symm, s->gradient + (size_t)run->rank * s->shard, r);
     }
@@ -62,9 +62,8 @@ static void apply(float *params, const float *gradient, size_t count)
 static weft_status_t push(weft_pair_run_t *run, server_t *s)
 {
     for (int n = 1; n < run->size; n++) {
-        WEFT_PAIR_TRY(weft_symm_signal_op(run->symm, s->pushed + run->rank * WEFT_PAIR_LINE,
-                                          s->steps, WEFT_SIGNAL_SET, (run->rank + n) % run->size,
-                                          NULL));
+        WEFT_TRY(weft_symm_signal_op(run->symm, s->pushed + run->rank * WEFT_PAIR_LINE, s->steps,
+                                     WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
     }
     return WEFT_OK;
 }
@@ -73,14 +72,14 @@ static weft_status_t serve(weft_pair_run_t *run, server_t *s)
 {
     float *mine = s->params + (size_t)run->rank * s->shard;
     void *sums = s->sums;
-    WEFT_PAIR_TRY(weft__pair_await(run, s->pushed, s->steps));
+    WEFT_TRY(weft__pair_await(run, s->pushed, s->steps));
     weft__kernels()->reduce(&sums, 1, s->at, run->size, s->shard, WEFT_F32, WEFT_SUM,
                             WEFT_STORE_CACHED);
     apply(mine, s->sums, s->shard);
     for (int n = 1; n < run->size; n++) {
-        WEFT_PAIR_TRY(weft_symm_put_signal(run->symm, mine, mine, s->shard * sizeof(float),
-                                           s->pulled + run->rank * WEFT_PAIR_LINE, s->steps,
-                                           WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
+        WEFT_TRY(weft_symm_put_signal(run->symm, mine, mine, s->shard * sizeof(float),
+                                      s->pulled + run->rank * WEFT_PAIR_LINE, s->steps,
+                                      WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
     }
     return WEFT_OK;
 }
@@ -90,9 +89,9 @@ static weft_status_t by_put(weft_pair_run_t *run, int rounds)
     server_t *s = run->ctx;
     for (int i = 0; i < rounds; i++) {
         s->steps++;
-        WEFT_PAIR_TRY(push(run, s));
-        WEFT_PAIR_TRY(serve(run, s));
-        WEFT_PAIR_TRY(weft__pair_await(run, s->pulled, s->steps));
+        WEFT_TRY(push(run, s));
+        WEFT_TRY(serve(run, s));
+        WEFT_TRY(weft__pair_await(run, s->pulled, s->steps));
     }
     return WEFT_OK;
 }
@@ -102,10 +101,10 @@ static weft_status_t by_collectives(weft_pair_run_t *run, int rounds)
     server_t *s = run->ctx;
     float *mine = s->params + (size_t)run->rank * s->shard;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(weft_reduce_scatter(s->gradient, s->sums, s->shard, WEFT_F32, WEFT_SUM,
-                                          run->comm, NULL));
+        WEFT_TRY(weft_reduce_scatter(s->gradient, s->sums, s->shard, WEFT_F32, WEFT_SUM, run->comm,
+                                     NULL));
         apply(mine, s->sums, s->shard);
-        WEFT_PAIR_TRY(weft_allgather(mine, s->params, s->shard, WEFT_F32, run->comm, NULL));
+        WEFT_TRY(weft_allgather(mine, s->params, s->shard, WEFT_F32, run->comm, NULL));
     }
     return WEFT_OK;
 }
@@ -120,12 +119,12 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     for (int way = 0; way < 2; way++) {
         uint64_t seed = run->seed + (uint64_t)way * 100;
         memset(s->params, 0, run->bytes);
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
         for (uint64_t step = 0; step < steps; step++) {
             weft__pair_fill(s->gradient, seed + step, run->rank, count);
-            WEFT_PAIR_TRY(ways[way](run, 1));
+            WEFT_TRY(ways[way](run, 1));
         }
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
         for (size_t i = 0; i < count; i++) {
             float want = 0;
             for (uint64_t step = 0; step < steps * (uint64_t)run->size; step++) {
@@ -134,7 +133,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
             }
             *wrong_p += s->params[i] != want;
         }
-        WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL));
+        WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
     return weft_memset(s->gradient, 0, run->bytes, NULL);
 }

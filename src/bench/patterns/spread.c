@@ -23,11 +23,11 @@ static size_t heap_bytes(const weft_pair_run_t *run)
 static weft_status_t open_spread(weft_pair_run_t *run)
 {
     spread_t *s;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*s), (void **)&s));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*s), (void **)&s));
     s->count = run->bytes / sizeof(float) / (size_t)run->size;
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->result[0]));
-    WEFT_PAIR_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->result[1]));
-    WEFT_PAIR_TRY(
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->result[0]));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->result[1]));
+    WEFT_TRY(
         weft_symm_malloc(run->symm, (size_t)run->size * WEFT_PAIR_LINE * 8, (void **)&s->signal));
     return weft_malloc((void **)&s->block, run->bytes);
 }
@@ -46,12 +46,12 @@ static weft_status_t by_put(weft_pair_run_t *run, int rounds)
         float *result = s->result[++s->calls % 2];
         memcpy(result + (size_t)run->rank * s->count, s->block, bytes);
         for (int n = 1; n < run->size; n++) {
-            WEFT_PAIR_TRY(weft_symm_put_signal(run->symm, result + (size_t)run->rank * s->count,
-                                               s->block, bytes,
-                                               s->signal + run->rank * WEFT_PAIR_LINE, s->calls,
-                                               WEFT_SIGNAL_SET, (run->rank + n) % run->size, NULL));
+            WEFT_TRY(weft_symm_put_signal(run->symm, result + (size_t)run->rank * s->count,
+                                          s->block, bytes, s->signal + run->rank * WEFT_PAIR_LINE,
+                                          s->calls, WEFT_SIGNAL_SET, (run->rank + n) % run->size,
+                                          NULL));
         }
-        WEFT_PAIR_TRY(weft__pair_await(run, s->signal, s->calls));
+        WEFT_TRY(weft__pair_await(run, s->signal, s->calls));
     }
     return WEFT_OK;
 }
@@ -60,7 +60,7 @@ static weft_status_t by_allgather(weft_pair_run_t *run, int rounds)
 {
     spread_t *s = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(
+        WEFT_TRY(
             weft_allgather(s->block, s->result[s->calls % 2], s->count, WEFT_F32, run->comm, NULL));
     }
     return WEFT_OK;
@@ -72,13 +72,13 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     for (uint64_t call = 0; call < 8; call++) {
         uint64_t seed = run->seed + call * 1000;
         weft__pair_fill(s->block, seed, run->rank, s->count);
-        WEFT_PAIR_TRY(call % 4 < 3 ? by_put(run, 1) : by_allgather(run, 1));
+        WEFT_TRY(call % 4 < 3 ? by_put(run, 1) : by_allgather(run, 1));
         const float *result = s->result[s->calls % 2];
         for (size_t i = 0; i < s->count * (size_t)run->size; i++) {
             *wrong_p += result[i] != weft__pair_value(seed, (int)(i / s->count), i % s->count);
         }
         if (call % 4 >= 2) {
-            WEFT_PAIR_TRY(weft_symm_barrier(run->symm, NULL)); /* the collective has one result */
+            WEFT_TRY(weft_symm_barrier(run->symm, NULL)); /* the collective has one result */
         }
     }
     return WEFT_OK;

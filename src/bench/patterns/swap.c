@@ -21,13 +21,13 @@ static size_t heap_bytes(const weft_pair_run_t *run)
 static weft_status_t open_swap(weft_pair_run_t *run)
 {
     swap_t *s;
-    WEFT_PAIR_TRY(weft__pair_ctx(run, sizeof(*s), (void **)&s));
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*s), (void **)&s));
     s->count = run->bytes / sizeof(float);
-    WEFT_PAIR_TRY(weft_params_create(run->symm, run->bytes, &s->params));
-    WEFT_PAIR_TRY(weft_malloc((void **)&s->src, run->bytes));
-    WEFT_PAIR_TRY(weft_malloc((void **)&s->plain, run->bytes));
-    WEFT_PAIR_TRY(weft_memset(s->src, 1, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_memset(s->plain, 1, run->bytes, NULL));
+    WEFT_TRY(weft_params_create(run->symm, run->bytes, &s->params));
+    WEFT_TRY(weft_malloc((void **)&s->src, run->bytes));
+    WEFT_TRY(weft_malloc((void **)&s->plain, run->bytes));
+    WEFT_TRY(weft_memset(s->src, 1, run->bytes, NULL));
+    WEFT_TRY(weft_memset(s->plain, 1, run->bytes, NULL));
     return weft_malloc((void **)&s->target, run->bytes);
 }
 
@@ -46,7 +46,7 @@ static weft_status_t by_swap(weft_pair_run_t *run, int rounds)
 {
     swap_t *s = run->ctx;
     for (int i = 0; i < rounds && run->rank == 0; i++) {
-        WEFT_PAIR_TRY(weft_params_swap(s->params, s->src, run->stream));
+        WEFT_TRY(weft_params_swap(s->params, s->src, run->stream));
     }
     return WEFT_OK;
 }
@@ -55,8 +55,7 @@ static weft_status_t by_broadcast(weft_pair_run_t *run, int rounds)
 {
     swap_t *s = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_PAIR_TRY(
-            weft_broadcast(s->src, s->plain, s->count, WEFT_F32, 0, run->comm, run->stream));
+        WEFT_TRY(weft_broadcast(s->src, s->plain, s->count, WEFT_F32, 0, run->comm, run->stream));
     }
     return WEFT_OK;
 }
@@ -82,31 +81,31 @@ static weft_status_t check_with(weft_pair_run_t *run, float *host, size_t *wrong
 {
     swap_t *s = run->ctx;
     uint64_t before = 0, version = 0, *seen = (uint64_t *)(host + s->count + s->count % 2);
-    WEFT_PAIR_TRY(weft_params_version(s->params, &before));
+    WEFT_TRY(weft_params_version(s->params, &before));
     weft__pair_fill(host, run->seed, 0, s->count);
-    WEFT_PAIR_TRY(weft_memcpy(s->src, host, run->bytes, NULL));
-    WEFT_PAIR_TRY(weft_barrier(run->comm, NULL)); /* all know the version before */
-    WEFT_PAIR_TRY(by_swap(run, 1));
-    WEFT_PAIR_TRY(weft__pair_settle(run));
-    WEFT_PAIR_TRY(weft_barrier(run->comm, NULL));
+    WEFT_TRY(weft_memcpy(s->src, host, run->bytes, NULL));
+    WEFT_TRY(weft_barrier(run->comm, NULL)); /* all know the version before */
+    WEFT_TRY(by_swap(run, 1));
+    WEFT_TRY(weft__pair_settle(run));
+    WEFT_TRY(weft_barrier(run->comm, NULL));
     memset(host, 0, run->bytes);
-    WEFT_PAIR_TRY(weft_params_read(s->params, run->rank, 0, run->bytes, host, seen, NULL));
-    WEFT_PAIR_TRY(weft_params_version(s->params, &version));
+    WEFT_TRY(weft_params_read(s->params, run->rank, 0, run->bytes, host, seen, NULL));
+    WEFT_TRY(weft_params_version(s->params, &version));
     *wrong_p += version != before + 1 || *seen != version;
-    WEFT_PAIR_TRY(compare(run, host, run->seed, wrong_p));
+    WEFT_TRY(compare(run, host, run->seed, wrong_p));
 
     weft__pair_fill(host, run->seed + 9, 0, s->count);
-    WEFT_PAIR_TRY(weft_memcpy(s->src, host, run->bytes, NULL));
-    WEFT_PAIR_TRY(by_broadcast(run, 1));
-    WEFT_PAIR_TRY(weft__pair_settle(run));
-    WEFT_PAIR_TRY(weft_memcpy(host, s->plain, run->bytes, NULL));
+    WEFT_TRY(weft_memcpy(s->src, host, run->bytes, NULL));
+    WEFT_TRY(by_broadcast(run, 1));
+    WEFT_TRY(weft__pair_settle(run));
+    WEFT_TRY(weft_memcpy(host, s->plain, run->bytes, NULL));
     return compare(run, host, run->seed + 9, wrong_p);
 }
 
 static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 {
     void *host = NULL;
-    WEFT_PAIR_TRY(weft_host_malloc(&host, run->bytes + 16));
+    WEFT_TRY(weft_host_malloc(&host, run->bytes + 16));
     weft_status_t status = check_with(run, host, wrong_p);
     weft_host_free(host);
     return status;

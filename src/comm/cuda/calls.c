@@ -87,6 +87,8 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
             cuda->last = now;
             pthread_mutex_unlock(&cuda->lock);
         }
+        status = status == WEFT_OK ? weft__cuda_copy_slabs(cuda, weft__cuda_stream(stream))
+                                   : status;
     }
     return status;
 }

@@ -20,6 +20,8 @@
 typedef struct weft_cuda_card {
     uint8_t uuid[16];
     int32_t gpu, sms, mps;
+    int32_t share,
+        crowd; /* blocks that this rank may have at once; communicators that share them */
     /* For NCCL: the id is rank 0's, made by whoever comes first; whether each rank came in. */
     _Atomic uint32_t id_state, came_in;
     weft_nccl_id_t id;
@@ -76,14 +78,19 @@ typedef struct weft_cuda {
     void *order;        /* event that ties streams together; made when needed */
     weft_cuda_loan_t *loans;
 
-    /* Mapped slabs of other processes: [size][WEFT_CUDA_SLABS]; under `lock`, as is closing. */
+    /* Mapped slabs of other processes: [size][WEFT_CUDA_SLABS], written by the watch. Pinned, so that
+     * kernels find what was mapped after they were queued: the watch cannot write to the GPU, as a
+     * copy may stand in a hardware queue behind a kernel that waits for it. */
     void **mapped;
-    uint64_t *slabs; /* the same, in device memory, for kernels */
+    _Atomic uint32_t news; /* how often that happened; released by the watch */
+    uint64_t *slabs;       /* the same table in device memory, copied before a call by its stream */
+    uint32_t copied;       /* value of `news` then */
 
     weft_cuda_report_t *report; /* pinned, with `stop` behind it */
     uint32_t *stop;
     pthread_mutex_t lock;   /* between the watch and those who report an error */
     uint64_t gone_ns;       /* when the watch first missed a rank that it waits for */
+    uint64_t unmapped_ns;   /* when the watch first failed to map others' memory; 0: it did not */
     bool told;              /* the report was turned into an error */
     struct weft_reach_guest *guests; /* of the watch, under its lock */
     struct weft_cuda *next; /* of the watch */
@@ -108,6 +115,13 @@ void weft__cuda_settle(weft_comm_h comm);
 
 /* Are two ranks on one GPU? */
 bool weft__cuda_shares_gpu(const weft_cuda_t *cuda);
+
+/* The least share of `gpu` that this process has had as a rank of any communicator, in blocks, since it
+ * has some open (share.c). Those made later, of fewer ranks, must not take more: kernels of all of them
+ * may wait at once. */
+int weft__cuda_known_share(int gpu);
+void weft__cuda_note_share(int gpu, int share);
+void weft__cuda_forget_shares(void); /* if none is open */
 
 /* Announce slabs that were made since, and wait until all ranks have mapped number `slab`. */
 weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab);
@@ -176,6 +190,9 @@ bool weft__cuda_broken(weft_cuda_t *cuda);
 /* WEFT_OK, or what broke it, as the error of this thread: for those who tell the caller. */
 weft_status_t weft__cuda_check(weft_cuda_t *cuda);
 
+/* What the watch gets to find a rank that died, once CUDA has failed. */
+#define WEFT_CUDA_BLAME_NS 1000000000u
+
 /* CUDA reports an error. When a process dies its memory goes, and kernels of others that were using it
  * fail: so the rank that died is named, if there is one, and `what` otherwise, or with error 0 what this
  * thread's last error says. */
@@ -203,6 +220,9 @@ void weft__cuda_unwatch(weft_cuda_t *cuda);
 void weft__cuda_guest(weft_cuda_t *cuda, struct weft_reach_guest *guest, bool comes);
 /* Map what others have announced; under cuda->lock. */
 weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda);
+
+/* Let kernels that CUDA's stream `native` starts from here on find all slabs in device memory. */
+weft_status_t weft__cuda_copy_slabs(weft_cuda_t *cuda, void *native);
 /* Give device memory back when no kernel of another rank can write to it any more. */
 void weft__cuda_bury(void *memory);
 

@@ -10,8 +10,6 @@
 #include "comm/cuda/cuda.h"
 #include "comm/shm/wait.h"
 
-#define BLAME_NS 500000000u /* what the watch gets to find a rank that died */
-
 void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
 {
     char text[WEFT_ERROR_TEXT];
@@ -157,7 +155,7 @@ weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what)
     uint64_t start = weft__now_ns();
     /* Partner: the load in look_at_rank. */
     atomic_store_explicit(&cuda->failed, true, memory_order_relaxed);
-    while (!weft__cuda_broken(cuda) && weft__now_ns() - start < BLAME_NS) {
+    while (!weft__cuda_broken(cuda) && weft__now_ns() - start < WEFT_CUDA_BLAME_NS) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     if (!weft__cuda_broken(cuda)) {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "comm/cuda/cuda.h"
 #include "comm/cuda/maps.h"
 #include "comm/shm/procs.h"
@@ -66,6 +67,11 @@ static weft_status_t map_slab(weft_cuda_t *cuda, int p, int number, void **base_
                       error > 0 ? weft__cuda()->error_text(error) : "no memory");
 }
 
+static size_t table_bytes(const weft_cuda_t *cuda)
+{
+    return (size_t)cuda->size * WEFT_CUDA_SLABS * sizeof(void *);
+}
+
 weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda)
 {
     weft_cuda_card_t *mine = cuda->cards[cuda->rank];
@@ -76,24 +82,31 @@ weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda)
         if (known == have) {
             continue;
         }
-        size_t row = (size_t)p * WEFT_CUDA_SLABS;
         for (uint32_t i = known; i < have; i++) {
-            weft_status_t status = map_slab(cuda, p, (int)i, &cuda->mapped[row + i]);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            void *base;
+            WEFT_TRY(map_slab(cuda, p, (int)i, &base));
+            /* Read by kernels that run; the owner orders them behind this. */
+            __atomic_store_n(&cuda->mapped[(size_t)p * WEFT_CUDA_SLABS + i], base,
+                             __ATOMIC_RELAXED);
         }
-        int error = weft__cuda()->copy(cuda->gpu, cuda->slabs + row + known,
-                                       cuda->mapped + row + known, (have - known) * sizeof(void *),
-                                       WEFT_CUDA_THREAD_STREAM);
-        error = error ? error : weft__cuda()->stream_sync(cuda->gpu, WEFT_CUDA_THREAD_STREAM);
-        if (error != 0) {
-            return weft__cuda_status(error, "the table of mapped memory cannot be written");
-        }
-        /* Partner: the acquire load in weft__cuda_publish of rank p. */
+        /* Partner: the acquire load in weft__cuda_copy_slabs. */
+        atomic_fetch_add_explicit(&cuda->news, 1, memory_order_release);
+        /* Partner: the acquire load in all_mapped of rank p. */
         atomic_store_explicit(&mine->mapped[p], have, memory_order_release);
     }
     return WEFT_OK;
+}
+
+weft_status_t weft__cuda_copy_slabs(weft_cuda_t *cuda, void *native)
+{
+    /* Partner: the release in weft__cuda_map_slabs. */
+    uint32_t news = atomic_load_explicit(&cuda->news, memory_order_acquire);
+    if (!cuda->far || cuda->copied == news) {
+        return WEFT_OK;
+    }
+    cuda->copied = news;
+    int error = weft__cuda()->copy(cuda->gpu, cuda->slabs, cuda->mapped, table_bytes(cuda), native);
+    return weft__cuda_status(error, "the table of mapped memory cannot be written");
 }
 
 static bool all_mapped(const weft_cuda_t *cuda, int slab, int *missing_p)
@@ -153,41 +166,33 @@ static void free_cuda(weft_cuda_t *cuda, bool broken)
     if (cuda->report) {
         weft_host_free(cuda->report);
     }
-    free(cuda->mapped);
+    if (cuda->mapped) {
+        weft_host_free(cuda->mapped);
+    }
     pthread_mutex_destroy(&cuda->lock);
     weft__cuda_unhold();
+    weft__cuda_forget_shares();
     weft__cuda_unmap_unused();
     free(cuda);
 }
 
 static weft_status_t make_memory(weft_cuda_t *cuda)
 {
-    void *box, *slabs, *report;
-    weft_status_t status = weft__device_malloc(cuda->device, &box, sizeof(weft_cuda_box_t));
-    if (status != WEFT_OK) {
-        return status;
-    }
+    void *box, *slabs, *report, *mapped;
+    WEFT_TRY(weft__device_malloc(cuda->device, &box, sizeof(weft_cuda_box_t)));
     cuda->box = box;
-    status = weft__device_malloc(cuda->device, &slabs,
-                                 (size_t)cuda->size * WEFT_CUDA_SLABS * sizeof(uint64_t));
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__device_malloc(cuda->device, &slabs, table_bytes(cuda)));
     cuda->slabs = slabs;
-    status = weft_host_malloc(&report, sizeof(weft_cuda_report_t) + 64);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft_host_malloc(&mapped, table_bytes(cuda)));
+    cuda->mapped = mapped;
+    memset(mapped, 0, table_bytes(cuda));
+    WEFT_TRY(weft_host_malloc(&report, sizeof(weft_cuda_report_t) + 64));
     cuda->report = report;
     memset(report, 0, sizeof(weft_cuda_report_t) + 64);
     cuda->stop = (uint32_t *)((char *)report + sizeof(weft_cuda_report_t));
-    cuda->mapped = calloc((size_t)cuda->size * WEFT_CUDA_SLABS, sizeof(void *));
-    if (!cuda->mapped) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks",
-                          cuda->size);
-    }
     void *own = WEFT_CUDA_THREAD_STREAM; /* the fewer streams there are, the fewer share a queue */
     int error = weft__cuda()->fill(cuda->gpu, box, 0, sizeof(weft_cuda_box_t), own);
+    error = error ? error : weft__cuda()->fill(cuda->gpu, slabs, 0, table_bytes(cuda), own);
     error = error ? error : weft__cuda()->stream_sync(cuda->gpu, own);
     return weft__cuda_status(error, "a communicator's memory on the GPU");
 }
@@ -201,6 +206,8 @@ static weft_status_t fill_card(weft_cuda_t *cuda)
     card->gpu = cuda->gpu;
     card->sms = props->sms;
     card->mps = props->mps;
+    card->share = weft__cuda_known_share(cuda->gpu);
+    card->crowd = cuda->comm->crowd;
     weft__cuda_find(cuda->box, sizeof(*cuda->box), &slab);
     card->box = (uint64_t)(slab.number + 1) << 48 | (uint64_t)((char *)cuda->box - slab.base);
     card->box_address = (uint64_t)(uintptr_t)cuda->box;
@@ -255,7 +262,8 @@ static bool same_gpu(const weft_cuda_t *cuda, int a, int b)
 static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
 {
     int mps = cuda->cards[cuda->rank]->mps;
-    if (cuda->shm->peers[p].near || !same_gpu(cuda, p, cuda->rank) || mps == 1) {
+    if (cuda->shm->peers[p].near || !same_gpu(cuda, p, cuda->rank) || mps == 1 ||
+        weft__settings()->take_turns == 1) {
         return WEFT_OK;
     }
     if (mps < 0) {
@@ -264,12 +272,14 @@ static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
                    cuda->rank, p, cuda->gpu);
         return WEFT_OK;
     }
-    return weft__fail(WEFT_ERR_UNSUPPORTED,
-                      "ranks %d and %d are processes that share GPU %d (%s), and MPS is off: their "
-                      "kernels would wait for each other while only one process may run. Start it "
-                      "with nvidia-cuda-mps-control -d, or make the ranks threads of one process",
-                      cuda->rank < p ? cuda->rank : p, cuda->rank < p ? p : cuda->rank, cuda->gpu,
-                      weft__cuda_props(cuda->gpu)->name);
+    return weft__fail(
+        WEFT_ERR_UNSUPPORTED,
+        "ranks %d and %d are processes that share GPU %d (%s), and MPS is off: their "
+        "kernels would wait for each other while only one process may run. Start it "
+        "with nvidia-cuda-mps-control -d, or make the ranks threads of one process, or let "
+        "them take turns, slowly, with WEFT_TAKE_TURNS=1",
+        cuda->rank < p ? cuda->rank : p, cuda->rank < p ? p : cuda->rank, cuda->gpu,
+        weft__cuda_props(cuda->gpu)->name);
 }
 
 /* Kernels that wait for each other need hardware queues of their own, of which a process has 32; a
@@ -316,6 +326,7 @@ static void fill_world(weft_cuda_t *cuda)
     world->timeout_ns = (uint64_t)cuda->comm->timeout_ms * 1000000u;
     world->line_words = WEFT_CUDA_LINE_SPACE / 8 / 2 / (uint64_t)cuda->size / 2 * 2;
     world->slabs = cuda->far ? cuda->slabs : NULL;
+    world->new_slabs = (const uint64_t *)(const void *)cuda->mapped;
     world->report = cuda->report;
     world->stop = cuda->stop;
     for (int p = 0; p < cuda->size; p++) {
@@ -330,16 +341,19 @@ static void fill_world(weft_cuda_t *cuda)
 /* The share of a rank in the GPU it is on, for the rank with the least: all grids are alike. */
 static void share_gpus(weft_cuda_t *cuda)
 {
-    cuda->most_blocks = WEFT_CUDA_BLOCKS;
+    int share = WEFT_CUDA_BLOCKS, crowd = 1;
     for (int p = 0; p < cuda->size; p++) {
+        const weft_cuda_card_t *card = cuda->cards[p];
         int here = 0;
         for (int q = 0; q < cuda->size; q++) {
             here += same_gpu(cuda, p, q);
         }
-        int share = cuda->cards[p]->sms / here;
-        cuda->most_blocks = share < cuda->most_blocks ? share : cuda->most_blocks;
+        share = card->sms / here < share ? card->sms / here : share;
+        share = card->share < share ? card->share : share;
+        crowd = card->crowd > crowd ? card->crowd : crowd;
     }
-    cuda->most_blocks = cuda->most_blocks > 0 ? cuda->most_blocks : 1;
+    weft__cuda_note_share(cuda->gpu, share > 0 ? share : 1);
+    cuda->most_blocks = share / crowd > 0 ? share / crowd : 1;
     cuda->overlaps = weft__cuda_props(cuda->gpu)->major >= 9 && weft__settings()->overlap != 0;
 }
 
@@ -370,6 +384,11 @@ weft_status_t weft__cuda_meet(weft_comm_h comm)
         status = status == WEFT_OK ? check_reach(cuda, p) : status;
     }
     status = status == WEFT_OK ? weft__cuda_map_slabs(cuda) : status;
+    status = status == WEFT_OK ? weft__cuda_copy_slabs(cuda, WEFT_CUDA_THREAD_STREAM) : status;
+    if (status == WEFT_OK) {
+        status = weft__cuda_status(weft__cuda()->stream_sync(cuda->gpu, WEFT_CUDA_THREAD_STREAM),
+                                   "a communicator's memory");
+    }
     if (status == WEFT_OK) {
         fill_world(cuda);
         share_gpus(cuda);

@@ -90,6 +90,7 @@ typedef struct weft_cuda_world {
     uint64_t line_words;   /* of one rank in one half of line[] */
     const uint64_t *slabs; /* [size][WEFT_CUDA_SLABS]: where others' memory is mapped here. NULL:
                             * all ranks are threads of one process, and addresses are their own */
+    const uint64_t *new_slabs;  /* host memory: the same, for what is still 0 there */
     weft_cuda_report_t *report; /* host memory */
     const uint32_t *stop;       /* host memory: not 0: give up */
     weft_cuda_box_t *box[WEFT_CUDA_RANKS];

@@ -305,7 +305,11 @@ static __device__ __forceinline__ char *resolve(const world_t &world, int peer, 
     if (!world.slabs || ref >> 48 == 0) {
         return (char *)ref;
     }
-    uint64_t base = load64(&world.slabs[(size_t)peer * WEFT_CUDA_SLABS + (ref >> 48) - 1]);
+    size_t at = (size_t)peer * WEFT_CUDA_SLABS + (ref >> 48) - 1;
+    uint64_t base = load64(&world.slabs[at]);
+    if (base == 0) { /* mapped while this kernel was queued; its owner waited until it was */
+        base = load64(&world.new_slabs[at]);
+    }
     return (char *)(base + (ref & 0xffffffffffffull));
 }
 

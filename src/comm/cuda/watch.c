@@ -72,6 +72,16 @@ static bool misses_messages(const weft_cuda_t *cuda, int p)
                atomic_load_explicit(&theirs->sends[cuda->rank], memory_order_acquire);
 }
 
+/* Once CUDA has failed here, the reason may be a process that is still being taken apart. */
+static bool has_ended(const weft_cuda_t *cuda, int p)
+{
+    const weft_peer_t *peer = &cuda->shm->peers[p];
+    /* Partner: the store in weft__cuda_failed. */
+    return weft__proc_ended(peer->pidfd) ||
+           (!peer->near && atomic_load_explicit(&cuda->failed, memory_order_relaxed) &&
+            weft__proc_dying(peer->pid));
+}
+
 /* Will rank `p`, which is gone, be missed? For sure if it has queued fewer calls than we have. If it
  * has not, its last kernel may have died with it: then ours does not end, or its memory has: then ours
  * has failed. A graph may run at any time, so those who use one miss every rank that dies. Where there
@@ -80,7 +90,7 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
 {
     uint64_t state = atomic_load_explicit(&cuda->shm->peers[p].block->state, memory_order_acquire);
     bool left = state == WEFT_RANK_LEFT;
-    bool ended = !left && weft__proc_ended(cuda->shm->peers[p].pidfd);
+    bool ended = !left && has_ended(cuda, p);
     if (!left && !ended) {
         return;
     }
@@ -104,6 +114,24 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
     }
 }
 
+/* Map what others have made. Where that fails, a rank that dies is the likelier reason: it is looked for
+ * first, as weft__cuda_failed does. */
+static void map_news(weft_cuda_t *cuda, uint64_t now)
+{
+    if (cuda->unmapped_ns != 0 && now - cuda->unmapped_ns < WEFT_CUDA_BLAME_NS) {
+        return;
+    }
+    if (weft__cuda_broken(cuda) || weft__cuda_map_slabs(cuda) == WEFT_OK) {
+        cuda->unmapped_ns = 0;
+    } else if (cuda->unmapped_ns == 0) {
+        cuda->unmapped_ns = now;
+        atomic_store_explicit(&cuda->failed, true, memory_order_relaxed);
+    } else {
+        weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
+                         weft_last_error());
+    }
+}
+
 static void look_at(weft_cuda_t *cuda, uint64_t now)
 {
     for (weft_reach_guest_t *guest = cuda->guests; guest; guest = guest->next) {
@@ -112,14 +140,13 @@ static void look_at(weft_cuda_t *cuda, uint64_t now)
     if (weft__cuda_broken(cuda)) {
         return;
     }
-    if (cuda->far && weft__cuda_map_slabs(cuda) != WEFT_OK) {
-        weft__cuda_break(cuda, WEFT_ERR_SYSTEM, cuda->rank, "rank %d: %s", cuda->rank,
-                        weft_last_error());
-    }
     for (int p = 0; p < cuda->size; p++) {
         if (p != cuda->rank) {
             look_at_rank(cuda, p, now);
         }
+    }
+    if (cuda->far) {
+        map_news(cuda, now);
     }
 }
 

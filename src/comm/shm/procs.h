@@ -12,4 +12,9 @@ void weft__proc_close(int pid);
 /* Has the process of such a descriptor ended? */
 bool weft__proc_ended(int pidfd);
 
+/* Is process `pid` on its way out? Its descriptor stays silent until the driver has taken back what the
+ * process had on a GPU, which takes seconds; CUDA fails in others before that. Reads files: ask only
+ * when something has failed. Also true of a process whose first thread has ended. */
+bool weft__proc_dying(int pid);
+
 #endif

@@ -19,6 +19,7 @@
 #define YIELD_CROWDED_NS (4 * MS)
 #define SLEEP_NS (50 * MS) /* look around at least this often while asleep */
 #define NAP_NS (1 * MS)
+#define NAP_LEAST_NS (MS / 20)
 #define CHECK_NS (20 * MS) /* look for dead peers this often */
 
 static long membarrier(int command)
@@ -55,6 +56,26 @@ void weft__wait_fence(const weft_shm_t *shm)
     if (shm->naps || membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0) {
         nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     }
+}
+
+bool weft__wait_idle(weft_idler_t *idler, bool crowded)
+{
+    if ((idler->yields++ & 15) != 15) {
+        sched_yield();
+        return false;
+    }
+    uint64_t now = weft__now_ns();
+    idler->start_ns = idler->start_ns == 0 ? now : idler->start_ns;
+    idler->waited_ns = now - idler->start_ns;
+    if (idler->waited_ns < (crowded ? YIELD_CROWDED_NS : YIELD_NS)) {
+        sched_yield();
+        return true;
+    }
+    uint64_t nap = idler->waited_ns / 64;
+    nap = nap < NAP_LEAST_NS ? NAP_LEAST_NS : nap > NAP_NS ? NAP_NS : nap;
+    nanosleep(&(struct timespec){.tv_nsec = (long)nap}, NULL);
+    idler->yields = 15; /* awake: look at the clock again next time */
+    return true;
 }
 
 static void sleep_on(weft_shm_t *shm, weft_rank_block_t *block, const _Atomic uint64_t *word,

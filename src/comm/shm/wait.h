@@ -70,6 +70,17 @@ static inline void weft__linger(const _Atomic uint64_t *word, uint64_t target, i
     }
 }
 
+/* A wait without a bell: whoever writes does not know of us. Starts as {0}. */
+typedef struct weft_idler {
+    unsigned yields;
+    uint64_t start_ns;  /* 0: the clock was not looked at yet */
+    uint64_t waited_ns; /* since then, at the last look */
+} weft_idler_t;
+
+/* Give the core away once: yield, and after some milliseconds nap, for at most one. True if it looked
+ * at the clock, which costs a tenth of a yield: every 16th time, and after each nap. */
+bool weft__wait_idle(weft_idler_t *idler, bool crowded);
+
 /* State of a longer wait, for callers that poll something else than one word. */
 typedef struct weft_waiter {
     int polls;

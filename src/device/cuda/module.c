@@ -1,6 +1,7 @@
 /* Finding and loading the CUDA module. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,9 +81,9 @@ static bool find_gpus(const weft_cuda_tables_t *tables)
     return module.props != NULL;
 }
 
-/* Was this process started as one of several ranks of a host? The layers above know better, but are
- * not asked by those below. */
-static bool is_one_of_many(void)
+/* How many ranks were started on this host? The layers above know better, but are not asked by those
+ * below. */
+static int ranks_here(void)
 {
     static const char *const names[] = {"WEFT_LOCAL_SIZE", "LOCAL_WORLD_SIZE",
                                         "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
@@ -91,13 +92,26 @@ static bool is_one_of_many(void)
         const char *value = getenv(names[i]);
         int ranks;
         if (value != NULL && weft__parse_int(value, &ranks) && ranks > 1) {
-            return true;
+            return ranks;
         }
     }
-    return false;
+    return 1;
 }
 
-static void load(void)
+/* Streams share hardware queues beyond this number, and kernels that wait for each other should not
+ * stand in one queue. Processes under MPS have to make do together with what there is: 64 work, 128
+ * make CUDA fail. Read by the driver when it starts. */
+static void set_connections(void)
+{
+    int each = 64 / ranks_here();
+    char text[16];
+    if (getenv(WEFT_CUDA_CONNECTIONS) == NULL) {
+        snprintf(text, sizeof(text), "%d", each > 32 ? 32 : each < 2 ? 2 : each);
+        module.widened = setenv(WEFT_CUDA_CONNECTIONS, text, 0) == 0;
+    }
+}
+
+static void load_module(void)
 {
     /* Without a driver there is nothing to look for, and no need to open a large library, unless one is
      * asked for: it says itself what it needs. */
@@ -106,12 +120,7 @@ static void load(void)
         snprintf(module.why, sizeof(module.why), "there is no NVIDIA driver (%s)", dlerror());
         return;
     }
-    /* Streams share hardware queues beyond this number (8 unless set), and kernels that wait for each
-     * other must not stand in one queue. Read by the driver when it starts. A rank that is a process
-     * has few streams, and under MPS all processes together have to make do with what there is. */
-    if (!is_one_of_many() && getenv(WEFT_CUDA_CONNECTIONS) == NULL) {
-        module.widened = setenv(WEFT_CUDA_CONNECTIONS, "32", 0) == 0;
-    }
+    set_connections();
     void *library = open_module();
     if (library == NULL) {
         return;
@@ -126,6 +135,17 @@ static void load(void)
     if (find_gpus(tables)) {
         module.tables = tables;
     }
+}
+
+/* CUDA starts threads of its own. They must not take signals that the program waits for: a launcher
+ * would not learn that a rank has ended. */
+static void load(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    load_module();
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 const weft_cuda_tables_t *weft__cuda_tables(const char **why_p)

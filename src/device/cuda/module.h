@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define WEFT_CUDA_ABI 4
+#define WEFT_CUDA_ABI 5
 #define WEFT_CUDA_IPC_BYTES 64
 #define WEFT_CUDA_SLABS 256 /* pieces of memory of one device; what other processes map */
 
@@ -95,12 +95,14 @@ struct weft_cuda_comm_ops; /* comm/cuda/launch.h */
 struct weft_cuda_symm_ops; /* symm/cuda/launch.h */
 struct weft_cuda_bench_ops; /* bench/cuda/launch.h */
 struct weft_cuda_compute_ops; /* kernel/cuda/launch.h */
+struct weft_cuda_compress_ops; /* kernel/cuda/compress.h */
 typedef struct weft_cuda_tables {
     const weft_cuda_device_ops_t *device;
     const struct weft_cuda_comm_ops *comm;
     const struct weft_cuda_symm_ops *symm;
     const struct weft_cuda_bench_ops *bench;
     const struct weft_cuda_compute_ops *compute;
+    const struct weft_cuda_compress_ops *compress;
 } weft_cuda_tables_t;
 typedef const weft_cuda_tables_t *(*weft_cuda_entry_fn)(uint32_t abi);
 

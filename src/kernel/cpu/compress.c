@@ -5,9 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include <weft/device.h>
-
-#include "base/log.h"
 #include "kernel/cpu/launch.h"
 #include "kernel/kernel.h"
 
@@ -84,18 +81,4 @@ static weft_status_t run_add(const void *args)
 WEFT_COMPRESS_TABLE(ON_STREAM)
 
 #define ROW(name, args_t) .name = name##_on_stream,
-static const weft_compress_ops_t table = {.kind = "cpu", WEFT_COMPRESS_TABLE(ROW)};
-
-weft_status_t weft__compress_ops(const weft_compress_ops_t **table_p)
-{
-    const char *kind;
-    weft_status_t status = weft_device_kind(&kind);
-    if (status == WEFT_OK && strcmp(kind, table.kind) != 0) {
-        return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "gradients on devices of kind \"%s\" can be compressed to bf16 only for "
-                          "now; use --compress bf16",
-                          kind);
-    }
-    *table_p = &table;
-    return status;
-}
+const weft_compress_ops_t weft__compress_cpu = {.kind = "cpu", WEFT_COMPRESS_TABLE(ROW)};

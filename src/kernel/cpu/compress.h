@@ -14,6 +14,9 @@ typedef struct weft_compress_inner {
     void (*add)(const weft_add_t *args);
 } weft_compress_inner_t;
 
+/* The table of kernel/compress.h for virtual GPUs. */
+extern const weft_compress_ops_t weft__compress_cpu;
+
 extern const weft_compress_inner_t weft__compress_avx512, weft__compress_avx2, weft__compress_none;
 
 #endif

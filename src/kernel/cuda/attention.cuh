@@ -43,7 +43,8 @@ int weft_cuda_attention_delta(const weft_cuda_place_t *place, const weft_attenti
 /* With tensor cores: bf16, heads of 64 or 128, aligned to 16 bytes. */
 static inline bool attention_is_fast(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
-    return place->attention != WEFT_CUDA_ATTENTION_PLAIN && args->type == WEFT_BF16 && (args->head_dim == 64 || args->head_dim == 128) &&
+    return place->attention != WEFT_CUDA_ATTENTION_PLAIN && args->type == WEFT_BF16 &&
+           (args->head_dim == 64 || args->head_dim == 128) &&
            is_wide(LANE, args->qkv, args->out, args->dout, args->dqkv);
 }
 int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft_attention_t *args);
@@ -55,6 +56,7 @@ int weft_cuda_attention_forward_hopper(const weft_cuda_place_t *place,
                                        const weft_attention_t *args);
 int weft_cuda_attention_backward_hopper(const weft_cuda_place_t *place,
                                         const weft_attention_t *args);
+size_t weft_cuda_attention_hopper_work(const weft_attention_t *args);
 
 /* ---- fragments ------------------------------------------------------------------------------ */
 

@@ -121,7 +121,8 @@ size_t weft_cuda_attention_fast_work(const weft_attention_t *args)
         parts_t parts = args->head_dim == 64 ? parts_of<narrow>(args) : parts_of<broad>(args);
         words = parts.delta + parts.dq + parts.flags;
     }
-    return (size_t)words * sizeof(float);
+    size_t hopper = weft_cuda_attention_hopper_work(args), warp = (size_t)words * sizeof(float);
+    return hopper > warp ? hopper : warp; /* which of them it will be is not known here */
 }
 
 int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft_attention_t *args)

@@ -23,8 +23,7 @@
 
 #include "kernel/cuda/attention.cuh"
 
-/* GROUPED: four warps in a row make a slab's rows (a warpgroup), else neighbours share a slab of dq. */
-template <int D_, int WARPS_, int QUERIES_, bool GROUPED = false> struct backward_shape {
+template <int D_, int WARPS_, int QUERIES_> struct backward_shape {
     enum {
         D = D_,
         WARPS = WARPS_,
@@ -43,11 +42,11 @@ template <int D_, int WARPS_, int QUERIES_, bool GROUPED = false> struct backwar
     /* Of dq: a warp's slab of queries, and its part of the columns. */
     static __device__ __forceinline__ int slab(int warp)
     {
-        return GROUPED ? warp % SLABS : warp / ACROSS;
+        return warp / ACROSS;
     }
     static __device__ __forceinline__ int part(int warp)
     {
-        return GROUPED ? warp / SLABS : warp % ACROSS;
+        return warp % ACROSS;
     }
 };
 

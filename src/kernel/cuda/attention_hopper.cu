@@ -1,182 +1,223 @@
-/* Attention with the products of warpgroups that Hopper has, for heads of 64: the same steps as
- * attention.cu and attention_backward.cu, with tiles that the tensor cores read by themselves. */
-#include "kernel/cuda/attention_backward.cuh"
+/* Attention, forward, with Hopper's products of warpgroups, for heads of 64: the steps of attention.cu in
+ * the manner of hopper.cuh. A piece of work is 128 queries of a head; keys and values come in
+ * steps. Two blocks an SM: four groups, each at another point of its step (three groups in one block, with
+ * the sum of a step under the exponentials of the next, took a fifth longer). */
+#define WEFT_HOPPER_BLOCKS 2
+
 #include "kernel/cuda/attention_forward.cuh"
+#include "kernel/cuda/hopper.cuh"
 #include "kernel/cuda/wgmma.cuh"
 
-typedef forward_shape<64, 8, 1, 64> forward_64;
-typedef backward_shape<64, 8, 64, true> backward_64;
+typedef forward_shape<SIDE, TAKERS, 1, SIDE> shape_64;
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define HOPPER 1
-#else
-#define HOPPER 0
-#endif
+struct attend_t {
+    heads_t at;
+    float *lse;
+    uint32_t *ticket;
+    int blocks; /* of a sequence */
+    uint32_t pieces;
+};
 
-#if HOPPER /* other chips are compiled for too, and would not use them */
+struct attend_maps_t {
+    CUtensorMap qkv, out;
+};
 
-/* c = a b^T over 64: 64 rows of one tile, all of another. */
-static __device__ __forceinline__ void products_64(float c[8][4], uint32_t a, uint32_t b)
+enum {
+    PIECE_BYTES = GROUPS * TILE_BYTES,
+    STEP_BYTES = 2 * TILE_BYTES,
+    STEPS_AT = PIECES * PIECE_BYTES,
+    OUT_AT = STEPS_AT + STEPS * STEP_BYTES,
+    RINGS_AT = OUT_AT + GROUPS * TILE_BYTES,
+    SHARED = RINGS_AT + (int)sizeof(rings_t)
+};
+
+#if HOPPER
+
+struct piece_t {
+    int b, head, first, steps;
+};
+
+/* The last queries of a head have most keys and come first, then the others of the same head, which find
+ * its keys and values in the cache. */
+static __device__ __forceinline__ piece_t find_piece(const attend_t &args, uint32_t drawn)
 {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        group_multiply_tiles(c, tile_at(a) + i * STEP_ALONG, tile_at(b) + i * STEP_ALONG, i > 0);
+    int head = (int)drawn / args.blocks, block = args.blocks - 1 - (int)drawn % args.blocks;
+    int first = block * BLOCK_ROWS, seq = (int)args.at.seq;
+    int last = first + BLOCK_ROWS < seq ? first + BLOCK_ROWS : seq;
+    return {head / args.at.heads, head % args.at.heads, first, (last + SIDE - 1) / SIDE};
+}
+
+static __device__ __forceinline__ void feed(const attend_maps_t &maps, const attend_t &args,
+                                            uint32_t shared, rings_t *rings)
+{
+    cursor_t<PIECES> piece = {};
+    cursor_t<STEPS> step = {};
+    uint32_t drawn = atomicAdd(args.ticket, 1);
+    for (; piece_offer(rings, piece, drawn, args.pieces, PIECE_BYTES); piece.next()) {
+        piece_t work = find_piece(args, drawn);
+        int k = (args.at.heads + work.head / args.at.group) * SIDE, v = k + args.at.kv_heads * SIDE;
+        uint32_t full = bar(&rings->piece_full[piece.at]);
+        for (int i = 0; i < GROUPS; i++) {
+            tile_load(shared + (uint32_t)(piece.at * PIECE_BYTES + i * TILE_BYTES), maps.qkv,
+                      work.head * SIDE, work.first + i * SIDE, work.b, full);
+        }
+        drawn = atomicAdd(args.ticket, 1);
+        for (int i = 0; i < work.steps; i++, step.next()) {
+            uint32_t to = shared + (uint32_t)(STEPS_AT + step.at * STEP_BYTES);
+            full = bar(&rings->step_full[step.at]);
+            barrier_wait(bar(&rings->step_free[step.at]), step.parity ^ 1);
+            barrier_announce(full, STEP_BYTES);
+            tile_load(to, maps.qkv, k, i * SIDE, work.b, full);
+            tile_load(to + TILE_BYTES, maps.qkv, v, i * SIDE, work.b, full);
+        }
     }
 }
 
-/* sum += x b: x is 64 by 64 in registers, b a tile of 64 rows. */
-static __device__ __forceinline__ void gather_64(float sum[8][4], const uint32_t x[4][4],
-                                                 uint32_t b)
+/* Divide by the sums, and keep their logarithms. `first` is the group's first query. */
+static __device__ __forceinline__ void finish(forward_state<shape_64> &state, const attend_t &args,
+                                              const piece_t &work, int first)
 {
+    int lane = (int)threadIdx.x % 32, local = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        group_multiply(sum, x[i], tile_at(b) + i * STEP_TURNED);
+    for (int half = 0; half < 2; half++) {
+        float sum = state.sum[0][half];
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        int t = first + local + 8 * half;
+        float factor = 1.0f / sum;
+#pragma unroll
+        for (int n = 0; n < SIDE / 8; n++) {
+            state.out[0][n][2 * half] *= factor;
+            state.out[0][n][2 * half + 1] *= factor;
+        }
+        if (lane % 4 == 0 && t < args.at.seq) {
+            args.lse[((int64_t)work.b * args.at.heads + work.head) * args.at.seq + t] =
+                state.max[0][half] * args.at.scale + logf(sum);
+        }
     }
+}
+
+template <bool DROP>
+static __device__ __forceinline__ void take(const attend_maps_t &maps, const attend_t &args,
+                                            char *memory, rings_t *rings)
+{
+    typedef shape_64 S;
+    const uint32_t shared = shared_address(memory);
+    const int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / 128;
+    char *leave = memory + OUT_AT + group * TILE_BYTES;
+    cursor_t<PIECES> piece = {};
+    cursor_t<STEPS> step = {};
+    uint32_t drawn;
+    for (; piece_take(rings, piece, args.pieces, &drawn); piece.next()) {
+        const piece_t work = find_piece(args, drawn);
+        const int first = work.first + group * SIDE, query = first + (int)threadIdx.x % 128 / 32 * 16;
+        const int mine = first < args.at.seq ? first / SIDE + 1 : 0; /* tiles of keys */
+        const uint32_t q = shared + (uint32_t)(piece.at * PIECE_BYTES + group * TILE_BYTES);
+        forward_state<S> state;
+        clear(state);
+        for (int i = 0; i < work.steps; i++, step.next()) {
+            const uint32_t k = shared + (uint32_t)(STEPS_AT + step.at * STEP_BYTES);
+            float scores[1][SIDE / 8][4];
+            uint32_t weights[4][4];
+            barrier_wait(bar(&rings->step_full[step.at]), step.parity);
+            if (i >= mine) {
+                step_release(rings, step.at);
+                continue;
+            }
+            group_start();
+            products_64(scores[0], q, k);
+            group_commit();
+            group_wait<0>();
+            settle(scores[0]);
+            if (i == mine - 1) {
+                hide<S>(scores, query, i * SIDE);
+            }
+            soften<S>(state, scores, args.at.scale * LOG2E);
+            if (DROP) {
+                drop<S>(scores, args.at, work.b, work.head, query, i * SIDE);
+            }
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                as_a(weights[n], scores[0][2 * n], scores[0][2 * n + 1]);
+            }
+            settle(state.out[0]);
+            group_start();
+            gather_64(state.out[0], weights, k + TILE_BYTES);
+            group_commit();
+            group_wait<0>();
+            settle(state.out[0]);
+            step_release(rings, step.at);
+        }
+        barrier_arrive(bar(&rings->piece_free[piece.at]), lane == 0);
+        finish(state, args, work, first);
+        tile_stored(); /* the one of the piece before, by the thread that has sent it */
+        group_sync(group);
+        put_tile(state.out[0], 1.0f, leave);
+        publish();
+        group_sync(group);
+        if (threadIdx.x % 128 == 0 && first < args.at.seq) {
+            tile_store(maps.out, work.head * SIDE, first, work.b, shared_address(leave));
+        }
+    }
+    tile_stored();
 }
 
 #endif
 
-/* ---- forward -------------------------------------------------------------------------------- */
-
-template <typename S, bool DROP>
-static __global__ void __launch_bounds__(S::THREADS, 2)
-    attend_hopper(heads_t at, const bf16_t *__restrict__ qkv, bf16_t *__restrict__ out,
-                  float *__restrict__ lse)
+template <bool DROP>
+static __global__ void __launch_bounds__(HOPPER_THREADS, WEFT_HOPPER_BLOCKS)
+    attend_hopper(const __grid_constant__ attend_maps_t maps, const attend_t args)
 {
 #if HOPPER
     extern __shared__ __align__(1024) char shared[];
-    const block_t<S> block = find_block<S>(at, qkv);
-    int row = 16 * ((int)threadIdx.x / 32);
-    int64_t mine = block.first + row, group = block.first + row / 64 * 64;
-    uint32_t q = shared_address(shared), kv = q + S::Q_BYTES;
-    uint32_t q_mine = q + (uint32_t)(row / 64) * 64 * S::D * 2;
-    forward_state<S> state;
-    clear(state);
-    fetch_tile<S::D, S::ROWS, S::THREADS>(q, block.q, at.row, block.first, at.seq);
-    fetch_keys<S>(at, block, kv, 0);
-    for (int step = 0; step < block.steps; step++) {
-        uint32_t k = kv + (uint32_t)(step % 2) * 2 * S::KV_BYTES, v = k + S::KV_BYTES;
-        int64_t key = (int64_t)step * S::KEYS;
-        fetch_wait<0>();
-        publish();
-        __syncthreads(); /* this step's keys are here, and nobody needs those of the last one */
-        if (step + 1 < block.steps) {
-            fetch_keys<S>(at, block, kv, step + 1);
+    rings_t *rings = (rings_t *)(shared + RINGS_AT);
+    rings_open(rings);
+    if (threadIdx.x < 128 * GROUPS) {
+        taker_starts();
+        take<DROP>(maps, args, shared, rings);
+    } else {
+        feeder_starts();
+        if (threadIdx.x == 128 * GROUPS) {
+            feed(maps, args, shared_address(shared), rings);
         }
-        if (key >= group + 64) { /* all of its keys come after this warpgroup's queries */
-            continue;
-        }
-        float scores[1][S::KEYS / 8][4];
-        group_start();
-        products_64(scores[0], q_mine, k);
-        group_commit();
-        group_wait<0>();
-        settle(scores[0]);
-        if (key + S::KEYS > mine + 1) {
-            hide<S>(scores, mine, key);
-        }
-        soften<S>(state, scores, at.scale * LOG2E);
-        if (DROP) {
-            drop<S>(scores, at, block.b, block.h, mine, key);
-        }
-        uint32_t weights[S::KEYS / 16][4];
-#pragma unroll
-        for (int i = 0; i < S::KEYS / 16; i++) {
-            as_a(weights[i], scores[0][2 * i], scores[0][2 * i + 1]);
-        }
-        settle(state.out[0]);
-        group_start();
-        gather_64(state.out[0], weights, v);
-        group_commit();
-        group_wait<0>();
-        settle(state.out[0]);
     }
-    put_out<S>(state, at, block.b, block.h, mine, out, lse);
 #endif
 }
 
-/* ---- backward ------------------------------------------------------------------------------- */
+/* ---- maps of tensors for the copy engine ------------------------------------------------------ */
 
-template <typename S, bool DROP>
-static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward_hopper(backward_t args)
+/* The driver's function, looked for at run time. */
+typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                              const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                              const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+static encode_fn find_encode(void)
 {
-#if HOPPER
-    extern __shared__ __align__(1024) char shared[];
-    const heads_t &at = args.at;
-    const keys_t keys = find_keys<S>(args, draw(args));
-    uint32_t k = shared_address(shared), v = k + S::KV_BYTES, q = v + S::KV_BYTES;
-    uint32_t ds = q + 4 * S::Q_BYTES;
-    char *ds_tile = shared + 2 * S::KV_BYTES + 4 * S::Q_BYTES;
-    float *statistics = (float *)(ds_tile + S::DS_BYTES);
-    int row = 16 * ((int)threadIdx.x / 32), part = (int)threadIdx.x / 128;
-    uint32_t k_mine = k + (uint32_t)part * 64 * S::D * 2,
-             v_mine = v + (uint32_t)part * 64 * S::D * 2;
-    int64_t key = keys.first + row;
-    float dk[8][4] = {}, dv[8][4] = {};
-    dq_part_t last = {};
-    fetch_tile<S::D, S::KEYS, S::THREADS>(k, args.qkv + keys.k_at, at.row, keys.first, at.seq);
-    fetch_tile<S::D, S::KEYS, S::THREADS>(v, args.qkv + keys.v_at, at.row, keys.first, at.seq);
-    fetch_step<S>(args, keys, q, statistics, 0);
-    for (int64_t step = 0; step < keys.steps; step++) {
-        int64_t tile = keys.from + step % keys.each, query = tile * S::QUERIES;
-        int h = keys.g * at.group + (int)(step / keys.each), now = (int)(step % 2);
-        uint32_t q_now = q + (uint32_t)now * 2 * S::Q_BYTES, do_now = q_now + S::Q_BYTES;
-        float *lse = statistics + now * 2 * S::QUERIES;
-        float s[8][4], dp[8][4], dq[4][4];
-        dq_part_t part_now = find_dq<S>(args, keys, h, tile);
-        uint32_t p_a[4][4], ds_a[4][4];
-        wait_dq(part_now);
-        fetch_wait<0>();
-        publish();
-        __syncthreads(); /* this tile is here, and everybody is done with the one before and ds */
-        if (step + 1 < keys.steps) {
-            fetch_step<S>(args, keys, q, statistics, step + 1);
-        }
-        group_start();
-        products_64(s, k_mine, q_now);
-        group_commit();
-        products_64(dp, v_mine, do_now);
-        group_commit();
-        tell_dq(last); /* while the tensor cores are busy */
-        begin_dq<S>(part_now, dq);
-        group_wait<1>();
-        settle(s);
-        probabilities<S>(s, lse, at.scale * LOG2E, key, query);
-        group_wait<0>();
-        settle(dp);
-        slopes<S, DROP>(s, dp, lse + S::QUERIES, at, keys.b, h, key, query);
-        put_slopes<S>(dp, ds_tile, row);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            as_a(p_a[i], s[2 * i], s[2 * i + 1]);
-            as_a(ds_a[i], dp[2 * i], dp[2 * i + 1]);
-        }
-        publish();
-        group_start();
-        gather_64(dv, p_a, do_now);
-        gather_64(dk, ds_a, q_now);
-        group_commit();
-        __syncthreads(); /* ds is complete */
-        settle(dq);
-        group_start();
-#pragma unroll
-        for (int i = 0; i < S::KEYS / 16; i++) {
-            group_multiply_turned(dq, tile_at(ds) + i * STEP_TURNED,
-                                  tile_at(k + (uint32_t)part * 64) + i * STEP_TURNED);
-        }
-        group_commit();
-        group_wait<0>();
-        settle(dq);
-        end_dq<S>(args, part_now, dq, keys.b, h, tile);
-        last = part_now;
+    void *fn = NULL;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000, cudaEnableDefault,
+                                         &found) != cudaSuccess) {
+        (void)cudaGetLastError();
     }
-    __syncwarp();
-    tell_dq(last);
-    settle(dk);
-    settle(dv);
-    put_rows<S>(dk, at.scale, args.dqkv + keys.k_at, at, key);
-    put_rows<S>(dv, 1.0f, args.dqkv + keys.v_at, at, key);
-#endif
+    return found == cudaDriverEntryPointSuccess ? (encode_fn)fn : NULL;
+}
+
+int weft_cuda_tile_map(CUtensorMap *map, const void *tensor, int64_t batch, int64_t seq,
+                       int64_t width)
+{
+    static const encode_fn encode = find_encode();
+    const cuuint64_t sizes[] = {(cuuint64_t)width, (cuuint64_t)seq, (cuuint64_t)batch};
+    const cuuint64_t strides[] = {(cuuint64_t)width * 2, (cuuint64_t)(width * seq) * 2};
+    const cuuint32_t box[] = {SIDE, SIDE, 1}, steps[] = {1, 1, 1};
+    if (encode == NULL) {
+        return WEFT_CUDA_UNSUPPORTED;
+    }
+    CUresult result = encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)(uintptr_t)tensor,
+                             sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return (int)result; /* the runtime's errors have the same numbers */
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
@@ -187,7 +228,7 @@ bool attention_is_hopper(const weft_cuda_place_t *place, const weft_attention_t 
 {
 #ifdef WEFT_SM_90A
     int major = 0, minor = 0;
-    return place->attention == WEFT_CUDA_ATTENTION_AUTO && args->head_dim == 64 &&
+    return place->attention == WEFT_CUDA_ATTENTION_AUTO && args->head_dim == SIDE &&
            cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, place->gpu) == 0 &&
            cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, place->gpu) == 0 &&
            major == 9 && minor == 0;
@@ -199,29 +240,28 @@ bool attention_is_hopper(const weft_cuda_place_t *place, const weft_attention_t 
 }
 
 template <bool DROP>
-static int launch_forward(const weft_cuda_place_t *place, const weft_attention_t *args)
+static int launch(const weft_cuda_place_t *place, const attend_maps_t &maps, const attend_t &all)
 {
-    typedef forward_64 S;
-    heads_t at = heads_of(args);
-    unsigned grid = (unsigned)(ceil_div(args->seq, S::ROWS) * args->batch * args->heads);
-    WEFT_TRY(cudaFuncSetAttribute((const void *)attend_hopper<S, DROP>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED));
-    attend_hopper<S, DROP><<<grid, S::THREADS, S::SHARED, stream_of(place)>>>(
-        at, (const bf16_t *)args->qkv, (bf16_t *)args->out, args->lse);
+    int sms = 0;
+    WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, place->gpu));
+    WEFT_TRY(cudaFuncSetAttribute((const void *)attend_hopper<DROP>,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
+    unsigned grid = blocks_of(all.pieces, WEFT_HOPPER_BLOCKS * sms);
+    attend_hopper<DROP><<<grid, HOPPER_THREADS, SHARED, stream_of(place)>>>(maps, all);
     return launched();
 }
 
 int weft_cuda_attention_forward_hopper(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
-    return args->mask.rate != 0.0f ? launch_forward<true>(place, args)
-                                   : launch_forward<false>(place, args);
-}
-
-int weft_cuda_attention_backward_hopper(const weft_cuda_place_t *place,
-                                        const weft_attention_t *args)
-{
-    return launch_backward<backward_64>(place, args,
-                                        args->mask.rate != 0.0f
-                                            ? attend_backward_hopper<backward_64, true>
-                                            : attend_backward_hopper<backward_64, false>);
+    attend_maps_t maps;
+    int64_t width = (int64_t)args->heads * SIDE;
+    int blocks = (int)ceil_div(args->seq, BLOCK_ROWS);
+    attend_t all = {heads_of(args), args->lse, (uint32_t *)place->space, blocks,
+                    (uint32_t)(args->batch * args->heads * blocks)};
+    WEFT_TRY(weft_cuda_tile_map(&maps.qkv, args->qkv, args->batch, args->seq,
+                                width + 2 * (int64_t)args->kv_heads * SIDE));
+    WEFT_TRY(weft_cuda_tile_map(&maps.out, args->out, args->batch, args->seq, width));
+    WEFT_TRY(cudaMemsetAsync(all.ticket, 0, sizeof(*all.ticket), stream_of(place)));
+    return args->mask.rate != 0.0f ? launch<true>(place, maps, all)
+                                   : launch<false>(place, maps, all);
 }

@@ -1,12 +1,10 @@
-/* cuBLASLt: loading it, describing a product to it, choosing an algorithm once per shape. */
+/* cuBLASLt: loading it, describing a product to it, asking it for algorithms once per shape. */
 #include "kernel/cuda/blas.cuh"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
-
-enum { MOST_ALGORITHMS = 32, TIMED_RUNS = 5 };
 
 static int blas_error(cublasStatus_t status)
 {
@@ -46,8 +44,16 @@ static void *open_library(const char *library, char why[WEFT_CUDA_WHY])
     return found;
 }
 
-int weft_cuda_blas_open(int gpu, const char *library, int tune, weft_cuda_blas_t **blas_p,
-                        char why[WEFT_CUDA_WHY])
+static void name_chip(weft_cuda_blas_t *blas, int gpu)
+{
+    cudaDeviceProp props;
+    bool known = cudaGetDeviceProperties(&props, gpu) == cudaSuccess;
+    snprintf(blas->chip, sizeof(blas->chip), "%.90s, cuBLASLt %zu", known ? props.name : "?",
+             blas->version());
+}
+
+int weft_cuda_blas_open(int gpu, const char *library, int tune, const weft_cuda_choices_t *choices,
+                        weft_cuda_blas_t **blas_p, char why[WEFT_CUDA_WHY])
 {
     void *found = open_library(library, why);
     if (found == NULL) {
@@ -67,7 +73,9 @@ int weft_cuda_blas_open(int gpu, const char *library, int tune, weft_cuda_blas_t
     }
     WEFT_BLAS_TABLE(FIND)
 #undef FIND
-    blas->tune = tune < MOST_ALGORITHMS ? tune : MOST_ALGORITHMS;
+    blas->tune = tune < WEFT_BLAS_ALGORITHMS ? tune : WEFT_BLAS_ALGORITHMS;
+    blas->choices = choices;
+    name_chip(blas, gpu);
     pthread_mutex_init(&blas->lock, NULL);
     status_text = blas->status_text;
     int error = (int)cudaSetDevice(gpu);
@@ -151,8 +159,8 @@ static int describe(weft_cuda_blas_t *blas, product_plan_t *plan)
     WEFT_TRY(set(blas, plan, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)));
     WEFT_TRY(set(blas, plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)));
     if (epilogue & 128) {
-        WEFT_TRY(set(blas, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &key->ldc,
-                     sizeof(key->ldc)));
+        WEFT_TRY(
+            set(blas, plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &key->ldc, sizeof(key->ldc)));
     }
     TRY_BLAS(blas->layout_init(&plan->first, sizeof(plan->first), type,
                                (uint64_t)(key->trans_b ? key->k : key->n),
@@ -181,7 +189,7 @@ static int aim(weft_cuda_blas_t *blas, product_plan_t *plan, const weft_matmul_t
     return 0;
 }
 
-/* ---- choosing an algorithm ----------------------------------------------------------------- */
+/* ---- asking for algorithms ----------------------------------------------------------------- */
 
 static int ask(weft_cuda_blas_t *blas, product_plan_t *plan, size_t work_bytes,
                cublasLtMatmulHeuristicResult_t *results, int most, int *count_p)
@@ -199,8 +207,8 @@ static int ask(weft_cuda_blas_t *blas, product_plan_t *plan, size_t work_bytes,
     uint64_t most_work = work_bytes;
     *count_p = 0;
     TRY_BLAS(blas->preference_init(&preference, sizeof(preference)));
-    TRY_BLAS(blas->preference_set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                  &most_work, sizeof(most_work)));
+    TRY_BLAS(blas->preference_set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most_work,
+                                  sizeof(most_work)));
     for (size_t i = 0; i < sizeof(aligned) / sizeof(aligned[0]); i++) {
         uint32_t bytes = (uint32_t)aligned[i].bytes;
         TRY_BLAS(blas->preference_set(&preference, aligned[i].which, &bytes, sizeof(bytes)));
@@ -210,60 +218,12 @@ static int ask(weft_cuda_blas_t *blas, product_plan_t *plan, size_t work_bytes,
                                       count_p));
 }
 
-/* Milliseconds of one run; a product that accumulates is run with a factor of 0. */
-static int time_once(const weft_cuda_place_t *place, const weft_matmul_t *args,
-                     const product_plan_t *plan, size_t work_bytes, cudaEvent_t event[2],
-                     float *ms_p)
-{
-    char *grad_sums = (char *)place->space + work_bytes;
-    float alpha = args->accumulate ? 0.0f : 1.0f;
-    cudaStream_t stream = stream_of(place);
-    WEFT_TRY(weft_cuda_blas_run(place, args, plan, work_bytes, alpha, grad_sums));
-    WEFT_TRY(cudaEventRecord(event[0], stream));
-    for (int i = 0; i < TIMED_RUNS; i++) {
-        WEFT_TRY(weft_cuda_blas_run(place, args, plan, work_bytes, alpha, grad_sums));
-    }
-    WEFT_TRY(cudaEventRecord(event[1], stream));
-    WEFT_TRY(cudaEventSynchronize(event[1]));
-    WEFT_TRY(cudaEventElapsedTime(ms_p, event[0], event[1]));
-    *ms_p /= TIMED_RUNS;
-    return 0;
-}
-
-/* Try what was proposed and keep the fastest. What cannot be run twice without changing the result is
- * left at the first. */
-static void tune(const weft_cuda_place_t *place, const weft_matmul_t *args, product_plan_t *plan,
-                 size_t work_bytes, const cublasLtMatmulHeuristicResult_t *results, int count)
-{
-    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    cudaEvent_t event[2];
-    float best = INFINITY;
-    if (args->add == args->c || count < 2 ||
-        cudaStreamIsCapturing(stream_of(place), &capturing) != cudaSuccess ||
-        capturing != cudaStreamCaptureStatusNone || cudaEventCreate(&event[0]) != cudaSuccess) {
-        return;
-    }
-    if (cudaEventCreate(&event[1]) == cudaSuccess) {
-        for (int i = 0; i < count; i++) {
-            product_plan_t tried = *plan;
-            float ms;
-            tried.algo = results[i].algo;
-            if (time_once(place, args, &tried, work_bytes, event, &ms) == 0 && ms < best) {
-                best = ms;
-                plan->algo = results[i].algo;
-            }
-        }
-        cudaEventDestroy(event[1]);
-    }
-    cudaEventDestroy(event[0]);
-}
-
 /* A plan with as much in the epilogue as there is an algorithm for. */
 static int make_plan(const weft_cuda_place_t *place, const weft_matmul_t *args, size_t work_bytes,
                      product_plan_t *plan)
 {
     weft_cuda_blas_t *blas = place->blas;
-    cublasLtMatmulHeuristicResult_t results[MOST_ALGORITHMS];
+    cublasLtMatmulHeuristicResult_t results[WEFT_BLAS_ALGORITHMS];
     const product_key_t *key = &plan->key;
     int count = 0, most = blas->tune > 0 ? blas->tune : 1, error = 0;
     bool wanted = key->bias || key->epilogue != WEFT_EPILOGUE_NONE;
@@ -283,7 +243,7 @@ static int make_plan(const weft_cuda_place_t *place, const weft_matmul_t *args, 
     }
     plan->algo = results[0].algo;
     if (blas->tune > 0) {
-        tune(place, args, plan, work_bytes, results, count);
+        weft_cuda_blas_choose(place, args, work_bytes, results, count, plan);
     }
     return 0;
 }

@@ -47,13 +47,17 @@ struct weft_cuda_blas {
 #undef WEFT_BLAS_FIELD
     cublasLtHandle_t handle;
     int tune;
+    const weft_cuda_choices_t *choices;
+    char chip[128]; /* the GPU and the version of cuBLASLt: what choices are for */
     pthread_mutex_t lock;
     int count;
     product_plan_t plans[WEFT_BLAS_PLANS];
 };
 
-int weft_cuda_blas_open(int gpu, const char *library, int tune, weft_cuda_blas_t **blas_p,
-                        char why[WEFT_CUDA_WHY]);
+enum { WEFT_BLAS_ALGORITHMS = 32 }; /* that are asked for at most */
+
+int weft_cuda_blas_open(int gpu, const char *library, int tune, const weft_cuda_choices_t *choices,
+                        weft_cuda_blas_t **blas_p, char why[WEFT_CUDA_WHY]);
 const char *weft_cuda_blas_text(int status);
 
 /* The plan for a product whose strides are filled in. `work` is what a call may use. */
@@ -63,5 +67,11 @@ int weft_cuda_blas_plan(const weft_cuda_place_t *place, const weft_matmul_t *arg
 /* Run it. grad_sums: n elements of c_type that a fused bias gradient goes to. */
 int weft_cuda_blas_run(const weft_cuda_place_t *place, const weft_matmul_t *args,
                        const product_plan_t *plan, size_t work_bytes, float alpha, void *grad_sums);
+
+/* Choose among what the library proposes, by what was chosen before or by timing. The plan has the first
+ * already. */
+void weft_cuda_blas_choose(const weft_cuda_place_t *place, const weft_matmul_t *args,
+                           size_t work_bytes, const cublasLtMatmulHeuristicResult_t *results,
+                           int count, product_plan_t *plan);
 
 #endif

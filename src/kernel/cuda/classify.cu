@@ -1,9 +1,13 @@
-/* Softmax and cross-entropy. A block has a row: one pass from memory for maximum and sum together,
- * and, for the gradient, a second one that finds most of the row in the L2 cache, since it goes
- * backwards. */
+/* Softmax and cross-entropy. A block has a row. Rows of bf16 that fit into shared memory, two of them in an
+ * SM, are read once and written once. Others take one pass from memory for maximum and sum together, and,
+ * for the gradient, a second one that finds most of the row in the L2 cache, since it goes backwards. */
 #include "kernel/cuda/common.cuh"
 
-enum { THREADS = 1024 };
+enum {
+    THREADS = 1024,
+    HELD_THREADS = 512,
+    HELD_MOST = 112 << 10 /* bytes of a row that is held */
+};
 
 static const float LOG2E = 1.4426950408889634f;
 
@@ -107,13 +111,128 @@ static __global__ void __launch_bounds__(THREADS) finish_rows(weft_classify_t ar
                  target >= 0 ? args.scale : 0.0f, wide);
 }
 
+/* ---- a row in shared memory ------------------------------------------------------------------ */
+
+/* Start copying; a thread reads only what it has copied itself, so that no barrier is needed. */
+static __device__ __forceinline__ void hold_row(uint4 *held, const bf16_t *row, int chunks)
+{
+    for (int c = threadIdx.x; c < chunks; c += HELD_THREADS) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                         (uint32_t)__cvta_generic_to_shared(held + c)),
+                     "l"(row + (int64_t)c * LANE));
+    }
+    asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
+}
+
+/* The larger of each of the 8. */
+static __device__ __forceinline__ void larger(__nv_bfloat162 max[4], const uint4 &word)
+{
+    const uint32_t words[4] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        max[i] = __hmax2(max[i], *reinterpret_cast<const __nv_bfloat162 *>(&words[i]));
+    }
+}
+
+/* Elements from `n` on do not count. */
+static __device__ __forceinline__ uint4 cut_chunk(uint4 word, int left)
+{
+    const uint32_t hidden = 0xff80; /* -inf */
+    uint32_t words[4] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        words[i] = 2 * i < left ? words[i] : hidden << 16 | hidden;
+        words[i] = 2 * i + 1 < left ? words[i] : (words[i] & 0xffff) | hidden << 16;
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+static __device__ __forceinline__ float held_max(const uint4 *held, int n, float *slots)
+{
+    const __nv_bfloat162 none = __float2bfloat162_rn(-INFINITY);
+    __nv_bfloat162 max[4] = {none, none, none, none};
+    int c = threadIdx.x;
+    for (; (c + 1) * LANE <= n; c += HELD_THREADS) {
+        larger(max, held[c]);
+    }
+    if (c * LANE < n) {
+        larger(max, cut_chunk(held[c], n - c * LANE));
+    }
+    __nv_bfloat162 most = __hmax2(__hmax2(max[0], max[1]), __hmax2(max[2], max[3]));
+    return block_max(fmaxf(__low2float(most), __high2float(most)), slots);
+}
+
+static __device__ __forceinline__ float held_sum(const uint4 *held, int n, float max, float *slots)
+{
+    float shift = max * LOG2E, sum[2] = {};
+    int c = threadIdx.x;
+    for (; c * LANE < n; c += HELD_THREADS) {
+        uint4 word = (c + 1) * LANE <= n ? held[c] : cut_chunk(held[c], n - c * LANE);
+        lane8 x = unpack(word);
+#pragma unroll
+        for (int j = 0; j < LANE; j++) {
+            sum[j % 2] += exp2_fast(x.x[j] * LOG2E - shift);
+        }
+    }
+    return block_sum(sum[0] + sum[1], slots);
+}
+
+/* The gradient goes to memory straight away; chunks that have the target or padding in them are few. */
+static __device__ __forceinline__ void held_gradient(const weft_classify_t &args, const uint4 *held,
+                                                     bf16_t *row, int64_t target, float lse,
+                                                     int chunks)
+{
+    float shift = lse * LOG2E, scale = target >= 0 ? args.scale : 0.0f;
+    int hit = (int)(target / LANE), n = (int)args.vocab;
+    for (int c = threadIdx.x; c < chunks; c += HELD_THREADS) {
+        lane8 x = unpack(held[c]);
+#pragma unroll
+        for (int j = 0; j < LANE; j++) {
+            x.x[j] = exp2_fast(x.x[j] * LOG2E - shift) * scale;
+        }
+        if (c == hit || (c + 1) * LANE > n || scale == 0.0f) {
+#pragma unroll
+            for (int j = 0; j < LANE; j++) {
+                int i = c * LANE + j;
+                x.x[j] = i >= n || scale == 0.0f ? 0.0f : x.x[j] - (i == target ? scale : 0.0f);
+            }
+        }
+        store_wide(row + (int64_t)c * LANE, x);
+    }
+}
+
+static __global__ void __launch_bounds__(HELD_THREADS, 2) classify_held(weft_classify_t args)
+{
+    extern __shared__ __align__(16) uint4 held[];
+    __shared__ float slots[32];
+    bf16_t *row = (bf16_t *)args.logits + blockIdx.x * args.ld;
+    int64_t target = args.targets[blockIdx.x];
+    int chunks = (int)(args.ld / LANE), n = (int)args.vocab;
+    float at_target = target >= 0 && threadIdx.x == 0 ? to_float(row[target]) : 0.0f;
+    hold_row(held, row, chunks);
+    float max = held_max(held, n, slots);
+    float lse = max + logf(held_sum(held, n, max, slots));
+    if (threadIdx.x == 0) {
+        args.losses[blockIdx.x] = target >= 0 ? lse - at_target : 0.0f;
+    }
+    held_gradient(args, held, row, target, lse, chunks);
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
 typedef void (*kernel_fn)(weft_classify_t args, bool wide);
+
+static weft_classify_t filled_in(const weft_classify_t *args)
+{
+    weft_classify_t filled = *args;
+    filled.ld = args->ld > 0 ? args->ld : args->vocab;
+    return filled;
+}
 
 static int run(const weft_cuda_place_t *place, const weft_classify_t *args, kernel_fn f32,
                kernel_fn bf16)
 {
-    weft_classify_t filled = *args;
-    filled.ld = args->ld > 0 ? args->ld : args->vocab;
+    weft_classify_t filled = filled_in(args);
     bool wide = is_wide(filled.ld, args->logits);
     if (args->rows == 0) {
         return 0;
@@ -123,9 +242,30 @@ static int run(const weft_cuda_place_t *place, const weft_classify_t *args, kern
     return launched();
 }
 
+/* Bytes of a row that this GPU's blocks can hold, or 0. */
+static int held_bytes(const weft_cuda_place_t *place, const weft_classify_t *args)
+{
+    int most = 0;
+    if (args->type != WEFT_BF16 || args->scale == 0.0f || args->ld > HELD_MOST / 2 ||
+        !is_wide(args->ld, args->logits) ||
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, place->gpu) !=
+            cudaSuccess) {
+        return 0;
+    }
+    return (int)args->ld * 2 + 1024 <= most ? (int)args->ld * 2 : 0;
+}
+
 int weft_cuda_classify(const weft_cuda_place_t *place, const weft_classify_t *args)
 {
-    return run(place, args, classify_rows<float>, classify_rows<bf16_t>);
+    weft_classify_t filled = filled_in(args);
+    int bytes = held_bytes(place, &filled);
+    if (args->rows == 0 || bytes == 0) {
+        return run(place, args, classify_rows<float>, classify_rows<bf16_t>);
+    }
+    WEFT_TRY(cudaFuncSetAttribute((const void *)classify_held,
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    classify_held<<<(unsigned)args->rows, HELD_THREADS, (size_t)bytes, stream_of(place)>>>(filled);
+    return launched();
 }
 
 int weft_cuda_classify_stats(const weft_cuda_place_t *place, const weft_classify_t *args)

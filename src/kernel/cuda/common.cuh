@@ -24,6 +24,7 @@ typedef __nv_bfloat16 bf16_t;
     int weft_cuda_##name(const weft_cuda_place_t *place, const args_t *args);
 WEFT_COMPUTE_TABLE(WEFT_RUN_DECLARE)
 #undef WEFT_RUN_DECLARE
+int weft_cuda_adamw_list(const weft_cuda_place_t *place, const weft_adamw_t *list, int count);
 size_t weft_cuda_embed_work(int gpu, const weft_embed_t *args);
 size_t weft_cuda_norm_work(int gpu, const weft_norm_t *args);
 size_t weft_cuda_attention_work(int gpu, const weft_attention_t *args);

@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/memory.h"
+#include "kernel/cuda/choices.h"
 #include "kernel/cuda/launch.h"
 
 enum { MOST_GPUS = 64 };
@@ -95,12 +96,13 @@ static weft_status_t find_own(int device, void *stream, void **memory_p)
 /* cuBLASLt on a GPU; called under the lock. */
 static weft_status_t find_blas(int gpu, weft_cuda_blas_t **blas_p)
 {
+    static const weft_cuda_choices_t choices = {weft__choice_find, weft__choice_offer};
     char why[WEFT_CUDA_WHY];
     if (gpu >= MOST_GPUS) {
         return weft__fail(WEFT_ERR_UNSUPPORTED, "GPU %d: only %d GPUs can train", gpu, MOST_GPUS);
     }
     if (blas[gpu] == NULL &&
-        module()->blas_open(gpu, weft__settings()->cublas, weft__settings()->matmul_tune,
+        module()->blas_open(gpu, weft__settings()->cublas, weft__settings()->matmul_tune, &choices,
                             &blas[gpu], why) != 0) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "%s; it is part of the CUDA toolkit, see WEFT_CUBLASLT", why);
@@ -154,11 +156,23 @@ static weft_status_t check(int error, const char *what)
     }
 WEFT_COMPUTE_TABLE(ON_STREAM)
 
+static weft_status_t adamw_list(const weft_adamw_t *list, int count, weft_stream_h stream)
+{
+    weft_cuda_place_t place;
+    weft_status_t status = find_place(stream, &place);
+    return status != WEFT_OK ? status : check(module()->adamw_list(&place, list, count), "adamw");
+}
+
 /* The GPU of the calling thread's current device. */
 static int current_gpu(void)
 {
     int device = 0;
     return weft_device_get(&device) == WEFT_OK ? weft__cuda_gpu(device) : 0;
+}
+
+int weft__compute_gpu(weft_stream_h stream)
+{
+    return stream == NULL ? current_gpu() : weft__cuda_stream_gpu(stream);
 }
 
 static size_t embed_work(const weft_embed_t *args)
@@ -180,7 +194,9 @@ static size_t attention_work(const weft_attention_t *args)
 
 static const weft_compute_t table = {
     .kind = "cuda",
-    WEFT_COMPUTE_TABLE(SLOT).embed_work = embed_work,
+    .head_elements = 1 << 29, /* 1 GiB of bf16 */
+    WEFT_COMPUTE_TABLE(SLOT).adamw_list = adamw_list,
+    .embed_work = embed_work,
     .norm_work = norm_work,
     .attention_work = attention_work,
 };

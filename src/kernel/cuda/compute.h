@@ -10,4 +10,7 @@
  * matrix product of a shape looks for an algorithm: run a step before capturing one in a graph. */
 weft_status_t weft__compute_cuda(const weft_compute_t **table_p);
 
+/* The GPU that a call on `stream` runs on; NULL: that of the calling thread's device. */
+int weft__compute_gpu(weft_stream_h stream);
+
 #endif

@@ -30,18 +30,27 @@ typedef struct weft_cuda_place {
 
 #define WEFT_CUDA_WHY 300 /* bytes for a sentence */
 
+/* kernel/cuda/choices.h, for the module. */
+typedef struct weft_cuda_choices {
+    bool (*find)(const void *key, size_t key_bytes, void *choice, size_t bytes);
+    void (*offer)(const void *key, size_t key_bytes, void *choice, size_t bytes);
+} weft_cuda_choices_t;
+
 typedef struct weft_cuda_compute_ops {
     uint32_t abi;
 
     /* `library` is a name or path, or "" for the usual ones. On failure *why_p is filled in. `tune`:
-     * how many algorithms to time for every new shape; 0 takes the library's first choice. */
-    int (*blas_open)(int gpu, const char *library, int tune, weft_cuda_blas_t **blas_p,
-                     char why[WEFT_CUDA_WHY]);
+     * how many algorithms to time for every new shape, unless there is a choice; 0 takes the library's
+     * first. */
+    int (*blas_open)(int gpu, const char *library, int tune, const weft_cuda_choices_t *choices,
+                     weft_cuda_blas_t **blas_p, char why[WEFT_CUDA_WHY]);
 
 #define WEFT_CUDA_COMPUTE_SLOT(name, args_t)                                                       \
     int (*name)(const weft_cuda_place_t *place, const args_t *args);
     WEFT_COMPUTE_TABLE(WEFT_CUDA_COMPUTE_SLOT)
 #undef WEFT_CUDA_COMPUTE_SLOT
+
+    int (*adamw_list)(const weft_cuda_place_t *place, const weft_adamw_t *list, int count);
 
     size_t (*embed_work)(int gpu, const weft_embed_t *args);
     size_t (*norm_work)(int gpu, const weft_norm_t *args);

@@ -228,43 +228,113 @@ static __device__ __forceinline__ void join_warps(sums_t<CHUNKS> &sums, float *s
     }
 }
 
+/* What a warp reads of a row, as it is in memory: half the registers, so that the next row is under way
+ * while this one is computed. */
+template <int CHUNKS> struct raw_t {
+    uint4 x[CHUNKS], dout[CHUNKS], dresidual[CHUNKS];
+    float mean, rstd;
+};
+
+static __device__ __forceinline__ uint4 raw_of(const void *tensor, int64_t at, bool there)
+{
+    return there ? *reinterpret_cast<const uint4 *>((const bf16_t *)tensor + at) : uint4{};
+}
+
+template <int CHUNKS>
+static __device__ __forceinline__ void fetch_row(const weft_norm_t &args, int64_t r,
+                                                 raw_t<CHUNKS> &raw)
+{
+    int lane = (int)threadIdx.x % 32;
+    bool there = r < args.rows;
+    raw.mean = there && !args.rms ? args.mean[r] : 0.0f;
+    raw.rstd = there ? args.rstd[r] : 0.0f;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        int64_t i = c * CHUNK + lane * LANE, at = r * args.width + i;
+        bool inside = there && i < args.width;
+        raw.x[c] = raw_of(args.x, at, inside);
+        raw.dout[c] = raw_of(args.dout, at, inside);
+        raw.dresidual[c] = raw_of(args.dresidual, at, inside && args.dresidual != NULL);
+    }
+}
+
+/* y and g of 8 elements. Past the end of a row dout and weight are 0, and so are g and what is summed. */
+static __device__ __forceinline__ void raw_terms(const weft_norm_t &args, const uint4 &x,
+                                                 const lane8 &dout, int64_t i, const row_t &row,
+                                                 lane8 &y, lane8 &g)
+{
+    lane8 weight = load8((const bf16_t *)args.weight + i, args.width - i, true);
+    y = unpack(x);
+#pragma unroll
+    for (int j = 0; j < LANE; j++) {
+        y.x[j] = (y.x[j] - row.mean) * row.rstd;
+        g.x[j] = dout.x[j] * weight.x[j];
+    }
+}
+
+/* A row's part of the sums, and its dx. */
+template <int CHUNKS>
+static __device__ __forceinline__ void take_row(const weft_norm_t &args, int64_t r,
+                                                const raw_t<CHUNKS> &raw, sums_t<CHUNKS> &sums)
+{
+    int lane = (int)threadIdx.x % 32;
+    row_t row = {raw.mean, raw.rstd, 0, 0};
+    float sum_g = 0, sum_gy = 0;
+    lane8 y, g;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        lane8 dout = unpack(raw.dout[c]);
+        raw_terms(args, raw.x[c], dout, c * CHUNK + lane * LANE, row, y, g);
+#pragma unroll
+        for (int j = 0; j < LANE; j++) {
+            sums.dw[c].x[j] += dout.x[j] * y.x[j];
+            sums.db[c].x[j] += dout.x[j];
+            sum_g += g.x[j];
+            sum_gy += g.x[j] * y.x[j];
+        }
+    }
+    row.mean_g = args.rms ? 0.0f : warp_sum(sum_g) / (float)args.width;
+    row.mean_gy = warp_sum(sum_gy) / (float)args.width;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        int64_t i = c * CHUNK + lane * LANE;
+        lane8 dx = unpack(raw.dresidual[c]);
+        raw_terms(args, raw.x[c], unpack(raw.dout[c]), i, row, y, g);
+#pragma unroll
+        for (int j = 0; j < LANE; j++) {
+            dx.x[j] += row.rstd * (g.x[j] - row.mean_g - y.x[j] * row.mean_gy);
+        }
+        store8((bf16_t *)args.dx + r * args.width + i, dx, args.width - i, true);
+    }
+}
+
+/* Where an SM has two blocks, they hide each other's latency; else a warp has the next row on its way. */
 template <int CHUNKS>
 static __global__ void __launch_bounds__(THREADS, CHUNKS *CHUNK <= LIGHT ? 2 : 1)
     norm_backward_narrow(norm_t given, float *partial)
 {
     extern __shared__ __align__(16) float shared[];
-    const norm_t norm = {given.args, given.mask, true};
+    const bool ahead = CHUNKS * CHUNK > LIGHT && CHUNKS <= 5; /* as far as registers go */
     const weft_norm_t &args = given.args;
-    int64_t n = args.width;
-    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int64_t stride = (int64_t)gridDim.x * WARPS;
+    int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     sums_t<CHUNKS> sums = {};
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + warp; r < args.rows;
-         r += (int64_t)gridDim.x * WARPS) {
-        row_t row = {args.rms ? 0.0f : args.mean[r], args.rstd[r], 0, 0};
-        lane8 y[CHUNKS], g[CHUNKS];
-        float sum_g = 0, sum_gy = 0;
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            int64_t i = c * CHUNK + lane * LANE;
-            lane8 dout;
-            norm_terms<bf16_t>(norm, r * n + i, i, row, y[c], g[c], dout);
-#pragma unroll
-            for (int j = 0; j < LANE; j++) {
-                sums.dw[c].x[j] += dout.x[j] * y[c].x[j];
-                sums.db[c].x[j] += dout.x[j];
-                sum_g += g[c].x[j];
-                sum_gy += g[c].x[j] * y[c].x[j];
-            }
-        }
-        row.mean_g = args.rms ? 0.0f : warp_sum(sum_g) / (float)n;
-        row.mean_gy = warp_sum(sum_gy) / (float)n;
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            int64_t i = c * CHUNK + lane * LANE;
-            norm_gradient<bf16_t>(norm, r * n + i, n - i, y[c], g[c], row);
+    raw_t<CHUNKS> raw;
+    if (ahead) {
+        fetch_row<CHUNKS>(args, r, raw);
+    }
+    for (; r < args.rows; r += stride) {
+        if (ahead) {
+            raw_t<CHUNKS> next;
+            fetch_row<CHUNKS>(args, r + stride, next);
+            take_row<CHUNKS>(args, r, raw, sums);
+            raw = next;
+        } else {
+            fetch_row<CHUNKS>(args, r, raw);
+            take_row<CHUNKS>(args, r, raw, sums);
         }
     }
-    join_warps<CHUNKS>(sums, shared, partial, n);
+    join_warps<CHUNKS>(sums, shared, partial, args.width);
 }
 
 /* Each thread has columns of its own, whose sums are in shared memory. */

@@ -1,4 +1,4 @@
-/* AdamW, and the gradient norm by which gradients are scaled. */
+/* AdamW over lists of tensors, and the gradient norm by which gradients are scaled. */
 #include <cmath>
 
 #include "kernel/cuda/common.cuh"
@@ -65,59 +65,122 @@ static __device__ __forceinline__ void store4(T *at, const four_t &v, int64_t le
     }
 }
 
-struct adamw_t {
-    weft_adamw_t args;
-    float correct1, correct2; /* 1 / (1 - beta^step) */
-    bool wide;
+/* Tensors that are updated in one launch. Those of many blocks and those of one follow each other, so that
+ * no SM is idle at the end of a tensor. */
+struct tensors_t {
+    void *param[WEFT_ADAMW_MOST];
+    float *master[WEFT_ADAMW_MOST]; /* or NULL */
+    const void *grad[WEFT_ADAMW_MOST];
+    float *m[WEFT_ADAMW_MOST], *v[WEFT_ADAMW_MOST];
+    int64_t count[WEFT_ADAMW_MOST];
+    float decay[WEFT_ADAMW_MOST];
+    int past[WEFT_ADAMW_MOST]; /* the first block behind this one's */
+    uint64_t wide;             /* a bit each: may 16 bytes be read at a time? */
 };
 
-template <typename T, typename G>
-static __global__ void __launch_bounds__(THREADS) update(adamw_t adamw)
+/* What is the same for all of them. */
+struct rule_t {
+    const float *grad_scale;
+    float lr, beta1, beta2, eps;
+    float correct1, correct2; /* 1 / (1 - beta^step) */
+};
+
+static_assert(sizeof(tensors_t) + sizeof(rule_t) <= 4096, "arguments of a kernel");
+
+/* To 2 ulp, as the quotient is. */
+static __device__ __forceinline__ float root(float x)
 {
-    const weft_adamw_t &args = adamw.args;
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH, left = args.count - i;
-    float scale = args.grad_scale != NULL ? *args.grad_scale : 1.0f;
+    float y;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+static __device__ __forceinline__ int find_tensor(const tensors_t &tensors)
+{
+    int low = 0, high = WEFT_ADAMW_MOST - 1; /* past[] of what is not there is as large as can be */
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if ((int)blockIdx.x < tensors.past[middle]) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+template <typename T, typename G>
+static __global__ void __launch_bounds__(THREADS)
+    update(const __grid_constant__ tensors_t tensors, const __grid_constant__ rule_t rule)
+{
+    int t = find_tensor(tensors);
+    int64_t block = (int64_t)blockIdx.x - (t > 0 ? tensors.past[t - 1] : 0);
+    int64_t i = (block * THREADS + threadIdx.x) * EACH, left = tensors.count[t] - i;
+    float scale = rule.grad_scale != NULL ? *rule.grad_scale : 1.0f;
     if (left <= 0 || scale == 0.0f) {
         return;
     }
-    bool whole = adamw.wide && left >= EACH;
-    float *weights = args.master != NULL ? args.master : (float *)args.param;
-    four_t g = load4((const G *)args.grad + i, left, whole), m = load4(args.m + i, left, whole);
-    four_t v = load4(args.v + i, left, whole), w = load4(weights + i, left, whole);
+    bool whole = (tensors.wide >> t & 1) != 0 && left >= EACH, has_master = tensors.master[t] != NULL;
+    float *weights = (has_master ? tensors.master[t] : (float *)tensors.param[t]) + i;
+    float *at_m = tensors.m[t] + i, *at_v = tensors.v[t] + i;
+    four_t g = load4((const G *)tensors.grad[t] + i, left, whole), m = load4(at_m, left, whole);
+    four_t v = load4(at_v, left, whole), w = load4(weights, left, whole);
 #pragma unroll
     for (int j = 0; j < EACH; j++) {
         float x = g.x[j] * scale;
-        m.x[j] = args.beta1 * m.x[j] + (1.0f - args.beta1) * x;
-        v.x[j] = args.beta2 * v.x[j] + (1.0f - args.beta2) * x * x;
-        float move = m.x[j] * adamw.correct1 / (sqrtf(v.x[j] * adamw.correct2) + args.eps);
-        w.x[j] -= args.lr * (move + args.decay * w.x[j]);
+        m.x[j] = rule.beta1 * m.x[j] + (1.0f - rule.beta1) * x;
+        v.x[j] = rule.beta2 * v.x[j] + (1.0f - rule.beta2) * x * x;
+        float move = __fdividef(m.x[j] * rule.correct1, root(v.x[j] * rule.correct2) + rule.eps);
+        w.x[j] -= rule.lr * (move + tensors.decay[t] * w.x[j]);
     }
-    store4(args.m + i, m, left, whole);
-    store4(args.v + i, v, left, whole);
-    store4(weights + i, w, left, whole);
-    if (args.master != NULL) {
-        store4((T *)args.param + i, w, left, whole);
+    store4(at_m, m, left, whole);
+    store4(at_v, v, left, whole);
+    store4(weights, w, left, whole);
+    if (has_master) {
+        store4((T *)tensors.param[t] + i, w, left, whole);
     }
+}
+
+static rule_t rule_of(const weft_adamw_t *args)
+{
+    double beta1 = (double)args->beta1, beta2 = (double)args->beta2, step = (double)args->step;
+    return {args->grad_scale, args->lr, args->beta1, args->beta2, args->eps,
+            (float)(1.0 / (1.0 - std::pow(beta1, step))),
+            (float)(1.0 / (1.0 - std::pow(beta2, step)))};
+}
+
+int weft_cuda_adamw_list(const weft_cuda_place_t *place, const weft_adamw_t *list, int count)
+{
+    tensors_t tensors = {};
+    int64_t blocks = 0;
+    if (count == 0) {
+        return 0;
+    }
+    rule_t rule = rule_of(&list[0]);
+    for (int i = 0; i < WEFT_ADAMW_MOST; i++) {
+        const weft_adamw_t *one = &list[i < count ? i : count - 1];
+        tensors.param[i] = one->param, tensors.master[i] = one->master;
+        tensors.grad[i] = one->grad, tensors.m[i] = one->m, tensors.v[i] = one->v;
+        tensors.count[i] = one->count, tensors.decay[i] = one->decay;
+        blocks += i < count ? ceil_div(one->count, THREADS * EACH) : 0;
+        tensors.past[i] = (int)blocks;
+        bool wide = is_wide(LANE, one->param, one->master, one->grad, one->m, one->v);
+        tensors.wide |= (uint64_t)wide << i;
+    }
+    if (blocks == 0) {
+        return 0;
+    }
+    cudaStream_t stream = stream_of(place);
+    bool f32 = list[0].type == WEFT_F32, grad_f32 = list[0].grad_type == WEFT_F32;
+    (f32 ? grad_f32 ? update<float, float> : update<float, bf16_t>
+     : grad_f32 ? update<bf16_t, float>
+                : update<bf16_t, bf16_t>)<<<(unsigned)blocks, THREADS, 0, stream>>>(tensors, rule);
+    return launched();
 }
 
 int weft_cuda_adamw(const weft_cuda_place_t *place, const weft_adamw_t *args)
 {
-    adamw_t adamw = {*args, 0, 0,
-                     is_wide(LANE, args->param, args->master, args->grad, args->m, args->v)};
-    adamw.correct1 = (float)(1.0 / (1.0 - std::pow((double)args->beta1, (double)args->step)));
-    adamw.correct2 = (float)(1.0 / (1.0 - std::pow((double)args->beta2, (double)args->step)));
-    unsigned grid = grid_of(args->count, THREADS * EACH);
-    cudaStream_t stream = stream_of(place);
-    if (args->type == WEFT_F32 && args->grad_type == WEFT_F32) {
-        update<float, float><<<grid, THREADS, 0, stream>>>(adamw);
-    } else if (args->type == WEFT_F32) {
-        update<float, bf16_t><<<grid, THREADS, 0, stream>>>(adamw);
-    } else if (args->grad_type == WEFT_F32) {
-        update<bf16_t, float><<<grid, THREADS, 0, stream>>>(adamw);
-    } else {
-        update<bf16_t, bf16_t><<<grid, THREADS, 0, stream>>>(adamw);
-    }
-    return launched();
+    return weft_cuda_adamw_list(place, args, 1);
 }
 
 /* ---- sums of squares ----------------------------------------------------------------------- */

@@ -27,8 +27,14 @@ static const char *error_text(int error)
 WEFT_COMPUTE_TABLE(ON_GPU)
 #undef ON_GPU
 
+static int adamw_list_on_gpu(const weft_cuda_place_t *place, const weft_adamw_t *list, int count)
+{
+    WEFT_TRY(cudaSetDevice(place->gpu));
+    return weft_cuda_adamw_list(place, list, count);
+}
+
 #define SLOT(name, args_t) name##_on_gpu,
 extern "C" const weft_cuda_compute_ops_t weft_cuda_compute = {
-    WEFT_CUDA_ABI, weft_cuda_blas_open, WEFT_COMPUTE_TABLE(SLOT) weft_cuda_embed_work,
-    weft_cuda_norm_work, weft_cuda_attention_work, error_text};
+    WEFT_CUDA_ABI, weft_cuda_blas_open, WEFT_COMPUTE_TABLE(SLOT) adamw_list_on_gpu,
+    weft_cuda_embed_work, weft_cuda_norm_work, weft_cuda_attention_work, error_text};
 #undef SLOT

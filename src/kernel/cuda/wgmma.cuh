@@ -47,6 +47,15 @@ template <int N> static __device__ __forceinline__ void settle(float (&c)[N][4])
     }
 }
 
+/* The assembler likes to wait early. It does not move what comes before a branch behind it, so here is one
+ * that is never taken: with `x` computed last, everything before it is. */
+static __device__ __forceinline__ void hold_up(float x)
+{
+    if (x == -1.2345e38f) {
+        asm volatile("nanosleep.u32 1;");
+    }
+}
+
 /* What this thread has written to shared memory, the tensor cores may read after the next barrier. */
 static __device__ __forceinline__ void publish(void)
 {
@@ -54,10 +63,9 @@ static __device__ __forceinline__ void publish(void)
 }
 
 #define WGMMA_OUT_4(c, n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define WGMMA_OUT_16(c) WGMMA_OUT_4(c, 0), WGMMA_OUT_4(c, 1), WGMMA_OUT_4(c, 2), WGMMA_OUT_4(c, 3)
 #define WGMMA_OUT_32(c)                                                                            \
-    WGMMA_OUT_16(c), WGMMA_OUT_4(c, 4), WGMMA_OUT_4(c, 5), WGMMA_OUT_4(c, 6), WGMMA_OUT_4(c, 7)
-#define WGMMA_LIST_16 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
+    WGMMA_OUT_4(c, 0), WGMMA_OUT_4(c, 1), WGMMA_OUT_4(c, 2), WGMMA_OUT_4(c, 3), WGMMA_OUT_4(c, 4), \
+        WGMMA_OUT_4(c, 5), WGMMA_OUT_4(c, 6), WGMMA_OUT_4(c, 7)
 #define WGMMA_LIST_32                                                                              \
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,"  \
     "%25,%26,%27,%28,%29,%30,%31}"
@@ -83,13 +91,32 @@ static __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint6
                  : "l"(a), "l"(b), "r"(add));
 }
 
-/* c (64 x 32) += a^T b, two turned tiles. */
-static __device__ __forceinline__ void group_multiply_turned(float c[4][4], uint64_t a, uint64_t b)
+/* A whole 64 x 64 result as A of the next products. */
+static __device__ __forceinline__ void as_tile(uint32_t a[4][4], const float c[8][4])
 {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " WGMMA_LIST_16
-                 ", %16, %17, 1, 1, 1, 1, 1;"
-                 : WGMMA_OUT_16(c)
-                 : "l"(a), "l"(b));
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        as_a(a[n], c[2 * n], c[2 * n + 1]);
+    }
+}
+
+/* c = a b^T over 64: two tiles of 64 rows. */
+static __device__ __forceinline__ void products_64(float c[8][4], uint32_t a, uint32_t b)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        group_multiply_tiles(c, tile_at(a) + i * STEP_ALONG, tile_at(b) + i * STEP_ALONG, i > 0);
+    }
+}
+
+/* sum += x b: x is 64 by 64 in registers, b a tile of 64 rows. */
+static __device__ __forceinline__ void gather_64(float sum[8][4], const uint32_t x[4][4],
+                                                 uint32_t b)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        group_multiply(sum, x[i], tile_at(b) + i * STEP_TURNED);
+    }
 }
 
 #endif

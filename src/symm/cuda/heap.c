@@ -40,6 +40,16 @@ static weft_status_t gpu_error(weft_symm_h symm)
     return weft__cuda_check(weft__symm_comm(symm));
 }
 
+/* Kernels of the user's own are not followed. If CUDA has failed under one, a rank may have died. */
+static weft_status_t gpu_asked_error(weft_symm_h symm)
+{
+    weft_cuda_t *comm = weft__symm_comm(symm);
+    bool idle;
+    int error = weft__cuda()->stream_idle(comm->gpu, weft__cuda_stream(NULL), &idle);
+    return error == 0 ? gpu_error(symm)
+                      : weft__cuda_failed(comm, error, "a kernel of this process");
+}
+
 static weft_status_t check_stream_work(void *ctx, int error)
 {
     weft_symm_h symm = ctx;
@@ -191,5 +201,8 @@ static weft_status_t gpu_call(const weft_symm_call_t *call, weft_stream_h stream
     return weft__symm_launched(call->symm, error, call->kind == WEFT_SYMM_WAIT, stream);
 }
 
-const weft_symm_ops_t weft__symm_cuda = {
-    .open = gpu_open, .close = gpu_close, .call = gpu_call, .view = gpu_view, .error = gpu_error};
+const weft_symm_ops_t weft__symm_cuda = {.open = gpu_open,
+                                         .close = gpu_close,
+                                         .call = gpu_call,
+                                         .view = gpu_view,
+                                         .error = gpu_asked_error};

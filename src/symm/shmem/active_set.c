@@ -25,25 +25,26 @@ DEFINE(void, barrier, int PE_start, int logPE_stride, int PE_size, long *pSync)
            int PE_start, int logPE_stride, int PE_size, long *pSync)                               \
     {                                                                                              \
         ACTIVE_SET;                                                                                \
-        weft__shmem_broadcast(&set, dest, source, nelems *(bits / 8), PE_root, false, CALL);       \
+        weft__shmem_broadcast(&set, dest, source, weft__shmem_bytes(nelems, bits / 8), PE_root,    \
+                              false, CALL);                                                        \
     }                                                                                              \
     DEFINE(void, collect##bits, void *dest, const void *source, size_t nelems, int PE_start,       \
            int logPE_stride, int PE_size, long *pSync)                                             \
     {                                                                                              \
         ACTIVE_SET;                                                                                \
-        weft__shmem_collect(&set, dest, source, nelems *(bits / 8), CALL);                         \
+        weft__shmem_collect(&set, dest, source, weft__shmem_bytes(nelems, bits / 8), CALL);        \
     }                                                                                              \
     DEFINE(void, fcollect##bits, void *dest, const void *source, size_t nelems, int PE_start,      \
            int logPE_stride, int PE_size, long *pSync)                                             \
     {                                                                                              \
         ACTIVE_SET;                                                                                \
-        weft__shmem_fcollect(&set, dest, source, nelems *(bits / 8), CALL);                        \
+        weft__shmem_fcollect(&set, dest, source, weft__shmem_bytes(nelems, bits / 8), CALL);       \
     }                                                                                              \
     DEFINE(void, alltoall##bits, void *dest, const void *source, size_t nelems, int PE_start,      \
            int logPE_stride, int PE_size, long *pSync)                                             \
     {                                                                                              \
         ACTIVE_SET;                                                                                \
-        weft__shmem_alltoall(&set, dest, source, nelems *(bits / 8), CALL);                        \
+        weft__shmem_alltoall(&set, dest, source, weft__shmem_bytes(nelems, bits / 8), CALL);       \
     }                                                                                              \
     DEFINE(void, alltoalls##bits, void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst,    \
            size_t nelems, int PE_start, int logPE_stride, int PE_size, long *pSync)                \

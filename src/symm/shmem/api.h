@@ -42,6 +42,10 @@ typedef struct weft_shmem_ctx {
 
 extern HIDDEN weft_shmem_team_t weft__shmem_world, weft__shmem_shared;
 
+/* Those that the program makes, by slot; `size` is 0 where there is none. In place, so that a handle of a
+ * team that was destroyed can be told from one that is alive. */
+extern HIDDEN weft_shmem_team_t weft__shmem_teams[WEFT_SHMEM_TEAMS];
+
 _Noreturn void weft__shmem_bad_ctx(const char *call, shmem_ctx_t ctx);
 _Noreturn void weft__shmem_bad_team(const char *call, shmem_team_t team);
 
@@ -64,12 +68,17 @@ FAST int weft__shmem_ctx_pe(shmem_ctx_t ctx, int pe, const char *call)
 /* The team of a handle, which must be valid. */
 FAST weft_shmem_team_t *weft__shmem_team(shmem_team_t team, const char *call)
 {
-    if (unlikely(weft__shmem.pes == 0 || team == SHMEM_TEAM_INVALID)) {
+    if (unlikely(weft__shmem.pes == 0)) {
         weft__shmem_bad_team(call, team);
     }
-    return team == SHMEM_TEAM_WORLD    ? &weft__shmem_world
-           : team == SHMEM_TEAM_SHARED ? &weft__shmem_shared
-                                       : team;
+    if (team == SHMEM_TEAM_WORLD || team == SHMEM_TEAM_SHARED) {
+        return team == SHMEM_TEAM_WORLD ? &weft__shmem_world : &weft__shmem_shared;
+    }
+    uintptr_t at = (uintptr_t)team - (uintptr_t)weft__shmem_teams;
+    if (unlikely(at >= sizeof(weft__shmem_teams) || at % sizeof(*team) != 0 || team->size == 0)) {
+        weft__shmem_bad_team(call, team);
+    }
+    return team;
 }
 
 #endif

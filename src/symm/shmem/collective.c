@@ -17,13 +17,6 @@ static const void *of_member(const weft_shmem_team_t *team, int i, const void *a
     return weft__shmem_remote(address, bytes, weft__shmem_member(team, i), call);
 }
 
-/* The k-th member to turn to: everybody begins elsewhere. */
-static int turn_to(const weft_shmem_team_t *team, int k)
-{
-    int i = team->me + k;
-    return i < team->size ? i : i - team->size;
-}
-
 static void be_done(weft_shmem_team_t *team, const char *call)
 {
     weft__shmem_sync(team, call);
@@ -72,8 +65,9 @@ void weft__shmem_fcollect(weft_shmem_team_t *team, void *dest, const void *sourc
     weft__shmem_check(dest, bytes * (size_t)team->size, call);
     weft__shmem_check(source, bytes, call);
     weft__shmem_enter(team, source, small ? bytes : 0, call);
+    weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
-        int i = turn_to(team, k);
+        int i = weft__shmem_turn(team, k);
         weft__shmem_await(team, i, call);
         weft__shmem_copy((char *)dest + (size_t)i * bytes,
                          small ? weft__shmem_said(team, i, bytes)
@@ -117,8 +111,9 @@ void weft__shmem_alltoall(weft_shmem_team_t *team, void *dest, const void *sourc
     weft__shmem_check(dest, all, call);
     weft__shmem_check(source, all, call);
     weft__shmem_enter(team, source, small ? all : 0, call);
+    weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
-        int i = turn_to(team, k);
+        int i = weft__shmem_turn(team, k);
         weft__shmem_await(team, i, call);
         const char *from = small ? weft__shmem_said(team, i, all)
                                  : of_member(team, i, source, all, call);
@@ -140,12 +135,14 @@ void weft__shmem_alltoalls(weft_shmem_team_t *team, void *dest, const void *sour
         return;
     }
     size_t to_block = nelems * (size_t)dst * size, from_block = nelems * (size_t)sst * size;
-    size_t from_reach = ((nelems - 1) * (size_t)sst + 1) * size;
+    size_t to_reach = weft__shmem_reach(dst, nelems, size);
+    size_t from_reach = weft__shmem_reach(sst, nelems, size);
     const char *mine = (const char *)source + (size_t)team->me * from_block;
-    weft__shmem_check(dest, (size_t)(team->size - 1) * to_block + size, call);
+    weft__shmem_check(dest, (size_t)(team->size - 1) * to_block + to_reach, call);
     weft__shmem_enter(team, NULL, 0, call);
+    weft__shmem_await_near(team, call);
     for (int k = 0; k < team->size; k++) {
-        int i = turn_to(team, k);
+        int i = weft__shmem_turn(team, k);
         weft__shmem_await(team, i, call);
         weft__shmem_copy_strided((char *)dest + (size_t)i * to_block, dst,
                                  of_member(team, i, mine, from_reach, call), sst, nelems, size);
@@ -178,25 +175,26 @@ DEFINE(int, team_sync, shmem_team_t team)
     DEFINE(int, prefix##broadcast##suffix, shmem_team_t team, type *dest, const type *source,      \
            size_t nelems, int PE_root)                                                             \
     {                                                                                              \
-        weft__shmem_broadcast(TEAM, dest, source, nelems *(size), PE_root, true, CALL);            \
+        weft__shmem_broadcast(TEAM, dest, source, weft__shmem_bytes(nelems, size), PE_root, true,  \
+                              CALL);                                                               \
         return 0;                                                                                  \
     }                                                                                              \
     DEFINE(int, prefix##collect##suffix, shmem_team_t team, type *dest, const type *source,        \
            size_t nelems)                                                                          \
     {                                                                                              \
-        weft__shmem_collect(TEAM, dest, source, nelems *(size), CALL);                             \
+        weft__shmem_collect(TEAM, dest, source, weft__shmem_bytes(nelems, size), CALL);            \
         return 0;                                                                                  \
     }                                                                                              \
     DEFINE(int, prefix##fcollect##suffix, shmem_team_t team, type *dest, const type *source,       \
            size_t nelems)                                                                          \
     {                                                                                              \
-        weft__shmem_fcollect(TEAM, dest, source, nelems *(size), CALL);                            \
+        weft__shmem_fcollect(TEAM, dest, source, weft__shmem_bytes(nelems, size), CALL);           \
         return 0;                                                                                  \
     }                                                                                              \
     DEFINE(int, prefix##alltoall##suffix, shmem_team_t team, type *dest, const type *source,       \
            size_t nelems)                                                                          \
     {                                                                                              \
-        weft__shmem_alltoall(TEAM, dest, source, nelems *(size), CALL);                            \
+        weft__shmem_alltoall(TEAM, dest, source, weft__shmem_bytes(nelems, size), CALL);           \
         return 0;                                                                                  \
     }                                                                                              \
     DEFINE(int, prefix##alltoalls##suffix, shmem_team_t team, type *dest, const type *source,      \

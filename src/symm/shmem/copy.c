@@ -1,12 +1,31 @@
 /* Moving bytes: see copy.h. */
 #include "symm/shmem/copy.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdbool.h>
 #include <stdint.h>
+
+#define FSRM (1u << 4) /* "fast short rep mov", of leaf 7 */
 
 /* Beyond this a copy does not fit in a cache beside its source: storing past the cache saves the reading
  * of what is overwritten. */
 #define STREAM_MIN ((size_t)8 << 20)
+
+/* Intel's processors say that they copy short pieces fast; others' do, too, but not at all distances (see
+ * kernel/cpu/cpu.h). */
+void weft__shmem_copy_init(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    __builtin_cpu_init();
+    if (__builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & FSRM) != 0) {
+        atomic_store_explicit(&weft__shmem.copy_range,
+                              WEFT_SHMEM_COPY_LARGE - WEFT_SHMEM_COPY_WHOLE, memory_order_relaxed);
+    }
+#endif
+}
 
 void weft__shmem_copy_large(void *to, const void *from, size_t bytes)
 {

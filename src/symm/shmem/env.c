@@ -43,7 +43,7 @@ bool weft__shmem_parse_size(const char *text, size_t *bytes_p)
         number = ldexp(number, 10 * (int)(factor - factors + 1));
     }
     number = ceil(number);
-    if (!(number < 0x1p62)) {
+    if (!(number < (double)WEFT_SHMEM_HEAP_MOST)) {
         return false;
     }
     *bytes_p = (size_t)number;

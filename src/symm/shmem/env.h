@@ -4,10 +4,12 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <weft/status.h>
 
 #define WEFT_SHMEM_HEAP_DEFAULT "512M"
+#define WEFT_SHMEM_HEAP_MOST (UINT64_C(1) << 62) /* bytes; sizes are smaller */
 
 typedef struct weft_shmem_env {
     size_t heap_bytes;     /* SHMEM_SYMMETRIC_SIZE */

@@ -29,7 +29,7 @@ static bool has_entered(const weft_shmem_team_t *team, int i, uint64_t number)
 
 static void await_number(const weft_shmem_team_t *team, int i, uint64_t number, const char *call)
 {
-    weft_shmem_waiter_t waiter = {0};
+    weft_shmem_waiter_t waiter = {.pe = weft__shmem_member(team, i)};
     while (!has_entered(team, i, number)) {
         weft__shmem_pause(&waiter, call);
     }
@@ -62,6 +62,8 @@ static void enter_team(weft_shmem_team_t *team, const void *data, size_t bytes, 
                          ? entry->data
                          : weft__shmem.mine->bulk[team->slot][number % WEFT_SHMEM_RING];
         memcpy(room, data, bytes);
+    } else {
+        entry->data[0] = 0; /* for who looks for what we do not say */
     }
     /* Partner: has_entered. All that this PE has put anywhere is seen by who sees this. */
     atomic_store_explicit(&entry->call, number, memory_order_release);
@@ -123,7 +125,7 @@ static void enter_set(const weft_shmem_team_t *team, const void *data, size_t by
 static void await_set(int pe, const char *call)
 {
     const weft_shmem_pair_t *pair = &weft__shmem.mine->pairs[pe];
-    weft_shmem_waiter_t waiter = {0};
+    weft_shmem_waiter_t waiter = {.pe = pe};
     /* Partner: enter_set. */
     while (atomic_load_explicit(&pair->signals, memory_order_acquire) < counts[pe].expected) {
         weft__shmem_pause(&waiter, call);
@@ -153,10 +155,21 @@ void weft__shmem_await(weft_shmem_team_t *team, int i, const char *call)
     }
 }
 
+void weft__shmem_await_near(weft_shmem_team_t *team, const char *call)
+{
+    const weft_shmem_state_t *s = &weft__shmem;
+    for (int i = 0; unlikely(s->crowded) && i < team->size; i++) {
+        if (s->shares_core[weft__shmem_member(team, i)]) {
+            weft__shmem_await(team, i, call);
+        }
+    }
+}
+
 void weft__shmem_await_all(weft_shmem_team_t *team, const char *call)
 {
-    for (int i = 0; i < team->size; i++) {
-        weft__shmem_await(team, i, call);
+    weft__shmem_await_near(team, call);
+    for (int k = 1; k < team->size; k++) {
+        weft__shmem_await(team, weft__shmem_turn(team, k), call);
     }
     team->seen = team->calls;
 }

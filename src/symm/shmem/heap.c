@@ -11,6 +11,7 @@
 #include "device/cpu/sysmem.h"
 #include "symm/arena.h"
 #include "symm/shmem/copy.h"
+#include "symm/shmem/env.h"
 #include "symm/shmem/group.h"
 #include "symm/shmem/segment.h"
 
@@ -41,55 +42,74 @@ static char *base(void)
     return (char *)weft__shmem.heap.base;
 }
 
+/* Two sizes that may be of several GiB in one sentence, so exact bytes as well. The same on all PEs, so one
+ * says it. */
+static void say_too_small(const char *call, uint64_t bytes, uint64_t align)
+{
+    char need[WEFT_BYTES_TEXT], free[WEFT_BYTES_TEXT], all[WEFT_BYTES_TEXT], advice[96];
+    uint64_t largest = weft__arena_largest(&arena), heap = weft__shmem.heap.bytes;
+    uint64_t enough = heap + weft__arena_need(bytes) + (align > WEFT_ARENA_GRANULE ? align : 0);
+    snprintf(advice, sizeof(advice), "set SHMEM_SYMMETRIC_SIZE to at least %llu",
+             (unsigned long long)(enough > largest ? enough - largest : enough));
+    if (weft__shmem.me == 0) {
+        weft__log_write(
+            WEFT_LOG_ERROR,
+            "%s on PE 0 and all others: %llu bytes (%s) do not fit into the symmetric heap of %s, "
+            "whose largest free block is %s; %s",
+            call, (unsigned long long)bytes, weft__bytes_text(bytes, need),
+            weft__bytes_text(heap, all), weft__bytes_text(largest, free),
+            bytes < WEFT_SHMEM_HEAP_MOST ? advice : "no heap can be as large as that");
+    }
+}
+
+/* By the first PE that it concerns. */
+static void say_no_memory(const char *call, uint64_t bytes)
+{
+    char need[WEFT_BYTES_TEXT], room[WEFT_BYTES_TEXT];
+    weft__log_write(WEFT_LOG_ERROR, "%s on PE %d: the machine has no memory for %s; it has %s left",
+                    call, weft__shmem.me, weft__bytes_text(bytes, need),
+                    weft__bytes_text(weft__sysmem_room(weft__sysmem()), room));
+}
+
+static _Noreturn void say_unlike(const request_t *mine, const request_t *theirs, int pe)
+{
+    if (strncmp(theirs->call, "shmem_", 6) != 0) {
+        weft__shmem_die(
+            "PEs must allocate alike: PE %d called %.23s for %llu bytes, while PE %d was in "
+            "another collective",
+            weft__shmem.me, mine->call, (unsigned long long)mine->bytes, pe);
+    }
+    weft__shmem_die(
+        "PEs must allocate alike: PE %d called %.23s for %llu bytes, PE %d called %.23s for "
+        "%llu bytes%s",
+        weft__shmem.me, mine->call, (unsigned long long)mine->bytes, pe, theirs->call,
+        (unsigned long long)theirs->bytes,
+        mine->offset != theirs->offset ? ", of other memory" : "");
+}
+
 /* A barrier with all PEs, which ends the job unless all ask for the same. False: one of them has no
  * memory. */
 static bool agree(request_t *mine, const char *call)
 {
     weft_shmem_team_t *world = weft__shmem_team(SHMEM_TEAM_WORLD, call);
-    bool all = mine->failed == 0;
+    int failed = -1; /* the first PE without memory */
     snprintf(mine->call, sizeof(mine->call), "%s", call);
     weft__shmem_enter(world, mine, sizeof(*mine), call);
     weft__shmem_await_all(world, call);
     for (int pe = 0; pe < world->size; pe++) {
         request_t theirs;
         memcpy(&theirs, weft__shmem_said(world, pe, sizeof(theirs)), sizeof(theirs));
-        all = all && theirs.failed == 0;
+        failed = failed < 0 && theirs.failed != 0 ? pe : failed;
         if (memcmp(mine->call, theirs.call, sizeof(theirs.call)) != 0 ||
             mine->bytes != theirs.bytes || mine->align != theirs.align ||
             mine->offset != theirs.offset) {
-            weft__shmem_die("PEs must allocate alike: PE %d called %s for %llu bytes, PE %d called "
-                            "%.23s for %llu bytes%s",
-                            weft__shmem.me, call, (unsigned long long)mine->bytes, pe, theirs.call,
-                            (unsigned long long)theirs.bytes,
-                            mine->offset != theirs.offset ? ", of other memory" : "");
+            say_unlike(mine, &theirs, pe);
         }
     }
-    return all;
-}
-
-/* Two sizes that may be of several GiB in one sentence, so exact bytes as well. */
-static void say_too_small(const char *call, uint64_t bytes)
-{
-    char need[WEFT_BYTES_TEXT], free[WEFT_BYTES_TEXT], all[WEFT_BYTES_TEXT];
-    uint64_t more = weft__arena_need(bytes) - weft__arena_largest(&arena);
-    if (weft__shmem.me != 0) {
-        return; /* the same on all PEs */
+    if (failed == weft__shmem.me) {
+        say_no_memory(call, mine->bytes);
     }
-    weft__log_write(
-        WEFT_LOG_ERROR,
-        "%s on PE 0 and all others: %llu bytes (%s) do not fit into the symmetric heap of %s, "
-        "whose largest free block is %s; set SHMEM_SYMMETRIC_SIZE to at least %llu",
-        call, (unsigned long long)bytes, weft__bytes_text(bytes, need),
-        weft__bytes_text(weft__shmem.heap.bytes, all),
-        weft__bytes_text(weft__arena_largest(&arena), free),
-        (unsigned long long)(weft__shmem.heap.bytes + more));
-}
-
-static void say_no_memory(const char *call, uint64_t bytes)
-{
-    char need[WEFT_BYTES_TEXT];
-    weft__log_write(WEFT_LOG_ERROR, "%s on PE %d: the machine has no memory for %s", call,
-                    weft__shmem.me, weft__bytes_text(bytes, need));
+    return failed < 0;
 }
 
 /* An offset with pages behind it; WEFT_ARENA_NONE, and *failed_p if the reason is here alone. */
@@ -97,9 +117,8 @@ static uint64_t take(uint64_t bytes, uint64_t align, const char *call, uint64_t 
 {
     uint64_t offset = weft__arena_alloc(&arena, bytes, align);
     if (offset == WEFT_ARENA_NONE) {
-        say_too_small(call, bytes);
+        say_too_small(call, bytes, align);
     } else if (!weft__shmem_segment_back(offset, weft__arena_size(&arena, offset))) {
-        say_no_memory(call, bytes);
         *failed_p = 1;
     }
     return offset;
@@ -216,9 +235,6 @@ DEFINE(void *, realloc, void *ptr, size_t size)
         return move(offset, size, CALL);
     }
     request.failed = !weft__shmem_segment_back(offset, weft__arena_size(&arena, offset));
-    if (request.failed) {
-        say_no_memory(CALL, size);
-    }
     if (!agree(&request, CALL)) {
         weft__arena_resize(&arena, offset, old);
         return NULL;

@@ -23,11 +23,21 @@ static _Noreturn void bad_cmp(const char *call, int cmp)
      : (cmp) == SHMEM_CMP_LT ? (a) < (b)                                                           \
                              : (bad_cmp(call, cmp), 0))
 
+/* What a test has found; `none` is a miss. */
+#define HIT(found, none)                                                                           \
+    ({                                                                                             \
+        __typeof__(found) found_ = (found);                                                        \
+        if (found_ == (none)) {                                                                    \
+            weft__shmem_missed(CALL);                                                              \
+        }                                                                                          \
+        found_;                                                                                    \
+    })
+
 /* ---- one variable -------------------------------------------------------------------------------- */
 
 /* Acquire: partner of whatever store is waited for, and of the fence or the release before it. */
 #define WAIT_WHILE(condition)                                                                      \
-    weft_shmem_waiter_t waiter = {0};                                                              \
+    weft_shmem_waiter_t waiter = {.pe = WEFT_SHMEM_ANYBODY};                                       \
     weft__shmem_check(ivar, sizeof(*ivar), CALL);                                                  \
     while (condition) {                                                                            \
         weft__shmem_pause(&waiter, CALL);                                                          \
@@ -39,7 +49,7 @@ static _Noreturn void bad_cmp(const char *call, int cmp)
         NOW, cmp, cmp_value, CALL))} DEFINE(int, name##_test, type *ivar, int cmp, type cmp_value) \
     {                                                                                              \
         weft__shmem_check(ivar, sizeof(*ivar), CALL);                                              \
-        return COMPARE(NOW, cmp, cmp_value, CALL);                                                 \
+        return HIT(COMPARE(NOW, cmp, cmp_value, CALL), 0);                                         \
     }                                                                                              \
     DEFINE(void, name##_wait, type *ivar, type cmp_value)                                          \
     {                                                                                              \
@@ -60,7 +70,7 @@ DEFINE(uint64_t, signal_fetch, const uint64_t *sig_addr)
 
 DEFINE(uint64_t, signal_wait_until, uint64_t *sig_addr, int cmp, uint64_t cmp_value)
 {
-    weft_shmem_waiter_t waiter = {0};
+    weft_shmem_waiter_t waiter = {.pe = WEFT_SHMEM_ANYBODY};
     uint64_t now;
     weft__shmem_check(sig_addr, sizeof(*sig_addr), CALL);
     while (now = __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE), !COMPARE(now, cmp, cmp_value, CALL)) {
@@ -114,7 +124,7 @@ static bool holds(const set_t *set, size_t i)
 static void check_set(const set_t *set)
 {
     if (set->nelems > 0) {
-        weft__shmem_check(set->ivars, set->nelems * set->size, set->call);
+        weft__shmem_check(set->ivars, weft__shmem_bytes(set->nelems, set->size), set->call);
     }
 }
 
@@ -143,7 +153,7 @@ static void wait_all(const set_t *set)
 {
     check_set(set);
     for (size_t i = 0; i < set->nelems; i++) {
-        weft_shmem_waiter_t waiter = {0};
+        weft_shmem_waiter_t waiter = {.pe = WEFT_SHMEM_ANYBODY};
         while (counts(set, i) && !holds(set, i)) {
             weft__shmem_pause(&waiter, set->call);
         }
@@ -167,7 +177,7 @@ static size_t test_any(const set_t *set)
 
 static size_t wait_any(const set_t *set)
 {
-    weft_shmem_waiter_t waiter = {0};
+    weft_shmem_waiter_t waiter = {.pe = WEFT_SHMEM_ANYBODY};
     size_t found;
     if (is_empty(set)) {
         return SIZE_MAX;
@@ -192,7 +202,7 @@ static size_t test_some(const set_t *set, size_t *indices)
 
 static size_t wait_some(const set_t *set, size_t *indices)
 {
-    weft_shmem_waiter_t waiter = {0};
+    weft_shmem_waiter_t waiter = {.pe = WEFT_SHMEM_ANYBODY};
     size_t found;
     if (is_empty(set)) {
         return 0;
@@ -229,17 +239,17 @@ static size_t wait_some(const set_t *set, size_t *indices)
     DEFINE(int, name##_test_all##suffix, type *ivars, size_t nelems, const int *status, int cmp,   \
            type parameter)                                                                         \
     {                                                                                              \
-        return test_all(SET(type, compared, several));                                             \
+        return HIT(test_all(SET(type, compared, several)), 0);                                     \
     }                                                                                              \
     DEFINE(size_t, name##_test_any##suffix, type *ivars, size_t nelems, const int *status,         \
            int cmp, type parameter)                                                                \
     {                                                                                              \
-        return test_any(SET(type, compared, several));                                             \
+        return HIT(test_any(SET(type, compared, several)), SIZE_MAX);                              \
     }                                                                                              \
     DEFINE(size_t, name##_test_some##suffix, type *ivars, size_t nelems, size_t *indices,          \
            const int *status, int cmp, type parameter)                                             \
     {                                                                                              \
-        return test_some(SET(type, compared, several), indices);                                   \
+        return HIT(test_some(SET(type, compared, several), indices), 0);                           \
     }
 #define DEFINE_SETS(name, type)                                                                    \
     DEFINE_SET(name, type, , cmp_value, &cmp_value, false)                                         \

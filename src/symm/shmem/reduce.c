@@ -13,6 +13,7 @@
 
 #define BLOCK_BYTES 16384u
 #define FEW 32u /* elements: not worth the call of a kernel */
+#define FEW_MEMBERS 64
 
 typedef weft_shmem_reduction_t reduction_t;
 
@@ -36,6 +37,7 @@ static void reduce_small(weft_shmem_team_t *team, void *dest, const void *source
 {
     size_t bytes = count * reduction->size;
     weft__shmem_enter(team, source, bytes, call);
+    weft__shmem_await_near(team, call);
     for (int i = 0; i < team->size; i++) {
         weft__shmem_await(team, i, call);
         const void *said = weft__shmem_said(team, i, bytes);
@@ -48,6 +50,20 @@ static void reduce_small(weft_shmem_team_t *team, void *dest, const void *source
         }
     }
     team->seen = team->calls;
+}
+
+/* Everybody reads what everybody says: the more PEs, the sooner slices win, although they take a second
+ * exchange. Where PEs share cores an exchange costs a turn of all of them: spare it. (As
+ * comm/tuner.c, where it was measured.) */
+static size_t small_limit(const weft_shmem_team_t *team)
+{
+    if (team->slot == WEFT_SHMEM_NO_SLOT) {
+        return 0;
+    }
+    if (weft__shmem.crowded) {
+        return weft__shmem_room(team);
+    }
+    return team->size <= 2 ? 1024 : team->size <= 4 ? 256 : WEFT_SHMEM_INLINE;
 }
 
 /* ---- large --------------------------------------------------------------------------------------- */
@@ -80,8 +96,9 @@ static void find_buffers(const weft_shmem_team_t *team, void *dest, const void *
 {
     for (int i = 0; i < team->size; i++) {
         int pe = weft__shmem_member(team, i);
+        int turn = weft__shmem_member(team, weft__shmem_turn(team, i)); /* in any order */
         buffers->sources[i] = weft__shmem_remote(source, bytes, pe, call);
-        buffers->dests[i] = weft__shmem_remote(dest, bytes, pe, call);
+        buffers->dests[i] = weft__shmem_remote(dest, bytes, turn, call);
     }
 }
 
@@ -89,7 +106,8 @@ static void reduce_large(weft_shmem_team_t *team, void *dest, const void *source
                          const reduction_t *reduction, const char *call)
 {
     size_t size = (size_t)team->size;
-    void **pointers = malloc(4 * size * sizeof(*pointers));
+    void *few[4 * FEW_MEMBERS];
+    void **pointers = size <= FEW_MEMBERS ? few : malloc(4 * size * sizeof(*pointers));
     if (pointers == NULL) {
         weft__shmem_die("%s on PE %d: no memory for the addresses of %zu PEs", call, weft__shmem.me,
                         size);
@@ -110,19 +128,21 @@ static void reduce_large(weft_shmem_team_t *team, void *dest, const void *source
                      reduction);
     }
     weft__shmem_sync(team, call);
-    free(pointers);
+    if (pointers != few) {
+        free(pointers);
+    }
 }
 
 void weft__shmem_reduce(weft_shmem_team_t *team, void *dest, const void *source, size_t count,
                         const weft_shmem_reduction_t *reduction, const char *call)
 {
-    size_t bytes = count * reduction->size;
+    size_t bytes = weft__shmem_bytes(count, reduction->size);
     if (count == 0) {
         return;
     }
     weft__shmem_check(dest, bytes, call);
     weft__shmem_check(source, bytes, call);
-    if (team->slot != WEFT_SHMEM_NO_SLOT && bytes <= weft__shmem_room(team)) {
+    if (bytes <= small_limit(team)) {
         reduce_small(team, dest, source, count, reduction, call);
     } else {
         reduce_large(team, dest, source, count, reduction, call);

@@ -5,24 +5,39 @@
 #include "symm/shmem/api.h"
 #include "symm/shmem/copy.h"
 
-FAST void put(void *dest, const void *source, size_t bytes, int pe, const char *call)
+/* Global variables, nothing, mistakes. Apart, so that the way to the heap is short and needs no frame. */
+static __attribute__((noinline)) void put_elsewhere(void *dest, const void *source, size_t bytes,
+                                                    int pe, const char *call)
 {
     if (bytes > 0) {
         weft__shmem_copy(weft__shmem_remote(dest, bytes, pe, call), source, bytes);
     }
 }
 
-FAST void get(void *dest, const void *source, size_t bytes, int pe, const char *call)
+static __attribute__((noinline)) void get_elsewhere(void *dest, const void *source, size_t bytes,
+                                                    int pe, const char *call)
 {
     if (bytes > 0) {
         weft__shmem_copy(dest, weft__shmem_remote(source, bytes, pe, call), bytes);
     }
 }
 
-/* Bytes from the first element to the end of the last one. */
-static inline size_t reach(ptrdiff_t stride, size_t nelems, size_t size)
+FAST void put(void *dest, const void *source, size_t bytes, int pe, const char *call)
 {
-    return ((nelems - 1) * (size_t)stride + 1) * size;
+    if (weft__shmem_in_heap(dest, bytes, pe)) {
+        weft__shmem_copy((char *)dest + weft__shmem.peers[pe].heap, source, bytes);
+    } else {
+        put_elsewhere(dest, source, bytes, pe, call);
+    }
+}
+
+FAST void get(void *dest, const void *source, size_t bytes, int pe, const char *call)
+{
+    if (weft__shmem_in_heap(source, bytes, pe)) {
+        weft__shmem_copy(dest, (const char *)source + weft__shmem.peers[pe].heap, bytes);
+    } else {
+        get_elsewhere(dest, source, bytes, pe, call);
+    }
 }
 
 static void check_stride(ptrdiff_t dst, ptrdiff_t sst, const char *call)
@@ -38,7 +53,7 @@ static void iput(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, s
 {
     if (nelems > 0) {
         check_stride(dst, sst, call);
-        void *to = weft__shmem_remote(dest, reach(dst, nelems, size), pe, call);
+        void *to = weft__shmem_remote(dest, weft__shmem_reach(dst, nelems, size), pe, call);
         weft__shmem_copy_strided(to, dst, source, sst, nelems, size);
     }
 }
@@ -48,7 +63,8 @@ static void iget(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, s
 {
     if (nelems > 0) {
         check_stride(dst, sst, call);
-        const void *from = weft__shmem_remote(source, reach(sst, nelems, size), pe, call);
+        const void *from = weft__shmem_remote(source, weft__shmem_reach(sst, nelems, size), pe,
+                                              call);
         weft__shmem_copy_strided(dest, dst, from, sst, nelems, size);
     }
 }
@@ -103,10 +119,10 @@ static inline void put_signal(void *dest, const void *source, size_t bytes, uint
     (type * dest, const type *source, size_t nelems, uint64_t *sig_addr, uint64_t signal,          \
      int sig_op, int pe)
 
-#define PUT(size) put(dest, source, nelems *(size), pe, CALL)
-#define GET(size) get(dest, source, nelems *(size), pe, CALL)
+#define PUT(size) put(dest, source, weft__shmem_bytes(nelems, size), pe, CALL)
+#define GET(size) get(dest, source, weft__shmem_bytes(nelems, size), pe, CALL)
 #define PUT_SIGNAL(size)                                                                           \
-    put_signal(dest, source, nelems *(size), sig_addr, signal, sig_op, pe, CALL)
+    put_signal(dest, source, weft__shmem_bytes(nelems, size), sig_addr, signal, sig_op, pe, CALL)
 
 /* shmem_<prefix>put<bits> and so on: either a type stands in front, or a size behind. */
 #define DEFINE_BLOCKS(prefix, bits, type, size)                                                    \

@@ -23,6 +23,8 @@
 #define CARD_MAGIC (UINT64_C(0x31304d4853544657) + sizeof(weft_shmem_control_t))
 #define ALIGN_MOST (UINT64_C(1) << 30) /* of the heap: what shmem_align can promise */
 #define ALIGN_LEAST (UINT64_C(1) << 21)
+#define ROOM_MIN (UINT64_C(1) << 20)  /* less is not worth looking at what the machine has left */
+#define ROOM_STEP (UINT64_C(1) << 26) /* pages to make between two looks */
 
 static struct {
     int fd;
@@ -215,13 +217,62 @@ weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes, weft_shmem_
     return status;
 }
 
+/* ---- pages of the heap --------------------------------------------------------------------------- */
+
+/* The first piece of [at, end) that has no pages: false if there is none. */
+static bool find_hole(uint64_t at, uint64_t end, uint64_t *from_p, uint64_t *to_p)
+{
+    off_t hole = lseek(file.fd, (off_t)at, SEEK_HOLE);
+    if (hole < 0 || (uint64_t)hole >= end) {
+        return false;
+    }
+    off_t data = lseek(file.fd, hole, SEEK_DATA);
+    *from_p = (uint64_t)hole;
+    *to_p = data < 0 || (uint64_t)data > end ? end : (uint64_t)data;
+    return true;
+}
+
+static bool has_room(uint64_t bytes)
+{
+    return bytes < ROOM_MIN || bytes + bytes / 64 <= weft__sysmem_room(weft__sysmem());
+}
+
+/* Make pages of [from, to). Looks again and again at what the machine has left: other PEs do the same, and
+ * who takes more than there is is killed. */
+static bool make_pages(uint64_t from, uint64_t to, uint64_t *missing)
+{
+    while (from < to) {
+        uint64_t bytes = to - from < ROOM_STEP ? to - from : ROOM_STEP;
+        if (!has_room(*missing)) {
+            return false;
+        }
+        if (fallocate(file.fd, 0, (off_t)from, (off_t)bytes) == 0) {
+            from += bytes;
+            *missing -= bytes;
+        } else if (errno != EINTR) {
+            return errno == EOPNOTSUPP;
+        }
+    }
+    return true;
+}
+
 bool weft__shmem_segment_back(uint64_t offset, uint64_t bytes)
 {
-    int result;
-    do {
-        result = fallocate(file.fd, 0, (off_t)(file.heap_at + offset), (off_t)bytes);
-    } while (result != 0 && errno == EINTR);
-    return result == 0 || errno == EOPNOTSUPP;
+    uint64_t at = file.heap_at + offset, end = at + bytes, from, to, missing = 0;
+    for (uint64_t look = at; find_hole(look, end, &from, &to); look = to) {
+        missing += to - from;
+    }
+    uint64_t first = end; /* from here on nothing is in use yet */
+    while (find_hole(at, end, &from, &to)) {
+        first = from < first ? from : first;
+        if (!make_pages(from, to, &missing)) {
+            fallocate(file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)first,
+                      (off_t)(end - first));
+            return false;
+        }
+        at = to;
+    }
+    return true;
 }
 
 void weft__shmem_segment_cleanup(void)
@@ -260,9 +311,13 @@ weft_status_t weft__shmem_segment_open(const weft_shmem_card_t *card, int pe,
     }
     close(fd);
     if (base == NULL) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "mapping %s of memory of PE %d failed: %s",
-                          weft__bytes_text(card->file_bytes, size), pe,
-                          same ? strerror(errno) : "it is not the file that was announced");
+        return weft__fail(
+            WEFT_ERR_NO_MEMORY, "mapping %s of memory of PE %d failed: %s",
+            weft__bytes_text(card->file_bytes, size), pe,
+            !same ? "it is not the file that was announced"
+            : errno == ENOMEM
+                ? "no address space; set SHMEM_SYMMETRIC_SIZE to less, or see ulimit -v"
+                : strerror(errno));
     }
     bool apart = card->data_bytes != s->data.bytes || card->program != file.program;
     *peer_p = (weft_shmem_peer_t){.heap = (intptr_t)(base + card->heap_at) - (intptr_t)s->heap.base,

@@ -33,7 +33,8 @@ void weft__shmem_segment_close(const weft_shmem_card_t *card, const weft_shmem_p
 /* Give the heap back. Variables stay where they are. */
 void weft__shmem_segment_cleanup(void);
 
-/* Have pages behind `bytes` at `offset` of the heap. False: there is no memory for them. */
+/* Have pages behind `bytes` at `offset` of the heap, of which none is in use after the first that has no
+ * pages yet. False: there is no memory for them. */
 bool weft__shmem_segment_back(uint64_t offset, uint64_t bytes);
 
 #endif

@@ -51,15 +51,18 @@ typedef struct weft_shmem_span {
 typedef struct weft_shmem_state {
     int me, pes; /* pes: 0 before shmem_init and after shmem_finalize */
     weft_shmem_span_t heap, data;
-    bool joined; /* all of `peers` are mapped */
+    _Atomic size_t copy_range; /* see copy.h */
+    bool joined;               /* all of `peers` are mapped */
     const weft_kernels_t *kernels;
     int spin;                   /* polls before a core is given away */
     bool crowded;               /* more PEs than cores */
+    int timeout_ms;             /* WEFT_TIMEOUT where it is set; 0: wait for ever */
     _Atomic int dead;           /* 1 + a PE that ended too early; set by the watch */
     _Atomic bool exiting;       /* somebody here has begun to end the process */
     weft_shmem_control_t *mine; /* peers[me].control */
     int thread_level;
     weft_shmem_peer_t peers[WEFT_SHMEM_PES_MAX]; /* in place: one load less on the way of a put */
+    bool shares_core[WEFT_SHMEM_PES_MAX];        /* may run where we run */
 } weft_shmem_state_t;
 
 extern HIDDEN weft_shmem_state_t weft__shmem;
@@ -82,10 +85,32 @@ void weft__shmem_watch_stop(void);
 
 /* ---- addresses ----------------------------------------------------------------------------------- */
 
+/* Bytes of `count` elements. Where there is no such number, one that no check lets through. */
+FAST size_t weft__shmem_bytes(size_t count, size_t size)
+{
+    size_t bytes;
+    return unlikely(__builtin_mul_overflow(count, size, &bytes)) ? SIZE_MAX : bytes;
+}
+
+/* From the first of `count` elements (1 or more), `stride` of them apart, to the end of the last one. */
+FAST size_t weft__shmem_reach(ptrdiff_t stride, size_t count, size_t size)
+{
+    size_t before = weft__shmem_bytes(count - 1, (size_t)stride);
+    return weft__shmem_bytes(before < SIZE_MAX ? before + 1 : before, size);
+}
+
 FAST bool weft__shmem_within(const weft_shmem_span_t *span, const void *address, size_t bytes)
 {
     uintptr_t offset = (uintptr_t)address - span->base;
     return offset < span->bytes && bytes <= span->bytes - offset;
+}
+
+/* What nearly all calls are about: a PE that there is, and memory of the heap. */
+FAST bool weft__shmem_in_heap(const void *address, size_t bytes, int pe)
+{
+    const weft_shmem_state_t *s = &weft__shmem;
+    return likely((unsigned)pe < (unsigned)s->pes) &&
+           likely(weft__shmem_within(&s->heap, address, bytes));
 }
 
 /* Where `bytes` at the symmetric `address` of PE `pe` are here. Ends the job if there is no such PE, or

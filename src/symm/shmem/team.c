@@ -21,6 +21,7 @@
 _Static_assert(WEFT_SHMEM_TEAMS == 64, "free slots are the bits of a word");
 
 HIDDEN weft_shmem_team_t weft__shmem_world, weft__shmem_shared;
+HIDDEN weft_shmem_team_t weft__shmem_teams[WEFT_SHMEM_TEAMS];
 
 /* The slots of a PE, as it tells the others. */
 typedef struct slots {
@@ -31,8 +32,7 @@ typedef struct slots {
 _Static_assert(sizeof(slots_t) <= WEFT_SHMEM_BULK, "can be said in a call");
 
 static slots_t slots;
-static weft_shmem_team_t *by_slot[WEFT_SHMEM_TEAMS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of slots and of lists of contexts */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of slots, teams and lists of contexts */
 
 void weft__shmem_teams_init(void)
 {
@@ -235,15 +235,14 @@ static slots_t *exchange_slots(weft_shmem_team_t *parent, const char *call)
     return all;
 }
 
-/* The team of `part` with us as member `me`. NULL: no memory. */
+/* The team of `part` with us as member `me`. */
 static weft_shmem_team_t *make_team(const weft_shmem_team_t *parent, const part_t *part,
                                     const choice_t *choice, int me,
                                     const shmem_team_config_t *config, long mask)
 {
-    weft_shmem_team_t *team = calloc(1, sizeof(*team));
-    if (team == NULL) {
-        return NULL;
-    }
+    weft_shmem_team_t *team = &weft__shmem_teams[choice->slot];
+    pthread_mutex_lock(&lock);
+    slots.free &= ~(UINT64_C(1) << choice->slot);
     *team = (weft_shmem_team_t){.start = weft__shmem_member(parent, part->start),
                                 .stride = part->stride * parent->stride,
                                 .size = part->size,
@@ -254,9 +253,6 @@ static weft_shmem_team_t *make_team(const weft_shmem_team_t *parent, const part_
     if (config != NULL && (mask & SHMEM_TEAM_NUM_CONTEXTS)) {
         team->config.num_contexts = config->num_contexts;
     }
-    pthread_mutex_lock(&lock);
-    slots.free &= ~(UINT64_C(1) << team->slot);
-    by_slot[team->slot] = team;
     pthread_mutex_unlock(&lock);
     return team;
 }
@@ -266,10 +262,9 @@ static void free_team(weft_shmem_team_t *team)
     pthread_mutex_lock(&lock);
     slots.free |= UINT64_C(1) << team->slot;
     slots.last[team->slot] = team->calls;
-    by_slot[team->slot] = NULL;
     free_contexts(team);
+    *team = (weft_shmem_team_t){0};
     pthread_mutex_unlock(&lock);
-    free(team);
 }
 
 /* All members of the parent hear whether all others could. */
@@ -416,8 +411,8 @@ DEFINE(void, team_destroy, shmem_team_t team)
 void weft__shmem_teams_cleanup(void)
 {
     for (int slot = SHARED_SLOT + 1; slot < WEFT_SHMEM_TEAMS; slot++) {
-        if (by_slot[slot] != NULL) {
-            free_team(by_slot[slot]);
+        if (weft__shmem_teams[slot].size > 0) {
+            free_team(&weft__shmem_teams[slot]);
         }
     }
     free_contexts(&weft__shmem_world);

@@ -118,7 +118,7 @@ void weft__shmem_bad_address(const char *call, const void *address, size_t bytes
     bool starts = weft__shmem_within(&s->heap, address, 1) ||
                   weft__shmem_within(&s->data, address, 1);
     weft__shmem_die(
-        "%s on PE %d, to PE %d: %zu bytes at %p %s; symmetric are memory from shmem_malloc "
+        "%s on PE %d, with PE %d: %zu bytes at %p %s; symmetric are memory from shmem_malloc "
         "and the program's global and static variables",
         call, s->me, pe, bytes, address,
         starts ? "reach beyond the end of symmetric memory" : "are not symmetric");
@@ -128,8 +128,9 @@ void weft__shmem_bad_ctx(const char *call, shmem_ctx_t ctx)
 {
     check_running(call);
     weft__shmem_die("%s on PE %d: %s", call, weft__shmem.me,
-                    ctx == SHMEM_CTX_INVALID ? "the context is SHMEM_CTX_INVALID"
-                                             : "this is no context, or one that was destroyed");
+                    ctx == SHMEM_CTX_INVALID   ? "the context is SHMEM_CTX_INVALID"
+                    : ctx == SHMEM_CTX_DEFAULT ? "SHMEM_CTX_DEFAULT cannot be destroyed"
+                                               : "this is no context, or one that was destroyed");
 }
 
 void weft__shmem_bad_team(const char *call, shmem_team_t team)
@@ -137,7 +138,7 @@ void weft__shmem_bad_team(const char *call, shmem_team_t team)
     check_running(call);
     weft__shmem_die("%s on PE %d: %s", call, weft__shmem.me,
                     team == SHMEM_TEAM_INVALID ? "the team is SHMEM_TEAM_INVALID"
-                                               : "this PE is not in the team");
+                                               : "this is no team, or one that was destroyed");
 }
 
 void weft__shmem_peer_died(const char *call)

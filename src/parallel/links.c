@@ -1,0 +1,153 @@
+/* How near the ranks of a communicator are to each other: see places.h. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <weft/device.h>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "parallel/places.h"
+#include "topo/gpu.h"
+#include "topo/topo.h"
+
+/* What a rank tells about where it is. */
+typedef struct seat {
+    uint64_t host;
+    int64_t device;
+    int64_t numa; /* the node that all of its CPUs belong to; -1: several, or unknown */
+} seat_t;
+
+static uint64_t hash_of_host(void)
+{
+    char name[256] = "";
+    uint64_t hash = 0xcbf29ce484222325u;
+    gethostname(name, sizeof(name) - 1);
+    for (const char *at = name; *at != '\0'; at++) {
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+/* ---- the order of the machine -------------------------------------------------------------------- */
+
+/* Hosts in the order of their first ranks, ranks of a host by device, then by rank. */
+static bool sits_before(const seat_t *seats, const int *host, int a, int b)
+{
+    if (host[a] != host[b]) {
+        return host[a] < host[b];
+    }
+    return seats[a].device != seats[b].device ? seats[a].device < seats[b].device : a < b;
+}
+
+/* host[r] becomes the first rank on the host of rank r. */
+static void order_seats(const seat_t *seats, int size, int *host, int *ranks)
+{
+    for (int r = 0; r < size; r++) {
+        host[r] = r;
+        for (int before = 0; before < r && host[r] == r; before++) {
+            host[r] = seats[before].host == seats[r].host ? host[before] : r;
+        }
+    }
+    for (int r = 0; r < size; r++) {
+        int place = 0;
+        for (int other = 0; other < size; other++) {
+            place += other != r && sits_before(seats, host, other, r);
+        }
+        ranks[place] = r;
+    }
+}
+
+/* ---- links ------------------------------------------------------------------------------------------ */
+
+static uint8_t near_gpus(const weft_gpus_t *gpus, const seat_t *a, const seat_t *b)
+{
+    static const uint8_t paths[] = {
+        [WEFT_PATH_SAME] = WEFT_NEAR_BOARD,        [WEFT_PATH_SWITCH] = WEFT_NEAR_SWITCH,
+        [WEFT_PATH_SWITCHES] = WEFT_NEAR_SWITCHES, [WEFT_PATH_BRIDGE] = WEFT_NEAR_BRIDGE,
+        [WEFT_PATH_NODE] = WEFT_NEAR_NODE,         [WEFT_PATH_SYSTEM] = WEFT_NEAR_SYSTEM};
+    int from = weft__gpu_of_rank(gpus, (int)a->device),
+        to = weft__gpu_of_rank(gpus, (int)b->device);
+    if (from < 0 || to < 0) {
+        return WEFT_NEAR_UNKNOWN;
+    }
+    if (from == to) {
+        return WEFT_NEAR_SAME;
+    }
+    const weft_gpu_pair_t *pair = weft__gpu_pair(gpus, from, to);
+    if (pair->links > 0) {
+        int near = WEFT_NEAR_NVLINK + pair->links - 1;
+        return (uint8_t)(near < WEFT_NEAR_SAME ? near : WEFT_NEAR_SAME - 1);
+    }
+    return pair->path == WEFT_PATH_UNKNOWN ? (uint8_t)WEFT_NEAR_UNKNOWN : paths[pair->path];
+}
+
+static uint8_t near_cores(const seat_t *a, const seat_t *b)
+{
+    if (a->numa < 0 || b->numa < 0) {
+        return WEFT_NEAR_UNKNOWN;
+    }
+    return a->numa == b->numa ? WEFT_NEAR_NODE : WEFT_NEAR_SYSTEM;
+}
+
+/* All pairs that rank `rank` speaks for: it is the first of its host, so that one rank of a host asks
+ * the driver. Pairs of different hosts are rank 0's. */
+static void fill_near(const seat_t *seats, const int *host, int rank, int size,
+                      const weft_gpus_t *gpus, uint8_t *near)
+{
+    for (int a = 0; a < size; a++) {
+        for (int b = 0; b < size; b++) {
+            uint8_t *here = &near[(size_t)a * (size_t)size + (size_t)b];
+            if (host[a] != host[b]) {
+                *here = rank == 0 ? WEFT_NEAR_NETWORK : 0;
+            } else if (host[a] == rank) {
+                *here = a == b         ? WEFT_NEAR_SAME
+                        : gpus != NULL ? near_gpus(gpus, &seats[a], &seats[b])
+                                       : near_cores(&seats[a], &seats[b]);
+            }
+        }
+    }
+}
+
+static weft_status_t read_links(const seat_t *seats, const int *host, int rank, int size,
+                                uint8_t *near)
+{
+    const char *kind;
+    weft_gpus_t gpus;
+    WEFT_TRY(weft_device_kind(&kind));
+    bool cuda = strcmp(kind, "cuda") == 0 && host[rank] == rank;
+    if (cuda) {
+        WEFT_TRY(weft__gpus_read(&gpus));
+    }
+    fill_near(seats, host, rank, size, cuda ? &gpus : NULL, near);
+    if (cuda) {
+        weft__gpus_cleanup(&gpus);
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t find(weft_comm_h comm, int size, seat_t *seats, int *host, int *ranks,
+                          uint8_t *near)
+{
+    int rank, device;
+    WEFT_TRY(weft_comm_rank(comm, &rank));
+    WEFT_TRY(weft_comm_device(comm, &device));
+    seat_t mine = {hash_of_host(), device, weft__numa_here("")};
+    WEFT_TRY(weft_allgather(&mine, seats, sizeof(mine), WEFT_U8, comm, NULL));
+    order_seats(seats, size, host, ranks);
+    memset(near, 0, (size_t)size * (size_t)size);
+    WEFT_TRY(read_links(seats, host, rank, size, near));
+    return weft_allreduce(near, near, (size_t)size * (size_t)size, WEFT_U8, WEFT_MAX, comm, NULL);
+}
+
+weft_status_t weft__places_find(weft_comm_h comm, int size, int *ranks, uint8_t *near)
+{
+    seat_t *seats = calloc((size_t)size, sizeof(*seats));
+    int *host = calloc((size_t)size, sizeof(int));
+    weft_status_t status = seats != NULL && host != NULL
+                               ? find(comm, size, seats, host, ranks, near)
+                               : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to find %d ranks", size);
+    free(seats);
+    free(host);
+    return status;
+}

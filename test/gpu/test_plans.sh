@@ -1,0 +1,62 @@
+#!/bin/bash
+# ctest: timeout=600
+# Plans on one GPU: 100 steps in bf16 under dp, tp, pp and ZeRO, with 2, 4 and 8 ranks on the GPU, end
+# within 1% of the loss of one rank. Processes that share a GPU need MPS (tools/test-gpu starts it).
+set -u
+weft=$WEFT_BIN
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# The same letters in a random order of words, so that there is something to learn.
+awk 'BEGIN { srand(7); split("warp weft loom thread shuttle pattern the a of and", w, " ");
+     for (i = 0; i < 60000; i++) printf "%s%s", w[int(rand() * 10) + 1], i % 12 == 11 ? "\n" : " " }' >"$work/text"
+
+# train OPTION...: prints the last loss
+train() {
+    rm -rf "$work/run"
+    timeout 60 "$weft" train --device cuda --data "$work/text" --length 128 --batch 32 --steps 100 --seed 3 \
+        --eval-share 0 --save -1 --out "$work/run" "$@" >"$work/log" 2>&1 || return 1
+    tail -n 1 "$work/run/metrics.jsonl" | grep -oE '"loss": ?[0-9.e+-]+' | grep -oE '[0-9.e+-]+$'
+}
+
+check() { # check OPTION...: beside the loss of one rank
+    local loss
+    if ! loss=$(train --model "$model" "$@"); then
+        echo "FAILED: weft train --model $model $*"
+        tail -n 5 "$work/log"
+        failures=$((failures + 1))
+    elif awk -v a="$loss" -v b="$alone" 'BEGIN { d = a / b - 1; exit !(d > -0.01 && d < 0.01) }'; then
+        printf '%-11s %-60s %s\n' "$model" "$*" "$loss"
+    else
+        echo "FAILED: weft train --model $model $*: loss $loss, of one rank $alone"
+        failures=$((failures + 1))
+    fi
+}
+
+model=tiny
+if ! alone=$(train --model tiny); then
+    echo "skipped: $(tail -n 1 "$work/log")"
+    exit 77
+fi
+printf '%-11s %-60s %s\n' tiny "-n 1" "$alone"
+check -n 2
+if [ $failures -ne 0 ] && grep -q 'MPS is off' "$work/log"; then
+    echo "skipped: MPS is off, so ranks that are processes cannot share a GPU"
+    exit 77
+fi
+check -n 2 --tp 2 --sequence-parallel yes
+check -n 2 --pp 2 --accumulate 4 --recompute full
+check -n 4 --tp 2 --zero 1
+check -n 4 --zero 3 --recompute selective
+check -n 4 --pp 4 --accumulate 4
+check -n 8 --tp 2 --pp 2 --accumulate 4 --zero 2
+check -n 8 --zero 3
+model=llama-tiny
+alone=$(train --model llama-tiny) || failures=$((failures + 1))
+printf '%-11s %-60s %s\n' llama-tiny "-n 1" "$alone"
+check -n 2 --tp 2
+check -n 4 --pp 2 --accumulate 4 --zero 1
+check -n 8 --tp 2 --zero 3
+check -n 8 --dp 2 --tp 2 --pp 2 --accumulate 2
+exit $((failures > 0))
