@@ -85,37 +85,30 @@ INLINE lanes_t multiply_add(lanes_t a, lanes_t b, lanes_t c)
 /* ---- over lanes, always in the same order: the upper half to the lower, again and again -------- */
 
 #if defined(__AVX2__)
-INLINE __m256 upper_half(lanes_t a)
+INLINE float fold_lanes(lanes_t a, const bool max)
 {
 #if LANES == 16
-    return _mm512_extractf32x8_ps((__m512)a, 1);
+    __m256 low = _mm512_castps512_ps256((__m512)a), high = _mm512_extractf32x8_ps((__m512)a, 1);
+    __m256 eight = max ? _mm256_max_ps(low, high) : _mm256_add_ps(low, high);
 #else
-    return (__m256)a;
+    __m256 eight = (__m256)a;
 #endif
+    __m128 left = _mm256_castps256_ps128(eight), right = _mm256_extractf128_ps(eight, 1);
+    __m128 four = max ? _mm_max_ps(left, right) : _mm_add_ps(left, right);
+    __m128 pair = _mm_movehl_ps(four, four);
+    __m128 two = max ? _mm_max_ps(four, pair) : _mm_add_ps(four, pair);
+    __m128 last = _mm_shuffle_ps(two, two, 1);
+    return _mm_cvtss_f32(max ? _mm_max_ss(two, last) : _mm_add_ss(two, last));
 }
 
 INLINE float sum_lanes(lanes_t a)
 {
-#if LANES == 16
-    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256((__m512)a), upper_half(a));
-#else
-    __m256 eight = upper_half(a);
-#endif
-    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+    return fold_lanes(a, false);
 }
 
 INLINE float max_of_lanes(lanes_t a)
 {
-#if LANES == 16
-    __m256 eight = _mm256_max_ps(_mm512_castps512_ps256((__m512)a), upper_half(a));
-#else
-    __m256 eight = upper_half(a);
-#endif
-    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+    return fold_lanes(a, true);
 }
 #else
 INLINE float sum_lanes(lanes_t a)
