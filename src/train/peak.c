@@ -2,6 +2,7 @@
 #include "train/peak.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include <weft/device.h>
@@ -41,37 +42,62 @@ static weft_status_t time_once(const weft_compute_t *compute, const weft_matmul_
     return WEFT_OK;
 }
 
+/* The best of a few, after one that warms up. */
+static weft_status_t best_rate(const weft_compute_t *compute, const weft_matmul_t *product,
+                               weft_stream_h stream, double *flops_p)
+{
+    double best = INFINITY;
+    for (int i = 0; i < 4; i++) {
+        double seconds = INFINITY;
+        WEFT_TRY(time_once(compute, product, stream, &seconds));
+        best = i >= 1 && seconds < best ? seconds : best;
+    }
+    *flops_p = 2.0 * (double)product->m * (double)product->n * (double)product->k / best;
+    return WEFT_OK;
+}
+
+/* Rows until more of them are no faster: many threads want many. */
+static weft_status_t measure_rows(const weft_compute_t *compute, weft_matmul_t *product,
+                                  int64_t most, weft_stream_h stream, double *flops_p)
+{
+    double best = 0.0, rate;
+    for (; product->m <= most; product->m *= 2) {
+        WEFT_TRY(best_rate(compute, product, stream, &rate));
+        bool faster = rate > 1.05 * best;
+        best = rate > best ? rate : best;
+        if (!faster) {
+            break;
+        }
+    }
+    *flops_p = best;
+    return WEFT_OK;
+}
+
 weft_status_t weft__peak_measure(const weft_compute_t *compute, weft_dtype_t type,
                                  weft_stream_h stream, double *flops_p)
 {
     /* Not on the device where that can be helped: it would count in the peak of a small model. */
     bool on_host = strcmp(compute->kind, "cuda") != 0;
-    int64_t n = on_host ? 512 : 8192;
-    size_t bytes = (size_t)(n * n) * weft_dtype_size(type);
+    int64_t n = on_host ? 512 : 8192, most = on_host ? 8 * n : n;
+    size_t row = (size_t)n * weft_dtype_size(type), bytes = (size_t)(2 * most + n) * row;
     void *memory;
-    double best = 0.0;
-    WEFT_TRY(on_host ? weft_host_malloc(&memory, 3 * bytes) : weft_malloc(&memory, 3 * bytes));
-    weft_status_t status = weft_memset(memory, 0x3c, 3 * bytes,
-                                       stream); /* 0.0115; zeros are easy */
+    WEFT_TRY(on_host ? weft_host_malloc(&memory, bytes) : weft_malloc(&memory, bytes));
+    weft_status_t status = weft_memset(memory, 0x3c, bytes, stream); /* 0.0115; zeros are easy */
     weft_matmul_t product = {.type = type,
                              .c_type = type,
                              .m = n,
                              .n = n,
                              .k = n,
                              .a = memory,
-                             .b = (char *)memory + bytes,
-                             .c = (char *)memory + 2 * bytes};
-    for (int i = 0; i < 6 && status == WEFT_OK; i++) { /* the first ones warm up */
-        double seconds = INFINITY;
-        status = time_once(compute, &product, stream, &seconds);
-        double flops = 2.0 * (double)n * (double)n * (double)n / seconds;
-        best = i >= 2 && flops > best ? flops : best;
+                             .b = (char *)memory + 2 * (size_t)most * row,
+                             .c = (char *)memory + (size_t)most * row};
+    if (status == WEFT_OK) {
+        status = measure_rows(compute, &product, most, stream, flops_p);
     }
     if (on_host) {
         weft_host_free(memory);
     } else {
         weft_free(memory);
     }
-    *flops_p = best;
     return status;
 }

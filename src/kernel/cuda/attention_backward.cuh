@@ -120,8 +120,7 @@ static __device__ __forceinline__ void wait_dq(const dq_part_t &part)
     }
 }
 
-/* dq starts as that sum. Early in a step, so that nobody waits for memory; and without branches, which
- * products under way do not bear. */
+/* dq starts as that sum. Early in a step, so that nobody waits for memory. */
 template <typename S>
 static __device__ __forceinline__ void begin_dq(const dq_part_t &part, float dq[S::WIDTH / 8][4])
 {
