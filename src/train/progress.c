@@ -115,6 +115,18 @@ static int columns(FILE *out)
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+/* For a terminal of `width` columns: what changes least is left out first, as time left stands last. */
+static void fit_text(char *text, size_t room, int width, const weft_metrics_step_t *step,
+                     uint64_t steps, double left_s)
+{
+    weft_metrics_step_t shown = *step;
+    shown.lr = shown.grad_norm = NAN;
+    for (int i = 0; i < 2 && strlen(text) > (size_t)width; i++) {
+        weft__progress_text(text, room, &shown, steps, left_s);
+        shown.memory = 0;
+    }
+}
+
 void weft__progress_step(weft_progress_t *progress, const weft_metrics_step_t *step)
 {
     char text[512];
@@ -139,6 +151,7 @@ void weft__progress_step(weft_progress_t *progress, const weft_metrics_step_t *s
         return;
     }
     int width = columns(progress->out) - 1;
+    fit_text(text, sizeof(text), width, step, progress->steps, last ? -1 : left);
     fprintf(progress->out, "\r\033[K%.*s%s", width, text, stays ? "\n" : "");
     fflush(progress->out);
     progress->drawn = !stays;

@@ -240,6 +240,16 @@ wait $launcher
 expect_equal "$?" 130
 none_left || fail "a rank was left"
 
+name="a guard that was stopped keeps nobody waiting"
+start sh -c "echo ready; exec sleep 0.5"
+for child in $(pgrep -P $launcher); do # the one that runs no other program
+    [ "$(readlink "/proc/$child/exe")" = "$(readlink "/proc/$launcher/exe")" ] && kill -STOP "$child"
+done
+ended() { ! kill -0 $launcher 2>/dev/null; }
+wait_for 5 ended || { fail "the launcher waits for it"; pkill -CONT -P $launcher; }
+wait $launcher
+expect_equal "$?" 0
+
 name="kill -9 of the launcher leaves nothing"
 start sh -c "sleep $tag & echo ready; sleep $tag; true"
 kill -9 $launcher

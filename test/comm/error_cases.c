@@ -395,13 +395,18 @@ typedef struct aborter {
     weft_comm_h comm;
     double after;
     int status;
+    bool kept; /* the error before it, which is why one aborts */
 } aborter_t;
 
 static void *abort_soon(void *arg)
 {
     aborter_t *a = arg;
+    char before[256];
     team_sleep(a->after);
+    weft_comm_rank(a->comm, NULL);
+    snprintf(before, sizeof(before), "%s", weft_last_error());
     a->status = weft_comm_abort(a->comm);
+    a->kept = strcmp(before, weft_last_error()) == 0;
     return NULL;
 }
 
@@ -416,6 +421,7 @@ static void end_abort(pthread_t thread, const aborter_t *a)
 {
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(a->status, WEFT_OK);
+    CHECK(a->kept);
 }
 
 /* Rank 0 is blocked in a call, as are others; a second thread of it gives up. The last rank does not

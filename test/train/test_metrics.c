@@ -196,6 +196,10 @@ static void a_terminal_has_one_line_that_is_drawn_again(void **state)
     for (uint64_t s = 1; s <= 3; s++) {
         weft_metrics_step_t step = step_at(s);
         step.eval_loss = s == 2 ? 3.5 : NAN;
+        step.lr = 3e-4; /* more than there is room for */
+        step.grad_norm = step.mfu = 0.5;
+        step.comm_share = 0.25;
+        step.memory = (uint64_t)300 << 20;
         assert_int_equal(weft__metrics_step(metrics, &step), WEFT_OK);
     }
     weft__metrics_say(metrics, "saved");
@@ -216,6 +220,9 @@ static void a_terminal_has_one_line_that_is_drawn_again(void **state)
     assert_null(memchr(first, '\n', (size_t)(kept - first)));    /* drawn over ... */
     assert_non_null(memchr(kept, '\n', (size_t)(third - kept))); /* ... or kept */
     assert_non_null(strstr(third, "\r\033[Ksaved\r\n"));
+    const char *left = strstr(third, "  left ");
+    assert_true(left != NULL &&
+                strcspn(third + 1, "\r") > (size_t)(left - third)); /* not cut off */
     for (const char *at = strstr(text, "step"); at != NULL; at = strstr(at + 1, "step")) {
         assert_true(strcspn(at, "\r\n") < 80); /* no line is wider than the terminal */
     }
