@@ -405,11 +405,12 @@ static void tell_times(run_t *run)
                           100 * all->bubble / run->timed, 100 * weft__schedule_bubble(&plan),
                           100 * all->uneven / run->timed);
     }
-    weft__metrics_say(run->metrics,
-                      "waiting for tensor-parallel ranks %.1f%%, for gradients %.1f%%; after "
-                      "backward %.1f%% of the time",
-                      100 * all->tensor / run->all_seconds, 100 * all->exchange / run->all_seconds,
-                      100 * all->update / run->all_seconds);
+    if (run->config->tp > 1) {
+        weft__metrics_say(run->metrics, "waiting for tensor-parallel ranks %.1f%% of the time",
+                          100 * all->tensor / run->all_seconds);
+    }
+    weft__metrics_say(run->metrics, "waiting for gradients %.1f%%, after backward %.1f%% of the time",
+                      100 * all->exchange / run->all_seconds, 100 * all->update / run->all_seconds);
 }
 
 /* What became of the plan: times, and memory predicted and measured. */
