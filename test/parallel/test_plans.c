@@ -130,8 +130,8 @@ int main(int argc, char **argv)
     printf("--seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
     for (int ranks = 1; ranks <= 8; ranks *= 2) {
-        tour_t t = {seed + (uint64_t)ranks, every ? 0 : sample, every ? PLAN_STEPS : 4, mine - 1,
-                    parts};
+        tour_t t = {seed + (uint64_t)ranks, every ? 0 : sample,
+                    UNDER_SANITIZER && !every ? 4 : PLAN_STEPS, mine - 1, parts};
         team_plan_t plan = {
             .ranks = ranks, .procs = ranks == 4 ? 0 : 1, .limit_s = every ? 7200 : 60, .arg = &t};
         ok = team_run(&plan, tour) && ok;
