@@ -86,13 +86,6 @@ size_t weft__block_acts_bytes(const weft_model_t *model, const weft_shape_t *sha
     return carver.used;
 }
 
-void weft__block_acts_carve(const weft_model_t *model, const weft_shape_t *shape, void *memory,
-                            weft_block_acts_t *acts_p)
-{
-    carver_t carver = {memory, 0};
-    carve_block(&carver, &carver, model, shape, acts_p);
-}
-
 /* ---- a micro-batch -------------------------------------------------------------------------- */
 
 static void carve_head(carver_t *carver, const weft_model_t *model, const weft_shape_t *shape,

@@ -194,10 +194,10 @@ typedef struct weft_acts {
     weft_head_acts_t head;
 } weft_acts_t;
 
-/* Bytes, each tensor rounded up to 256. docs/memory.md has the formulas. */
 /* How many of `rows` rows of `words` logits exist at a time, where the shape leaves it open. */
 int64_t weft__head_chunk(const weft_compute_t *compute, int64_t rows, int64_t words);
 
+/* Bytes, each tensor rounded up to 256. docs/memory.md has the formulas. */
 size_t weft__acts_bytes(const weft_model_t *model, const weft_shape_t *shape);
 size_t weft__block_acts_bytes(const weft_model_t *model, const weft_shape_t *shape);
 size_t weft__scratch_bytes(const weft_model_t *model, const weft_compute_t *compute,
@@ -208,8 +208,6 @@ size_t weft__scratch_bytes(const weft_model_t *model, const weft_compute_t *comp
 weft_status_t weft__acts_carve(const weft_model_t *model, const weft_shape_t *shape, void *memory,
                                weft_acts_t *acts_p);
 void weft__acts_cleanup(weft_acts_t *acts);
-void weft__block_acts_carve(const weft_model_t *model, const weft_shape_t *shape, void *memory,
-                            weft_block_acts_t *acts_p);
 void weft__scratch_carve(const weft_model_t *model, const weft_compute_t *compute,
                          const weft_shape_t *shape, void *memory, weft_scratch_t *scratch_p);
 

@@ -20,11 +20,6 @@ void *weft__offset(const weft_pass_t *pass, const void *base, int64_t count)
     return (char *)(uintptr_t)base + count * (int64_t)weft_dtype_size(pass->model->type);
 }
 
-void *weft__grad_offset(const weft_pass_t *pass, const void *base, int64_t count)
-{
-    return (char *)(uintptr_t)base + count * (int64_t)weft_dtype_size(pass->model->grad_type);
-}
-
 weft_norm_t weft__norm_args(const weft_pass_t *pass, int64_t rows, int layer, weft_role_t weight,
                             weft_role_t bias)
 {

@@ -20,9 +20,8 @@ static inline int64_t weft__rows(const weft_pass_t *pass)
 const void *weft__param_of(const weft_pass_t *pass, int layer, weft_role_t role);
 void *weft__grad_of(const weft_pass_t *pass, int layer, weft_role_t role);
 
-/* `count` elements further, of the model's type or of its gradients'. */
+/* `count` elements of the model's type further. */
 void *weft__offset(const weft_pass_t *pass, const void *base, int64_t count);
-void *weft__grad_offset(const weft_pass_t *pass, const void *base, int64_t count);
 
 /* Rows that norms have: see weft_shape_t. */
 weft_norm_t weft__norm_args(const weft_pass_t *pass, int64_t rows, int layer, weft_role_t weight,

@@ -147,24 +147,16 @@ static weft_status_t queue(const weft_offload_t *offload, segment_t *segment, co
     const weft_piece_t *piece = segment->piece;
     size_t element = weft_dtype_size(zero->model->type), count = (size_t)segment->count;
     size_t grad = weft_dtype_size(zero->model->grad_type);
-    const char *grads = (char *)weft__zero_grads(zero, piece) + (size_t)segment->from * grad;
-    int64_t at = weft__zero_state(zero, piece) + segment->from;
-    char *weights = (char *)weft__zero_weights(zero, piece) + (size_t)segment->from * element;
-    segment->args = (weft_adamw_t){.type = zero->model->type,
-                                   .grad_type = zero->model->grad_type,
-                                   .count = segment->count,
-                                   .param = lane->weights,
-                                   .master = zero->master + at,
-                                   .grad = lane->grads,
-                                   .m = zero->m + at,
-                                   .v = zero->v + at,
-                                   .grad_scale = offload->norm + 1,
-                                   .lr = hyper->lr,
-                                   .beta1 = hyper->beta1,
-                                   .beta2 = hyper->beta2,
-                                   .eps = hyper->eps,
-                                   .decay = piece->decay ? hyper->decay : 0.0f,
-                                   .step = hyper->step};
+    weft_adamw_t args = weft__optimizer_args(zero, piece, hyper, offload->norm);
+    const char *grads = (const char *)args.grad + (size_t)segment->from * grad;
+    char *weights = (char *)args.param + (size_t)segment->from * element;
+    args.count = segment->count;
+    args.param = lane->weights; /* the host's copies */
+    args.grad = lane->grads;
+    args.master += segment->from;
+    args.m += segment->from;
+    args.v += segment->from;
+    segment->args = args;
     WEFT_TRY(weft_memcpy(lane->grads, grads, count * grad, lane->stream));
     /* A step that is skipped leaves these as they are. */
     WEFT_TRY(weft_memcpy(lane->weights, weights, count * element, lane->stream));

@@ -165,8 +165,8 @@ static weft_status_t find_norm(const weft_optimizer_t *o, float max_norm)
 
 /* ---- update ---------------------------------------------------------------------------------------------- */
 
-static weft_adamw_t update_of(const weft_optimizer_t *o, const weft_zero_t *zero,
-                              const weft_piece_t *piece, const weft_hyper_t *hyper)
+weft_adamw_t weft__optimizer_args(const weft_zero_t *zero, const weft_piece_t *piece,
+                                  const weft_hyper_t *hyper, const float *norm)
 {
     int64_t at = weft__zero_state(zero, piece);
     return (weft_adamw_t){.type = zero->model->type,
@@ -177,7 +177,7 @@ static weft_adamw_t update_of(const weft_optimizer_t *o, const weft_zero_t *zero
                           .grad = weft__zero_grads(zero, piece),
                           .m = zero->m + at,
                           .v = zero->v + at,
-                          .grad_scale = o->norm + 1,
+                          .grad_scale = norm + 1,
                           .lr = hyper->lr,
                           .beta1 = hyper->beta1,
                           .beta2 = hyper->beta2,
@@ -196,7 +196,7 @@ static weft_status_t update(const weft_optimizer_t *o, const weft_zero_t *zero,
         if (!weft__zero_owns(zero, piece)) {
             continue;
         }
-        list[count++] = update_of(o, zero, piece, hyper);
+        list[count++] = weft__optimizer_args(zero, piece, hyper, o->norm);
         if (count == WEFT_ADAMW_MOST) {
             WEFT_TRY(o->compute->adamw_list(list, count, o->stream));
             count = 0;

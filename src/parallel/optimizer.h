@@ -34,6 +34,10 @@ weft_status_t weft__optimizer_run(weft_optimizer_t *optimizer, const weft_hyper_
 /* Two values in device memory as weft_clip_t gives them: the norm, and the factor that was used. */
 const float *weft__optimizer_norm(const weft_optimizer_t *optimizer);
 
+/* AdamW of a whole piece that this rank owns, where its tensors are; `norm` as weft__optimizer_norm. */
+weft_adamw_t weft__optimizer_args(const weft_zero_t *zero, const weft_piece_t *piece,
+                                  const weft_hyper_t *hyper, const float *norm);
+
 /* ---- offload.c ---------------------------------------------------------------------------------------- */
 
 typedef struct weft_offload weft_offload_t;
