@@ -61,9 +61,23 @@ static void a_process_that_was_killed_is_dying(void **state)
     }
 }
 
+static void a_process_that_ends_by_itself_is_dying(void **state)
+{
+    siginfo_t info;
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(0);
+    }
+    waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+    assert_true(weft__proc_dying(pid));
+    waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_process_that_ends_by_itself_is_dying),
         cmocka_unit_test(a_process_that_lives_is_not_dying),
         cmocka_unit_test(a_process_that_was_killed_is_dying),
     };
