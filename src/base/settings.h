@@ -34,7 +34,7 @@
     X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
-    X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, avx512, avx2, none")     \
+    X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, amx, avx512, avx2, none")     \
     X(INT, threads, "WEFT_THREADS", "0",                                                           \
       "threads that compute for a rank; 0: as many as the CPUs that it is bound to")               \
     X(STR, blas, "WEFT_BLAS", "auto",                                                              \

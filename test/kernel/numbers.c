@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "kernel/cpu/inner.h"
 #include "kernel/reference.h"
+#include "kernel/tiles.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0x5b };
 
@@ -175,17 +176,31 @@ const weft_compute_t *numbers_table(void)
     return table;
 }
 
+const weft_inner_t *const *numbers_inner_tables(void)
+{
+    static const char *const names[] = {"none", "avx2", "avx512", "amx"};
+    static const weft_inner_t *tables[5];
+    int count = 0;
+    for (int i = 0; i < 4; i++) {
+        const weft_inner_t *table = weft__inner_named(names[i]);
+        if (table == NULL && i == 3) {
+            table = tiles_emulated();
+        }
+        if (table != NULL) {
+            tables[count++] = table;
+        } else {
+            printf("this CPU cannot run %s\n", names[i]);
+        }
+    }
+    tables[count] = NULL;
+    return tables;
+}
+
 void numbers_everywhere(void (*test)(uint64_t seed, weft_dtype_t type))
 {
-    static const char *const names[] = {"none", "avx2", "avx512"};
     uint64_t seed = numbers_seed();
-    for (int i = 0; i < 3; i++) {
-        const weft_inner_t *inner = weft__inner_named(names[i]);
-        if (inner == NULL) {
-            printf("this CPU cannot run %s\n", names[i]);
-            continue;
-        }
-        weft__inner_use(inner);
+    for (const weft_inner_t *const *table = numbers_inner_tables(); *table != NULL; table++) {
+        weft__inner_use(*table);
         for (int threads = 1; threads <= 3; threads += 2) {
             weft__compute_threads(threads);
             test(seed, WEFT_F32);

@@ -4,6 +4,7 @@
 #define WEFT_TEST_KERNEL_NUMBERS_H
 
 #include "kernel/compute.h"
+#include "kernel/cpu/inner.h"
 
 /* Between guards: what is written outside is noticed by numbers_check. */
 typedef struct numbers {
@@ -41,6 +42,10 @@ double numbers_dot(const double *a, const double *b, int64_t count);
 
 /* One step of a table that must succeed. */
 void numbers_ok(weft_status_t status);
+
+/* The tables of inner loops that this CPU has, and NULL; AMX is emulated where it is only AMX that is
+ * missing. */
+const weft_inner_t *const *numbers_inner_tables(void);
 
 /* Run `test(seed, type)` for both types, all tables of inner loops that this CPU has, with 1 and 3
  * threads. */

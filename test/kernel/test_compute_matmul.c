@@ -186,11 +186,9 @@ static void adds_in_place(void **state)
 }
 
 /* Larger than every block of our own product; checked by a random vector: (a b) x = a (b x). */
-static void own_product_of_many_blocks(void **state)
+static void many_blocks(uint64_t seed)
 {
     enum { M = 301, N = 1405, K = 777 };
-    uint64_t seed = numbers_seed();
-    (void)state;
     numbers_t a = numbers_random(seed, "a", M * K, WEFT_F32, 1);
     numbers_t b = numbers_random(seed, "b", K * N, WEFT_F32, 1);
     numbers_t x = numbers_random(seed, "x", N, WEFT_F32, 1);
@@ -227,13 +225,28 @@ static void own_product_of_many_blocks(void **state)
     numbers_free(&c);
 }
 
+/* For every table of inner loops. */
+static void with_every_table(void (*test)(uint64_t seed))
+{
+    uint64_t seed = numbers_seed();
+    for (const weft_inner_t *const *table = numbers_inner_tables(); *table != NULL; table++) {
+        weft__inner_use(*table);
+        test(seed);
+    }
+    weft__inner_use(NULL);
+}
+
+static void own_product_of_many_blocks(void **state)
+{
+    (void)state;
+    with_every_table(many_blocks);
+}
+
 /* Shapes that are packed once for all threads, in one go and in several, that are cut into blocks, and into
  * parts of k: right by the test of above, and of our own product the same bits for every number of threads. */
-static void threads_do_not_change_bits(void **state)
+static void same_bits(uint64_t seed)
 {
     static const int64_t sizes[][3] = {{150, 4100, 1050}, {333, 100, 390}, {31, 90, 6301}};
-    uint64_t seed = numbers_seed();
-    (void)state;
     for (int size = 0; size < 3; size++) {
         int64_t m = sizes[size][0], n = sizes[size][1], k = sizes[size][2];
         numbers_t a = numbers_random(seed, "a", m * k, WEFT_F32, 1);
@@ -288,6 +301,12 @@ static void threads_do_not_change_bits(void **state)
         free(column);
         free(bx);
     }
+}
+
+static void threads_do_not_change_bits(void **state)
+{
+    (void)state;
+    with_every_table(same_bits);
 }
 
 int main(void)

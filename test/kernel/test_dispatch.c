@@ -87,11 +87,11 @@ static void an_unknown_name_warns_and_falls_back(void **state)
 
 static void a_table_this_cpu_lacks_warns_and_falls_back(void **state)
 {
-    static const char *const names[] = {"avx512", "avx2"};
+    static const char *const names[] = {"amx", "avx512", "avx2"};
     char name[64], log[1024];
     int lacking = 0;
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         if (weft__kernels_named(names[i]) == NULL) {
             choose(names[i], name, sizeof(name), log, sizeof(log));
             assert_string_equal(name, best_name());

@@ -32,8 +32,7 @@ static void find(void)
 {
     const char *name = weft__settings()->blas;
     bool automatic = strcmp(name, "auto") == 0;
-    /* Our own product has been the faster one with AVX-512 (docs/performance.md), and only there. */
-    if (strcmp(name, "own") == 0 || (automatic && strcmp(weft__inner()->name, "avx512") == 0)) {
+    if (strcmp(name, "own") == 0 || (automatic && weft__inner()->own_is_best)) {
         return;
     }
     name = automatic ? "libopenblas.so.0" : name;

@@ -3,7 +3,7 @@
 
 #include "kernel/cpu/inner_impl.h"
 
-const weft_inner_t weft__inner_avx2 = INNER_TABLE("avx2");
+const weft_inner_t weft__inner_avx2 = INNER_TABLE("avx2", OWN_PRODUCTS);
 
 #else
 typedef int nothing_t; /* a file must declare something */

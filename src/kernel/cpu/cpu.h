@@ -10,6 +10,9 @@ extern const weft_kernels_t weft__kernels_none;
 #if defined(__x86_64__)
 extern const weft_kernels_t weft__kernels_avx2;   /* needs AVX2 and F16C */
 extern const weft_kernels_t weft__kernels_avx512; /* needs AVX-512 F, BW, VL, DQ */
+#if defined(WEFT_AMX)
+extern const weft_kernels_t weft__kernels_amx; /* and AVX-512 BF16 and AMX BF16 */
+#endif
 #endif
 
 /* Whether libc's memcpy is the fastest cached copy of a few KiB and more. It is where `rep movsb`

@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "base/log.h"
@@ -40,11 +42,31 @@ static bool runs_avx512(void)
     return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+
+#if defined(WEFT_AMX)
+/* The CPU has it, and the kernel lets this process use it, which has to be asked for: a thread that does
+ * takes 8 KiB more at every switch. Old kernels do not know the question. */
+static bool runs_amx(void)
+{
+    enum { ASK_FOR_STATE = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+    const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, avx512_bf16 = 1u << 5;
+    unsigned eax, ebx, ecx, edx, more;
+    if (!runs_avx512() || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) ||
+        (edx & amx_bf16) == 0 || (edx & amx_tile) == 0 ||
+        !__get_cpuid_count(7, 1, &more, &ebx, &ecx, &edx) || (more & avx512_bf16) == 0) {
+        return false;
+    }
+    return syscall(SYS_arch_prctl, ASK_FOR_STATE, TILES) == 0;
+}
+#endif
 #endif
 
 /* Best first; the last runs everywhere. */
 static const candidate_t candidates[] = {
 #if defined(__x86_64__)
+#if defined(WEFT_AMX)
+    {&weft__kernels_amx, runs_amx},
+#endif
     {&weft__kernels_avx512, runs_avx512},
     {&weft__kernels_avx2, runs_avx2},
 #endif
@@ -91,7 +113,7 @@ static const weft_kernels_t *best(void)
 
 static void choose(void)
 {
-    static const char *const names[] = {"auto", "avx512", "avx2", "none"};
+    static const char *const names[] = {"auto", "amx", "avx512", "avx2", "none"};
     const char *wanted = weft__settings()->simd;
 
     pthread_once(&probed, probe);
@@ -110,7 +132,7 @@ static void choose(void)
             return;
         }
     }
-    weft__warn("WEFT_SIMD=%s: not one of auto, avx512, avx2, none; using %s", wanted, table->name);
+    weft__warn("WEFT_SIMD=%s: not one of auto, amx, avx512, avx2, none; using %s", wanted, table->name);
 }
 
 const weft_kernels_t *weft__kernels(void)

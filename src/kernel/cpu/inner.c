@@ -8,6 +8,9 @@
 
 static const weft_inner_t *const tables[] = {
 #if defined(__x86_64__)
+#if defined(WEFT_AMX)
+    &weft__inner_amx,
+#endif
     &weft__inner_avx512,
     &weft__inner_avx2,
 #endif

@@ -45,7 +45,7 @@ typedef struct weft_own_product {
     int64_t column;
 } weft_own_product_t;
 
-#define WEFT_OWN_SCRATCH ((size_t)1 << 20)
+#define WEFT_OWN_SCRATCH ((size_t)5 << 18)
 /* It goes over c once for so many steps of k, at most, and packs a once for so many columns. */
 #define WEFT_OWN_DEPTH 192
 #define WEFT_OWN_COLUMNS 672
@@ -76,8 +76,16 @@ typedef struct weft_finish {
     X(sumsq, weft_sumsq_t)              /* chunks */                                               \
     X(cast, weft_cast_t)                /* elements */
 
+/* How our own product packs its operands: op(b) in strips of so many columns, op(a) in panels of so many
+ * rows, both with k in whole steps, and so many bytes for each number. */
+typedef struct weft_packing {
+    int64_t strip, panel, step;
+    size_t element;
+} weft_packing_t;
+
 typedef struct weft_inner {
     const char *name;
+    bool own_is_best; /* our own product is faster than a BLAS here (docs/performance.md) */
 #define WEFT_INNER_SLOT(name, args_t) void (*name)(const args_t *args, int64_t first, int64_t end);
     WEFT_INNER_RANGES(WEFT_INNER_SLOT)
 #undef WEFT_INNER_SLOT
@@ -98,15 +106,14 @@ typedef struct weft_inner {
 
     void (*tile)(const weft_tile_t *args);
     void (*product)(const weft_own_product_t *args);
-    /* The same product, cut for several threads: first op(b) is packed, in strips of `strip` columns,
-     * steps [first, end) of k of one strip a call, into packed[strip][k][strip columns]; then rows
-     * [first, end) of c are made of it, as many as fit with all of k: (end - first + 7) x k floats of
-     * scratch. */
-    int64_t strip;
+    /* The same product, cut for several threads: first op(b) is packed, [first, end) of k of one strip a
+     * call, from whole steps to whole steps, into packed[strip][k]; then rows [first, end) of c are made
+     * of it, as many as fit the scratch packed, with all of k. */
+    weft_packing_t packing;
     void (*pack_strip)(const weft_own_product_t *args, int64_t strip, int64_t first, int64_t end,
-                       float *packed);
-    void (*strip_rows)(const weft_own_product_t *args, const float *packed, int64_t first,
-                       int64_t end, float *scratch);
+                       void *packed);
+    void (*strip_rows)(const weft_own_product_t *args, const void *packed, int64_t first,
+                       int64_t end, void *scratch);
     void (*finish)(const weft_finish_t *args);
 
     /* sums[c - first] = sum over rows [row, row_end) of in[r][c], c in [first, end), in order. */
@@ -120,6 +127,9 @@ typedef struct weft_inner {
 extern const weft_inner_t weft__inner_none;
 #if defined(__x86_64__)
 extern const weft_inner_t weft__inner_avx2, weft__inner_avx512;
+#if defined(WEFT_AMX)
+extern const weft_inner_t weft__inner_amx; /* as avx512, but for products */
+#endif
 #endif
 
 /* The table for this CPU; follows WEFT_SIMD as the reductions do. */

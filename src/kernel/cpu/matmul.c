@@ -39,11 +39,15 @@ typedef struct block {
  * the smallest sum of the two. */
 static void choose_grid(product_t *p, int blocks)
 {
-    int64_t best = -1, column_step = p->sgemm == NULL ? weft__inner()->strip : COLUMN_STEP;
+    int64_t best = -1, column_step = COLUMN_STEP, row_step = ROW_STEP;
+    if (p->sgemm == NULL) {
+        column_step = weft__inner()->packing.strip;
+        row_step = weft__most(ROW_STEP, weft__inner()->packing.panel);
+    }
     for (int across = 1; across <= blocks; across++) {
         int64_t down = blocks / across;
         int64_t rows = weft__ceil_div(p->args.m, down), columns = weft__ceil_div(p->args.n, across);
-        rows = weft__least(weft__ceil_div(rows, ROW_STEP) * ROW_STEP, p->args.m);
+        rows = weft__least(weft__ceil_div(rows, row_step) * row_step, p->args.m);
         columns = weft__least(weft__ceil_div(columns, column_step) * column_step, p->args.n);
         /* What the slowest thread has to do: its products, and copying at some 32 of them each. */
         int64_t cost = rows * columns + 32 * (rows + columns);

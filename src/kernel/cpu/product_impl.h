@@ -266,11 +266,11 @@ static void finish(const weft_finish_t *f)
 /* ---- the same, for several threads ---------------------------------------------------------- */
 
 static void pack_strip(const weft_own_product_t *x, int64_t strip, int64_t first, int64_t end,
-                       float *packed)
+                       void *packed)
 {
     int64_t column = strip * STRIP, left = x->n - column;
     pack_columns(x, first, end - first, column, left < STRIP ? left : STRIP,
-                 packed + (strip * x->k + first) * STRIP);
+                 (float *)packed + (strip * x->k + first) * STRIP);
 }
 
 /* What the ending reads beside c, of rows from `row` on in one strip. */
@@ -289,9 +289,11 @@ static ahead_t ahead_of_ending(const weft_own_product_t *x, int64_t row, int64_t
 
 /* All of k before the next strip: a block of c is complete while it is in the cache, and is then
  * finished there. */
-static void strip_rows(const weft_own_product_t *x, const float *packed, int64_t first, int64_t end,
-                       float *scratch)
+static void strip_rows(const weft_own_product_t *x, const void *packed, int64_t first, int64_t end,
+                       void *scratch)
 {
+    float *a = scratch;
+    const float *b = packed;
     int64_t even = even_part(x->k, DEPTH, 1), rows = end - first;
     int64_t padded_rows = (rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     /* Panel by panel where rows lie in a row in memory. */
@@ -300,7 +302,7 @@ static void strip_rows(const weft_own_product_t *x, const float *packed, int64_t
         for (int64_t p0 = 0; p0 < x->k; p0 += even) {
             int64_t depth = x->k - p0 < even ? x->k - p0 : even;
             pack_rows(x, p0, depth, first + up, rows - up < panel ? rows - up : panel,
-                      scratch + p0 * padded_rows + up * depth);
+                      a + p0 * padded_rows + up * depth);
         }
     }
     for (int64_t at = 0; at < x->n; at += STRIP) {
@@ -309,8 +311,7 @@ static void strip_rows(const weft_own_product_t *x, const float *packed, int64_t
         for (int64_t p0 = 0; p0 < x->k; p0 += even) {
             int64_t depth = x->k - p0 < even ? x->k - p0 : even;
             multiply_strip(x, depth, first, rows, at, width, x->add || p0 > 0,
-                           scratch + p0 * padded_rows, packed + (at / STRIP * x->k + p0) * STRIP,
-                           &ahead);
+                           a + p0 * padded_rows, b + (at / STRIP * x->k + p0) * STRIP, &ahead);
         }
         if (x->ending != NULL) {
             finish(&(weft_finish_t){x->ending, first, x->column + at, rows, width,

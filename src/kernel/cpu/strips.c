@@ -10,31 +10,39 @@
 #include "kernel/cpu/launch.h"
 
 enum {
-    PACKED_MOST = 4 << 20, /* floats of b packed at a time: stays in the shared cache */
+    PACKED_MOST = 4 << 20, /* numbers of b packed at a time: stays in the shared cache */
     ROWS_MOST = 128,       /* of a task, so that its part of c is in the cache until finished */
     ROWS_LEAST = 16,
-    ROW_FLOATS = 3 << 16, /* of a task's rows of a, packed: three quarters of WEFT_OWN_SCRATCH */
+    ROW_NUMBERS = 3 << 16, /* of a task's rows of a */
     ROW_STEP = 8,
     PACK_STEPS = 64,       /* of k, at least, that are worth a task of packing */
     CACHED_MOST = 5 << 16, /* floats of c that stay in a thread's cache beside packed operands */
 };
 
-_Static_assert((size_t)(ROW_FLOATS / 16 * 18) * sizeof(float) <= WEFT_OWN_SCRATCH,
+_Static_assert((size_t)(ROW_NUMBERS / 16 * 18) * sizeof(float) <= WEFT_OWN_SCRATCH,
                "a task's packed rows, padded from 16 to three panels of 6, fit the scratch");
+_Static_assert((size_t)(ROW_NUMBERS + ROWS_MOST * 32) * 6 <= WEFT_OWN_SCRATCH,
+               "packed to 6 bytes, and padded to whole steps of 32, they fit as well");
 
 typedef struct strips {
     weft_own_product_t x; /* of the columns at hand */
-    float *packed;
+    void *packed;
     int64_t rows;  /* of a task */
     int64_t steps; /* of k, of a task of packing */
 } strips_t;
 
+static int64_t row_step(void)
+{
+    return weft__most(ROW_STEP, weft__inner()->packing.panel);
+}
+
 /* As many tasks for every thread, and none so large that its rows leave the cache. */
 static int64_t rows_of_task(int64_t m, int64_t k, int threads)
 {
-    int64_t most = weft__least(ROWS_MOST, ROW_FLOATS / weft__most(k, 1) / ROW_STEP * ROW_STEP);
+    int64_t step = row_step();
+    int64_t most = weft__least(ROWS_MOST, ROW_NUMBERS / weft__most(k, 1) / step * step);
     int64_t tasks = weft__ceil_div(m, most * threads) * threads;
-    return weft__ceil_div(weft__ceil_div(m, tasks), ROW_STEP) * ROW_STEP;
+    return weft__ceil_div(weft__ceil_div(m, tasks), step) * step;
 }
 
 /* Compares the floats that the busiest thread moves to and from beyond its own cache. Those of c count
@@ -44,7 +52,8 @@ bool weft__strips_pay(const weft_matmul_t *args, int64_t block_rows, int64_t blo
                       int threads)
 {
     int64_t m = args->m, n = args->n, k = args->k;
-    if (m < ROWS_LEAST * threads || k < 1 || k > ROW_FLOATS / ROWS_LEAST) {
+    int64_t least = weft__most(ROWS_LEAST, row_step());
+    if (m < ROWS_LEAST * threads || k < 1 || k > ROW_NUMBERS / least) {
         return false;
     }
     int64_t passes = weft__ceil_div(m, threads * rows_of_task(m, k, threads));
@@ -74,10 +83,12 @@ static void rows_task(const void *arg, int64_t task, void *scratch)
 
 static weft_status_t run_columns(strips_t *s, int threads)
 {
-    int64_t count = weft__ceil_div(s->x.n, weft__inner()->strip);
+    weft_packing_t packing = weft__inner()->packing;
+    int64_t count = weft__ceil_div(s->x.n, packing.strip);
     int64_t parts = weft__least(weft__ceil_div(2 * threads, count),
                                 weft__ceil_div(s->x.k, PACK_STEPS));
-    s->steps = weft__ceil_div(s->x.k, weft__most(parts, 1));
+    s->steps = weft__ceil_div(weft__ceil_div(s->x.k, weft__most(parts, 1)), packing.step) *
+               packing.step;
     weft_status_t status = weft__team_run(count * weft__ceil_div(s->x.k, s->steps), 0, pack_task,
                                           s);
     if (status == WEFT_OK) {
@@ -88,11 +99,13 @@ static weft_status_t run_columns(strips_t *s, int threads)
 
 weft_status_t weft__run_strips(const weft_matmul_t *args, bool onto_c, bool plain)
 {
-    int64_t strip = weft__inner()->strip, n = args->n, k = args->k;
+    weft_packing_t packing = weft__inner()->packing;
+    int64_t strip = packing.strip, n = args->n, k = args->k;
+    int64_t padded_k = weft__ceil_div(k, packing.step) * packing.step;
     int64_t most = weft__most(PACKED_MOST / weft__most(k, 1) / strip, 1) * strip;
     int threads = weft__team_size();
     int64_t columns = weft__least(most, weft__ceil_div(n, strip) * strip);
-    strips_t s = {.packed = weft__team_memory((size_t)(columns * k) * sizeof(float)),
+    strips_t s = {.packed = weft__team_memory((size_t)(columns * padded_k) * packing.element),
                   .rows = rows_of_task(args->m, k, threads)};
     if (s.packed == NULL) {
         return WEFT_ERR_NO_MEMORY;

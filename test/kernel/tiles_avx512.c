@@ -1,0 +1,106 @@
+/* The product of amx.h with tiles that are arrays, so that it is tested where a CPU has AVX-512, but no AMX:
+ * all of it except the seven instructions. */
+#include "kernel/tiles.h"
+
+#include <stddef.h>
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+static _Thread_local struct {
+    int begun;
+    union {
+        float sums[16][16];
+        uint16_t numbers[16][32];
+    } tile[8];
+} tiles;
+
+static float widened(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof(value));
+    return value;
+}
+
+/* As the manual has it: pairs of products, the even ones first. */
+static void multiply_tiles(int c, int a, int b)
+{
+    for (int m = 0; m < 16; m++) {
+        for (int k = 0; k < 32; k++) {
+            float value = widened(tiles.tile[a].numbers[m][k]);
+            for (int n = 0; n < 16; n++) {
+                tiles.tile[c].sums[m][n] +=
+                    value * widened(tiles.tile[b].numbers[k / 2][2 * n + k % 2]);
+            }
+        }
+    }
+}
+
+static void load_tile(int t, const void *from, size_t stride)
+{
+    for (size_t row = 0; row < 16; row++) {
+        memcpy(tiles.tile[t].numbers[row], (const char *)from + row * stride, 64);
+    }
+}
+
+static void store_tile(int t, void *to, size_t stride)
+{
+    for (size_t row = 0; row < 16; row++) {
+        memcpy((char *)to + row * stride, tiles.tile[t].numbers[row], 64);
+    }
+}
+
+/* To nearest, ties to even. */
+static __m512i round_half(__m512 value)
+{
+    __m512i bits = _mm512_castps_si512(value), one = _mm512_set1_epi32(1);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), one);
+    bits = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return _mm512_srli_epi32(bits, 16);
+}
+
+static __m512i narrow(__m512 low, __m512 high)
+{
+    __m512i first = _mm512_castsi256_si512(_mm512_cvtepi32_epi16(round_half(low)));
+    return _mm512_inserti64x4(first, _mm512_cvtepi32_epi16(round_half(high)), 1);
+}
+
+/* Tiles that are used by a thread that did not configure them would end it. */
+#define BEGUN() (tiles.begun == 1 ? (void)0 : __builtin_trap())
+#define TILES_BEGIN() (tiles.begun++, BEGUN())
+#define TILES_END() (BEGUN(), tiles.begun--)
+#define TILE_ZERO(t) (BEGUN(), (void)memset(&tiles.tile[t], 0, sizeof(tiles.tile[t])))
+#define TILE_LOAD(t, from, stride) (BEGUN(), load_tile(t, from, stride))
+#define TILE_STORE(t, to, stride) (BEGUN(), store_tile(t, to, stride))
+#define TILE_PRODUCT(c, a, b) (BEGUN(), multiply_tiles(c, a, b))
+#define NARROW(low, high) narrow(low, high)
+
+#include "kernel/cpu/amx_impl.h"
+
+const weft_inner_t *tiles_emulated(void)
+{
+    static weft_inner_t table; /* filled in alike every time */
+    if (weft__inner_named("avx512") == NULL) {
+        return NULL;
+    }
+    table = weft__inner_avx512;
+    table.name = "amx, emulated";
+    table.product = product;
+    table.pack_strip = pack_strip;
+    table.strip_rows = strip_rows;
+    table.packing = (weft_packing_t)WEFT_AMX_PACKING;
+    return &table;
+}
+
+#else
+
+const weft_inner_t *tiles_emulated(void)
+{
+    return NULL;
+}
+
+#endif
