@@ -240,6 +240,17 @@ static __attribute__((noinline)) void pack_b(const weft_own_product_t *x, int64_
     TILE_LOAD(6, b + (part - 1) * PART, 64);                                                       \
     TILE_LOAD(7, b + (part - 1) * PART + TILE, 64)
 
+/* A sixth of the next group of each, asked for ahead: tiles come from the second-level cache faster than
+ * the processor foresees. */
+INLINE void ask_ahead(const uint16_t *a, const uint16_t *b, int sixth)
+{
+#pragma GCC unroll 16
+    for (int row = 0; row < SIDE; row++) {
+        __builtin_prefetch(a + GROUP + sixth * TILE + row * STEP, 0, 3);
+        __builtin_prefetch(b + GROUP + sixth * TILE + row * STEP, 0, 3);
+    }
+}
+
 /* c (32 x 32) = a panel times a strip, `steps` groups of each; or += with `add`. */
 static __attribute__((noinline)) void multiply_whole(const uint16_t *a, const uint16_t *b,
                                                      int64_t steps, float *c, int64_t ldc, bool add)
@@ -265,16 +276,22 @@ static __attribute__((noinline)) void multiply_whole(const uint16_t *a, const ui
         TAKE_A(3);
         TAKE_B(1);
         FOUR_PRODUCTS();
+        ask_ahead(a, b, 0);
         TAKE_A(1);
         FOUR_PRODUCTS();
+        ask_ahead(a, b, 1);
         TAKE_A(2);
         FOUR_PRODUCTS();
+        ask_ahead(a, b, 2);
         TAKE_B(2);
         FOUR_PRODUCTS();
+        ask_ahead(a, b, 3);
         TAKE_A(1);
         FOUR_PRODUCTS();
+        ask_ahead(a, b, 4);
         TAKE_B(3);
         FOUR_PRODUCTS();
+        ask_ahead(a, b, 5);
     }
     TILE_STORE(0, c, stride);
     TILE_STORE(1, c + SIDE, stride);
