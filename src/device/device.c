@@ -317,6 +317,13 @@ weft_status_t weft_stream_create(weft_stream_h *stream_p)
     return status != WEFT_OK ? status : weft__stream_create_on(device_now(), stream_p);
 }
 
+weft_status_t weft__lane_create(weft_stream_h *stream_p)
+{
+    const weft_device_ops_t *ops;
+    weft_status_t status = weft__device_ops(&ops);
+    return status != WEFT_OK ? status : ops->lane_create(device_now(), stream_p);
+}
+
 weft_status_t weft_stream_wrap(void *native, weft_stream_h *stream_p)
 {
     const weft_device_ops_t *ops;

@@ -61,6 +61,13 @@ bool weft__device_is_cuda(void);
 weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes);
 weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p);
 
+/* As weft_stream_create: a stream on which ranks exchange data while they compute on others. What is
+ * queued on it needs a core seldom and then soon, as other ranks wait for it: on virtual GPUs its worker
+ * asks for short turns, and sleeps early when it waits. */
+weft_status_t weft__lane_create(weft_stream_h *stream_p);
+/* Is the calling thread the worker of such a stream? */
+bool weft__lane_is_self(void);
+
 /* Not destroyed? Cheap. */
 bool weft__stream_exists(weft_stream_h stream);
 

@@ -22,6 +22,7 @@ typedef struct weft_device_ops {
     weft_status_t (*call)(weft_stream_h stream, void (*fn)(void *arg), void *arg);
 
     weft_status_t (*stream_create)(int device, weft_stream_h *stream_p);
+    weft_status_t (*lane_create)(int device, weft_stream_h *stream_p); /* device.h */
     weft_status_t (*stream_wrap)(int device, void *native, weft_stream_h *stream_p);
     weft_status_t (*stream_native)(weft_stream_h stream, void **native_p);
     weft_status_t (*stream_destroy)(weft_stream_h stream);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "device/device.h"
 
 struct weft_dp {
     const weft_model_t *model;
@@ -111,7 +112,7 @@ static weft_status_t make_all(weft_dp_t *dp)
                                       dp->comm, &dp->squeeze));
     }
     if (dp->options.overlap) {
-        WEFT_TRY(weft_stream_create(&dp->lane));
+        WEFT_TRY(weft__lane_create(&dp->lane));
     }
     return make_events(dp);
 }

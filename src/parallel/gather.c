@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "device/device.h"
 #include "parallel/zero.h"
 
 enum { BLOCK_SLOTS = 2 };
@@ -99,7 +100,7 @@ static weft_status_t make_all(weft_gather_t *gather, const weft_zero_t *zero, we
         WEFT_TRY(weft_event_create(&gather->updated));
     }
     if (!bill->dry && gather->overlap) {
-        WEFT_TRY(weft_stream_create(&gather->lane));
+        WEFT_TRY(weft__lane_create(&gather->lane));
     }
     for (int b = 0; b < zero->layout.bucket_count && zero->stage < 3 && !bill->dry; b++) {
         WEFT_TRY(weft_event_create(&gather->there[b]));

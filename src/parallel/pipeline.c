@@ -2,6 +2,7 @@
 #include "parallel/pipeline.h"
 
 #include "base/try.h"
+#include "device/device.h"
 
 weft_status_t weft__pipeline_create(const weft_mesh_t *mesh, weft_stream_h stream,
                                     weft_pipeline_t *pipeline)
@@ -15,7 +16,7 @@ weft_status_t weft__pipeline_create(const weft_mesh_t *mesh, weft_stream_h strea
     for (int i = 0; i < WEFT_WAYS; i++) {
         if (pipeline->ways[i].comm != NULL) {
             WEFT_TRY(weft_event_create(&pipeline->ways[i].ready));
-            WEFT_TRY(weft_stream_create(&pipeline->ways[i].lane));
+            WEFT_TRY(weft__lane_create(&pipeline->ways[i].lane));
         }
     }
     return WEFT_OK;

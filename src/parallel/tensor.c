@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "device/device.h"
 
 struct weft_tensor {
     weft_tensor_options_t o;
@@ -26,7 +27,7 @@ static weft_status_t make_all(weft_tensor_t *t, weft_bill_t *bill)
     }
     WEFT_TRY(weft_event_create(&t->filled));
     WEFT_TRY(weft_event_create(&t->summed));
-    return weft_stream_create(&t->lane);
+    return weft__lane_create(&t->lane);
 }
 
 weft_status_t weft__tensor_create(const weft_tensor_options_t *options, weft_bill_t *bill,

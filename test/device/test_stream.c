@@ -5,8 +5,11 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <weft/device.h>
 
@@ -459,6 +462,56 @@ static void threads_create_destroy_and_wait_for_all(void **state)
     }
 }
 
+/* ---- lanes ------------------------------------------------------------------------------ */
+
+typedef struct turns {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+    bool is_lane;
+} turns_t;
+
+static void look_at_turns(void *arg)
+{
+    turns_t *turns = arg;
+    assert_int_equal(syscall(SYS_sched_getattr, 0, turns, offsetof(turns_t, is_lane), 0), 0);
+    turns->is_lane = weft__lane_is_self();
+}
+
+static turns_t turns_of(weft_stream_h stream)
+{
+    turns_t turns = {0};
+    assert_int_equal(weft_stream_call(stream, look_at_turns, &turns), WEFT_OK);
+    assert_int_equal(weft_stream_synchronize(stream), WEFT_OK);
+    return turns;
+}
+
+static void lanes_take_short_turns_and_nothing_else(void **state)
+{
+    (void)state;
+    weft_stream_h stream = make_stream(), lane = NULL;
+    assert_int_equal(weft__lane_create(&lane), WEFT_OK);
+    turns_t usual = turns_of(stream), ours = turns_of(lane), here = {0};
+    look_at_turns(&here);
+    assert_true(ours.is_lane && !usual.is_lane && !here.is_lane);
+    assert_int_equal(ours.policy, here.policy);
+    assert_int_equal(ours.nice, here.nice);
+    assert_int_equal(usual.runtime, here.runtime);
+    if (here.runtime == 0) {
+        print_message("this kernel does not tell how long turns are: not looked at\n");
+    } else if (here.policy == SCHED_OTHER) {
+        assert_int_equal(ours.runtime, 100000);
+    }
+    /* Its place is taken by a stream that is none. */
+    assert_int_equal(weft_stream_destroy(lane), WEFT_OK);
+    lane = make_stream();
+    assert_false(turns_of(lane).is_lane);
+    assert_int_equal(weft_stream_destroy(lane), WEFT_OK);
+    assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -476,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_thousand_streams_leave_nothing_behind),
         cmocka_unit_test(threads_push_to_one_stream),
         cmocka_unit_test(threads_create_destroy_and_wait_for_all),
+        cmocka_unit_test(lanes_take_short_turns_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,12 +11,16 @@
 
 #include "base/clock.h"
 #include "base/settings.h"
+#include "comm/call.h"
+#include "device/device.h"
 
 #define MS 1000000ull
 /* Yield this long before sleeping: well over what it takes to wake a chain of ranks one after the
  * other, or slow waking would put the next rank to sleep and never end. */
 #define YIELD_NS (20 * MS)
 #define YIELD_CROWDED_NS (4 * MS)
+#define YIELD_LANE_NS (MS / 5)
+#define LANE_BYTES ((size_t)1 << 20)
 #define SLEEP_NS (50 * MS) /* look around at least this often while asleep */
 #define NAP_NS (1 * MS)
 #define NAP_LEAST_NS (MS / 20)
@@ -94,6 +98,19 @@ static void sleep_on(weft_shm_t *shm, weft_rank_block_t *block, const _Atomic ui
     atomic_fetch_sub_explicit(&block->sleepers, 1, memory_order_seq_cst);
 }
 
+/* How long to yield before sleeping. Beside a rank that computes, for something large: not long. A thread
+ * that yields gets its share of the core all the same, which the rank could use, and being woken late is
+ * nothing against such a call. */
+static uint64_t patience(const weft_shm_t *shm)
+{
+    const weft_call_t *call = shm->current;
+    if (weft__lane_is_self() && call != NULL &&
+        call->count * weft_dtype_size(call->type) >= LANE_BYTES) {
+        return YIELD_LANE_NS;
+    }
+    return shm->crowded ? YIELD_CROWDED_NS : YIELD_NS;
+}
+
 weft_status_t weft__wait_step(weft_shm_t *shm, weft_waiter_t *waiter, int peer,
                               const _Atomic uint64_t *word, uint64_t target)
 {
@@ -127,7 +144,7 @@ weft_status_t weft__wait_step(weft_shm_t *shm, weft_waiter_t *waiter, int peer,
                 return weft__shm_late(shm, peer);
             }
         }
-        if (now - waiter->start_ns >= (shm->crowded ? YIELD_CROWDED_NS : YIELD_NS)) {
+        if (now - waiter->start_ns >= patience(shm)) {
             uint64_t ns = waiter->several ? NAP_NS / 5 : shm->naps ? NAP_NS : SLEEP_NS;
             sleep_on(shm, shm->peers[peer].block, word, target, ns);
             waiter->polls |= 15; /* awake: look at the clock next time */

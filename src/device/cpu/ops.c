@@ -112,6 +112,7 @@ const weft_device_ops_t weft__device_cpu = {
     .fill = fill,
     .call = call,
     .stream_create = weft__stream_create,
+    .lane_create = weft__stream_create_lane,
     .stream_wrap = stream_wrap,
     .stream_native = stream_native,
     .stream_destroy = weft__stream_destroy,

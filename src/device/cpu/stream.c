@@ -19,6 +19,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -27,6 +29,7 @@
 #define RING_START 64
 #define RING_KEPT 1024 /* a larger ring is freed when the worker goes to sleep */
 #define SPIN_NS 5000u
+#define TURN_NS 100000u /* of a lane on a core; the least that Linux takes */
 
 struct weft_stream {
     atomic_bool alive;
@@ -41,6 +44,7 @@ struct weft_stream {
     _Atomic uint64_t done;   /* written by the worker */
     atomic_int waiters;      /* on `finished`; written under the lock */
     bool started, stopping, asleep;
+    bool lane; /* device.h; fixed before the worker starts */
     pthread_t worker;
     weft_status_t error; /* the first since the last synchronize */
     char *error_text;
@@ -81,6 +85,34 @@ bool weft__spin_more(const weft_spin_t *spin)
 #endif
     }
     return spin->until_ns != 0 && weft__now_ns() < spin->until_ns;
+}
+
+/* ---- lanes ------------------------------------------------------------------------------ */
+
+static _Thread_local bool lane;
+
+bool weft__lane_is_self(void)
+{
+    return lane;
+}
+
+/* Since Linux 6.12 a thread may say how long its turns on a core are, and gets short ones sooner; before,
+ * this changes nothing. Real-time threads keep what they were given. The struct is the kernel's sched_attr,
+ * which not all C libraries declare. */
+static void take_short_turns(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attributes = {0};
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) == 0 &&
+        attributes.policy == SCHED_OTHER) {
+        attributes.runtime = TURN_NS;
+        syscall(SYS_sched_setattr, 0, &attributes, 0);
+    }
 }
 
 /* ---- the worker ------------------------------------------------------------------------- */
@@ -132,6 +164,10 @@ static void *work_loop(void *arg)
     weft_work_t batch[BATCH];
     int count;
     self = stream;
+    lane = stream->lane;
+    if (lane) {
+        take_short_turns();
+    }
     weft_device_set(stream->device); /* for host functions that allocate */
     while ((count = take_batch(stream, batch)) > 0) {
         for (int i = 0; i < count; i++) {
@@ -241,7 +277,7 @@ int weft__stream_device(weft_stream_h stream)
 
 /* ---- create, destroy, wait -------------------------------------------------------------- */
 
-weft_status_t weft__stream_create(int device, weft_stream_h *stream_p)
+static weft_status_t create(int device, bool is_lane, weft_stream_h *stream_p)
 {
     pthread_mutex_lock(&all_lock);
     weft_stream_h stream = free_streams;
@@ -262,6 +298,7 @@ weft_status_t weft__stream_create(int device, weft_stream_h *stream_p)
     }
     pthread_mutex_lock(&stream->lock);
     stream->device = device;
+    stream->lane = is_lane;
     stream->started = stream->stopping = stream->asleep = false;
     pthread_mutex_unlock(&stream->lock);
     /* Pairs with the load in weft__stream_alive. */
@@ -274,6 +311,16 @@ weft_status_t weft__stream_create(int device, weft_stream_h *stream_p)
     pthread_mutex_unlock(&all_lock);
     *stream_p = stream;
     return WEFT_OK;
+}
+
+weft_status_t weft__stream_create(int device, weft_stream_h *stream_p)
+{
+    return create(device, false, stream_p);
+}
+
+weft_status_t weft__stream_create_lane(int device, weft_stream_h *stream_p)
+{
+    return create(device, true, stream_p);
 }
 
 bool weft__stream_alive(weft_stream_h stream)

@@ -39,6 +39,7 @@ typedef struct weft_work {
 /* ---- streams ---------------------------------------------------------------------------- */
 
 weft_status_t weft__stream_create(int device, weft_stream_h *stream_p);
+weft_status_t weft__stream_create_lane(int device, weft_stream_h *stream_p); /* device.h */
 weft_status_t weft__stream_destroy(weft_stream_h stream);
 
 /* Not destroyed? Handles are never unmapped, so that this can be asked of any that once was. */

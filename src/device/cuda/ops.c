@@ -499,6 +499,7 @@ const weft_device_ops_t weft__device_cuda = {
     .fill = fill,
     .call = call,
     .stream_create = stream_create,
+    .lane_create = stream_create,
     .stream_wrap = stream_wrap,
     .stream_native = stream_native,
     .stream_destroy = stream_destroy,
