@@ -118,7 +118,7 @@ weft_status_t weft__head_dlogits(const weft_pass_t *pass, const weft_head_acts_t
                              .trans_a = true,
                              .b = weft__offset(pass, acts->h, first * width),
                              .c = weft__grad_of(pass, -1, head_role(pass)),
-                             .accumulate = true};
+                             .accumulate = !pass->fresh || first > 0};
     WEFT_TRY(pass->compute->matmul(&input, pass->stream));
     return pass->compute->matmul(&weights, pass->stream);
 }

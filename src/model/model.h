@@ -241,6 +241,7 @@ typedef struct weft_pass {
     weft_stream_h stream;
 
     bool training;        /* with dropout, and the head makes gradients */
+    bool fresh;           /* gradients for which weft__grad_is_written are not added to, but written */
     bool row_bias;        /* add the biases of proj and down: on one part of several only */
     bool fuse_residual;   /* attention and MLP add the residual themselves: one part, no dropout */
     float loss_scale;     /* gradients are of loss_scale x sum of the losses of all tokens */
@@ -258,6 +259,10 @@ typedef struct weft_pass {
     weft_grad_ready_fn grad_ready; /* or NULL */
     void *grad_ready_arg;
 } weft_pass_t;
+
+/* Does a fresh pass write all of this gradient, of a slice with one part? Those of matrices: the first
+ * micro-batch of a step need not find zeros there, nor read them. */
+bool weft__grad_is_written(const weft_model_t *model, int param);
 
 /* A pass over the whole micro-batch by a slice with one part: training, residuals fused where there
  * is no dropout, loss_scale 1 / rows. The caller sets what differs, and the memory of scratch. */

@@ -15,6 +15,26 @@ void *weft__grad_of(const weft_pass_t *pass, int layer, weft_role_t role)
     return index >= 0 && pass->grads != NULL ? pass->grads[index] : NULL;
 }
 
+bool weft__grad_is_written(const weft_model_t *model, int param)
+{
+    switch (model->params[param].role) {
+    case WEFT_QKV_WEIGHT:
+    case WEFT_Q_WEIGHT:
+    case WEFT_K_WEIGHT:
+    case WEFT_V_WEIGHT:
+    case WEFT_PROJ_WEIGHT:
+    case WEFT_GATE_WEIGHT:
+    case WEFT_UP_WEIGHT:
+    case WEFT_DOWN_WEIGHT:
+    case WEFT_HEAD_WEIGHT:
+        return true;
+    case WEFT_TOKENS: /* by the head, before the embedding adds to it */
+        return model->config.tied && model->slice.head;
+    default:
+        return false;
+    }
+}
+
 void *weft__offset(const weft_pass_t *pass, const void *base, int64_t count)
 {
     return (char *)(uintptr_t)base + count * (int64_t)weft_dtype_size(pass->model->type);
@@ -262,7 +282,7 @@ weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t 
         args.ldb = gpt2 ? l.out : l.in;
         args.trans_a = true;
         args.c = weft__grad_of(pass, l.layer, l.roles[i]);
-        args.accumulate = true;
+        args.accumulate = !pass->fresh;
         args.bias_grad = l.biased ? weft__grad_of(pass, l.layer, l.bias) : NULL;
         WEFT_TRY(pass->compute->matmul(&args, pass->stream));
     }

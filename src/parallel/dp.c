@@ -23,6 +23,8 @@ struct weft_dp {
     double *squares;
     void **grads;
     weft_squeeze_t *squeeze;
+    weft_run_t *added; /* what a fresh pass adds to, so that it has to be 0 before */
+    int added_count;   /* 0 until all has been made 0 once: what is between parameters stays so */
 
     weft_event_h *filled;                    /* by bucket: backward has completed it */
     weft_event_h summed;                     /* all buckets of the step */
@@ -73,7 +75,8 @@ static weft_status_t make_host_arrays(weft_dp_t *dp)
     dp->grads = calloc((size_t)dp->layout.param_count, sizeof(void *));
     dp->filled = calloc((size_t)dp->layout.bucket_count, sizeof(weft_event_h));
     dp->missing = calloc((size_t)dp->layout.bucket_count, sizeof(int));
-    if (dp->grads == NULL || dp->filled == NULL || dp->missing == NULL) {
+    dp->added = calloc((size_t)dp->layout.param_count, sizeof(weft_run_t));
+    if (dp->grads == NULL || dp->filled == NULL || dp->missing == NULL || dp->added == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d buckets of gradients",
                           dp->layout.bucket_count);
     }
@@ -171,6 +174,7 @@ void weft__dp_destroy(weft_dp_t *dp)
     free(dp->grads);
     free(dp->filled);
     free(dp->missing);
+    free(dp->added);
     if (dp->options.layout == NULL) {
         weft_free(dp->memory);
         weft__layout_destroy(&dp->layout);
@@ -205,6 +209,39 @@ bool weft__dp_updates(const weft_dp_t *dp)
 
 /* ---- a step ----------------------------------------------------------------------------------- */
 
+static void find_added(weft_dp_t *dp)
+{
+    for (int i = dp->layout.param_count - 1; i >= 0; i--) { /* as they lie in memory */
+        if (weft__grad_is_written(dp->model, i)) {
+            continue;
+        }
+        int64_t first = dp->layout.offset[i], end = first + dp->model->params[i].count;
+        bool beside = i + 1 < dp->layout.param_count && !weft__grad_is_written(dp->model, i + 1);
+        if (beside && dp->added_count > 0) {
+            weft_run_t *last = &dp->added[dp->added_count - 1];
+            last->count = end - last->first;
+        } else {
+            dp->added[dp->added_count++] = (weft_run_t){.first = first, .count = end - first};
+        }
+    }
+}
+
+static weft_status_t clear(weft_dp_t *dp)
+{
+    if (dp->added_count == 0) {
+        WEFT_TRY(weft_memset(dp->memory, 0, (size_t)dp->layout.total * sizeof(float), dp->stream));
+        if (dp->options.fresh) {
+            find_added(dp);
+        }
+        return WEFT_OK;
+    }
+    for (int i = 0; i < dp->added_count; i++) {
+        WEFT_TRY(weft_memset(dp->memory + dp->added[i].first, 0,
+                             (size_t)dp->added[i].count * sizeof(float), dp->stream));
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step, bool exact)
 {
     dp->step = step;
@@ -212,9 +249,7 @@ weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step, bool exact)
     dp->next = 0;
     dp->last = false;
     dp->status = WEFT_OK;
-    return dp->memory == NULL
-               ? WEFT_OK
-               : weft_memset(dp->memory, 0, (size_t)dp->layout.total * sizeof(float), dp->stream);
+    return dp->memory == NULL ? WEFT_OK : clear(dp);
 }
 
 void weft__dp_micro(weft_dp_t *dp, bool last)

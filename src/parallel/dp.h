@@ -39,6 +39,7 @@ typedef struct weft_dp_options {
     size_t bucket_bytes; /* 0: a bucket per tensor */
     bool overlap;
     bool naive;
+    bool fresh; /* the first micro-batch of a step is a fresh pass (model.h) */
     weft_compress_t compress;
 
     /* For those who keep gradients themselves (ZeRO). With a layout, dp makes none of its own;
@@ -68,7 +69,7 @@ void *const *weft__dp_grads(const weft_dp_t *dp); /* by parameter, for weft_pass
  * stream has passed weft__dp_finish: made bucket by bucket, while each is still in the cache. */
 const double *weft__dp_squares(const weft_dp_t *dp);
 
-/* Start a step: gradients become 0. `step` counts up by one; `exact` as in squeeze.h. */
+/* Start a step: gradients become 0, where they are added to. `step` counts up by one; `exact` as in squeeze.h. */
 weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step, bool exact);
 
 /* Start a micro-batch; `last`: its backward completes the gradients. With an `exchange` of one's own

@@ -56,6 +56,7 @@ static weft_status_t micro_batch(weft_trainer_t *t, int index, const int32_t *in
     int64_t step = (int64_t)flight->step;
     WEFT_TRY(weft_memcpy(t->acts.tokens, inputs + at, tokens * sizeof(int32_t), t->stream));
     WEFT_TRY(weft_memcpy(t->acts.targets, targets + at, tokens * sizeof(int32_t), t->stream));
+    t->pass.fresh = index == 0;
     t->pass.sample_first = (int64_t)t->rank * weft__trainer_sequences(t) + index * t->shape.batch;
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_COMPUTE, "forward", step, -1,
                                     t->stream);

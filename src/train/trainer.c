@@ -20,6 +20,7 @@ static weft_dp_options_t dp_options(const weft_train_config_t *config)
     return (weft_dp_options_t){.bucket_bytes = config->bucket,
                                .overlap = config->overlap,
                                .naive = strcmp(config->dp_style, "naive") == 0,
+                               .fresh = true,
                                .compress = (weft_compress_t)weft__compress_named(config->compress)};
 }
 

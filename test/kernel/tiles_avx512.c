@@ -30,13 +30,16 @@ static float widened(uint16_t bits)
 static void multiply_tiles(int c, int a, int b)
 {
     for (int m = 0; m < 16; m++) {
-        for (int k = 0; k < 32; k++) {
-            float value = widened(tiles.tile[a].numbers[m][k]);
-            for (int n = 0; n < 16; n++) {
-                tiles.tile[c].sums[m][n] +=
-                    value * widened(tiles.tile[b].numbers[k / 2][2 * n + k % 2]);
-            }
+        __m512 sum = _mm512_loadu_ps(tiles.tile[c].sums[m]);
+        for (int pair = 0; pair < 16; pair++) {
+            __m512i both = _mm512_loadu_si512(tiles.tile[b].numbers[pair]);
+            __m512i even = _mm512_slli_epi32(both, 16);
+            __m512i odd = _mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000));
+            const uint16_t *row = &tiles.tile[a].numbers[m][2 * pair];
+            sum = _mm512_fmadd_ps(_mm512_set1_ps(widened(row[0])), _mm512_castsi512_ps(even), sum);
+            sum = _mm512_fmadd_ps(_mm512_set1_ps(widened(row[1])), _mm512_castsi512_ps(odd), sum);
         }
+        _mm512_storeu_ps(tiles.tile[c].sums[m], sum);
     }
 }
 

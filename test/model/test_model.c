@@ -257,6 +257,37 @@ static void runs_repeat_bit_for_bit(void **state)
     weft__compute_threads(0);
 }
 
+/* A fresh pass finds anything in the gradients that it writes, and adds to the others: the next one adds to
+ * all. Of more tokens than one part of a product's k has, and than the head takes at once. */
+static void a_fresh_pass_needs_no_zeros(void **state)
+{
+    (void)state;
+    for (int f = 0; f < 2; f++) {
+        rig_t usual, fresh;
+        int written = 0;
+        open_random(&usual, config_of(families[f]), WEFT_SHAPE(60, 70));
+        open_random(&fresh, config_of(families[f]), WEFT_SHAPE(60, 70));
+        for (int i = 0; i < fresh.model->param_count; i++) {
+            if (weft__grad_is_written(fresh.model, i)) {
+                memset(fresh.grads[i], 0xff, (size_t)fresh.model->params[i].count * sizeof(float));
+                written++;
+            }
+        }
+        assert_true(written >= 4 * fresh.model->config.layers);
+        for (int micro = 0; micro < 2; micro++) {
+            fresh.pass.fresh = micro == 0;
+            rig_run(&usual);
+            rig_run(&fresh);
+            for (int i = 0; i < fresh.model->param_count; i++) {
+                assert_true(rig_apart(fresh.grads[i], usual.grads[i],
+                                      fresh.model->params[i].count) < 1e-6);
+            }
+        }
+        rig_close(&usual);
+        rig_close(&fresh);
+    }
+}
+
 static void a_model_learns(void **state)
 {
     const weft_adamw_t adamw = {
@@ -331,6 +362,7 @@ int main(void)
         cmocka_unit_test(gradients_are_ready_once_and_in_reverse),
         cmocka_unit_test(bf16_is_near_f32),
         cmocka_unit_test(runs_repeat_bit_for_bit),
+        cmocka_unit_test(a_fresh_pass_needs_no_zeros),
         cmocka_unit_test(a_model_learns),
         cmocka_unit_test(generation_follows_forward),
     };

@@ -59,7 +59,7 @@ static float sum_of(int ranks, int step, int micros, int param, int64_t i)
 
 /* As backward does: ranges of parameters from the last to the first. */
 static void backward(const team_t *team, const weft_model_t *model, weft_dp_t *dp, int step,
-                     int micro)
+                     int micro, bool fresh)
 {
     int end = model->param_count;
     while (end > 0) {
@@ -67,8 +67,10 @@ static void backward(const team_t *team, const weft_model_t *model, weft_dp_t *d
         int first = end > count ? end - count : 0;
         for (int p = first; p < end; p++) {
             float *grad = weft__dp_grads(dp)[p];
+            bool written = fresh && weft__grad_is_written(model, p);
             for (int64_t i = 0; i < model->params[p].count; i++) {
-                grad[i] += part_of(team->rank, step, micro, p, i);
+                float part = part_of(team->rank, step, micro, p, i);
+                grad[i] = written ? part : grad[i] + part;
             }
         }
         weft__dp_ready(dp, first, end - first);
@@ -111,7 +113,7 @@ static void run_plan(team_t *team)
         CHECK_OK(weft__dp_begin(dp, step, false));
         for (int micro = 0; micro < plan->micros; micro++) {
             weft__dp_micro(dp, micro + 1 == plan->micros);
-            backward(team, model, dp, step, micro);
+            backward(team, model, dp, step, micro, plan->options.fresh && micro == 0);
         }
         CHECK_OK(weft__dp_finish(dp));
         if (weft__dp_updates(dp)) {
@@ -153,6 +155,13 @@ static void only_the_last_micro_batch_exchanges(void **state)
     run_teams((plan_t){.options = {.bucket_bytes = 10000}, .micros = 2});
 }
 
+static void fresh_passes_start_without_zeros(void **state)
+{
+    (void)state;
+    run_teams((plan_t){.options = {.bucket_bytes = 10000, .overlap = true, .fresh = true}});
+    run_teams((plan_t){.options = {.bucket_bytes = 0, .fresh = true}, .micros = 2});
+}
+
 static void naive_gives_the_sum_to_rank_0_and_hands_out(void **state)
 {
     (void)state;
@@ -190,7 +199,7 @@ static void run_feedback(team_t *team)
     for (int step = 0; step < STEPS; step++) {
         CHECK_OK(weft__dp_begin(dp, step, step + 1 == STEPS));
         weft__dp_micro(dp, true);
-        backward(team, model, dp, 0, 0); /* of step 0, always */
+        backward(team, model, dp, 0, 0, false); /* of step 0, always */
         CHECK_OK(weft__dp_finish(dp));
         worst = 0.0;
         for (int p = 0; p < model->param_count; p++) {
@@ -251,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_of_any_size_give_the_sum),
         cmocka_unit_test(only_the_last_micro_batch_exchanges),
+        cmocka_unit_test(fresh_passes_start_without_zeros),
         cmocka_unit_test(naive_gives_the_sum_to_rank_0_and_hands_out),
         cmocka_unit_test(compressed_sums_are_near),
         cmocka_unit_test(int8_loses_nothing_over_many_steps),

@@ -41,6 +41,12 @@ INLINE int64_t steps_of(int64_t k)
     return (k + STEP - 1) / STEP;
 }
 
+/* Of the numbers of a product. */
+INLINE int parts_of(const weft_own_product_t *x)
+{
+    return x->halves ? 1 : PARTS;
+}
+
 INLINE int64_t at_most(int64_t value, int64_t most)
 {
     return value < most ? value : most;
@@ -57,13 +63,16 @@ INLINE __m512 load_left(const float *from, int64_t left)
     return _mm512_maskz_loadu_ps(left > 0 ? (__mmask16)((1u << left) - 1) : 0, from);
 }
 
-/* 32 steps of k of one row of a: `to` is its row in the tile of the first part. */
-INLINE void store_row(__m512 low, __m512 high, uint16_t *to)
+/* 32 steps of k of one row of a, as so many parts: `to` is its row in the tile of the first one. */
+INLINE void store_row(__m512 low, __m512 high, int parts, uint16_t *to)
 {
 #pragma GCC unroll 3
     for (int part = 0; part < PARTS; part++) {
         __m512i both = NARROW(low, high);
         _mm512_store_si512(to + part * PART, both);
+        if (part + 1 == parts) {
+            return;
+        }
         __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(both));
         __m512i second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1));
         low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(first, 16)));
@@ -72,7 +81,7 @@ INLINE void store_row(__m512 low, __m512 high, uint16_t *to)
 }
 
 /* Two steps of k of 16 columns of b. */
-INLINE void store_pair(__m512 low, __m512 high, uint16_t *to)
+INLINE void store_pair(__m512 low, __m512 high, int parts, uint16_t *to)
 {
     static const uint16_t beside[32] __attribute__((aligned(64))) = {
         0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
@@ -82,6 +91,9 @@ INLINE void store_pair(__m512 low, __m512 high, uint16_t *to)
     for (int part = 0; part < PARTS; part++) {
         __m512i both = _mm512_permutexvar_epi16(order, NARROW(low, high));
         _mm512_store_si512(to + part * PART, both);
+        if (part + 1 == parts) {
+            return;
+        }
         low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(both, 16)));
         high = _mm512_sub_ps(high, _mm512_castsi512_ps(_mm512_and_si512(both, upper)));
     }
@@ -147,7 +159,8 @@ static __attribute__((noinline)) void pack_a(const weft_own_product_t *x, int64_
             uint16_t *to = packed + r / WIDE * steps * GROUP + r % WIDE * STEP;
             for (int64_t p = 0; p < depth; p += STEP, to += GROUP) {
                 int64_t left = r < rows ? depth - p : 0;
-                store_row(load_left(from + p, left), load_left(from + p + SIDE, left - SIDE), to);
+                store_row(load_left(from + p, left), load_left(from + p + SIDE, left - SIDE),
+                          parts_of(x), to);
             }
         }
         return;
@@ -160,7 +173,7 @@ static __attribute__((noinline)) void pack_a(const weft_own_product_t *x, int64_
             load_transposed(from, x->lda, depth - p, rows - r, low);
             load_transposed(from + SIDE * x->lda, x->lda, depth - p - SIDE, rows - r, high);
             for (int i = 0; i < SIDE; i++) {
-                store_row(low[i], high[i], to + i * STEP);
+                store_row(low[i], high[i], parts_of(x), to + i * STEP);
             }
         }
     }
@@ -174,7 +187,7 @@ INLINE void pack_pair(const weft_own_product_t *x, int64_t p, int64_t left, int6
     for (int64_t c = 0; c < (columns + WIDE - 1) / WIDE * WIDE; c += SIDE) {
         __m512 low = load_left(from + c, columns - c);
         __m512 high = left > 1 ? load_left(from + x->ldb + c, columns - c) : _mm512_setzero_ps();
-        store_pair(low, high, to + c / WIDE * steps * GROUP + c % WIDE * STEP);
+        store_pair(low, high, parts_of(x), to + c / WIDE * steps * GROUP + c % WIDE * STEP);
         if (sums != NULL && c < columns) {
             __mmask16 mask = columns - c < SIDE ? (__mmask16)((1u << (columns - c)) - 1) : 0xffff;
             __m512 sum = _mm512_add_ps(load_left(sums + c, columns - c), _mm512_add_ps(low, high));
@@ -195,7 +208,7 @@ static __attribute__((noinline)) void pack_b(const weft_own_product_t *x, int64_
             /* Behind the end of k nothing is read: no column is there. */
             pack_pair(x, p0 + p, depth - p, column, p < depth ? columns : 0, to, steps, sums);
             for (int64_t c = p < depth ? whole : 0; c < whole; c += SIDE) {
-                store_pair(_mm512_setzero_ps(), _mm512_setzero_ps(),
+                store_pair(_mm512_setzero_ps(), _mm512_setzero_ps(), parts_of(x),
                            to + c / WIDE * steps * GROUP + c % WIDE * STEP);
             }
         }
@@ -211,7 +224,7 @@ static __attribute__((noinline)) void pack_b(const weft_own_product_t *x, int64_
                 load_transposed(from + half * SIDE, x->ldb, columns - c, depth - p - half * SIDE,
                                 k);
                 for (int i = 0; i < SIDE; i += 2) {
-                    store_pair(k[i], k[i + 1], to + (half * SIDE + i) * SIDE);
+                    store_pair(k[i], k[i + 1], parts_of(x), to + (half * SIDE + i) * SIDE);
                     sum = _mm512_add_ps(sum, _mm512_add_ps(k[i], k[i + 1]));
                 }
             }
@@ -240,20 +253,49 @@ static __attribute__((noinline)) void pack_b(const weft_own_product_t *x, int64_
     TILE_LOAD(6, b + (part - 1) * PART, 64);                                                       \
     TILE_LOAD(7, b + (part - 1) * PART + TILE, 64)
 
-/* A sixth of the next group of each, asked for ahead: tiles come from the second-level cache faster than
- * the processor foresees. */
-INLINE void ask_ahead(const uint16_t *a, const uint16_t *b, int sixth)
+/* One of the tiles of the next group of each, asked for ahead: tiles come from the second-level cache faster
+ * than the processor foresees. */
+INLINE void ask_ahead(const uint16_t *a, const uint16_t *b, int tile)
 {
 #pragma GCC unroll 16
     for (int row = 0; row < SIDE; row++) {
-        __builtin_prefetch(a + GROUP + sixth * TILE + row * STEP, 0, 3);
-        __builtin_prefetch(b + GROUP + sixth * TILE + row * STEP, 0, 3);
+        __builtin_prefetch(a + GROUP + tile * TILE + row * STEP, 0, 3);
+        __builtin_prefetch(b + GROUP + tile * TILE + row * STEP, 0, 3);
     }
 }
 
+/* A group of each, three parts or only the first. */
+#define MULTIPLY_PARTS()                                                                           \
+    TAKE_A(3);                                                                                     \
+    TAKE_B(1);                                                                                     \
+    FOUR_PRODUCTS();                                                                               \
+    ask_ahead(a, b, 0);                                                                            \
+    TAKE_A(1);                                                                                     \
+    FOUR_PRODUCTS();                                                                               \
+    ask_ahead(a, b, 1);                                                                            \
+    TAKE_A(2);                                                                                     \
+    FOUR_PRODUCTS();                                                                               \
+    ask_ahead(a, b, 2);                                                                            \
+    TAKE_B(2);                                                                                     \
+    FOUR_PRODUCTS();                                                                               \
+    ask_ahead(a, b, 3);                                                                            \
+    TAKE_A(1);                                                                                     \
+    FOUR_PRODUCTS();                                                                               \
+    ask_ahead(a, b, 4);                                                                            \
+    TAKE_B(3);                                                                                     \
+    FOUR_PRODUCTS();                                                                               \
+    ask_ahead(a, b, 5)
+#define MULTIPLY_HALVES()                                                                          \
+    TAKE_A(1);                                                                                     \
+    TAKE_B(1);                                                                                     \
+    ask_ahead(a, b, 0);                                                                            \
+    ask_ahead(a, b, 1);                                                                            \
+    FOUR_PRODUCTS()
+
 /* c (32 x 32) = a panel times a strip, `steps` groups of each; or += with `add`. */
 static __attribute__((noinline)) void multiply_whole(const uint16_t *a, const uint16_t *b,
-                                                     int64_t steps, float *c, int64_t ldc, bool add)
+                                                     int64_t steps, int parts, float *c,
+                                                     int64_t ldc, bool add)
 {
     size_t stride = (size_t)ldc * sizeof(float);
     __asm__ volatile("" ::: "memory"); /* tiles are loaded behind the compiler's back */
@@ -272,26 +314,12 @@ static __attribute__((noinline)) void multiply_whole(const uint16_t *a, const ui
         TILE_ZERO(2);
         TILE_ZERO(3);
     }
-    for (int64_t s = 0; s < steps; s++, a += GROUP, b += GROUP) {
-        TAKE_A(3);
-        TAKE_B(1);
-        FOUR_PRODUCTS();
-        ask_ahead(a, b, 0);
-        TAKE_A(1);
-        FOUR_PRODUCTS();
-        ask_ahead(a, b, 1);
-        TAKE_A(2);
-        FOUR_PRODUCTS();
-        ask_ahead(a, b, 2);
-        TAKE_B(2);
-        FOUR_PRODUCTS();
-        ask_ahead(a, b, 3);
-        TAKE_A(1);
-        FOUR_PRODUCTS();
-        ask_ahead(a, b, 4);
-        TAKE_B(3);
-        FOUR_PRODUCTS();
-        ask_ahead(a, b, 5);
+    for (const uint16_t *end = a + steps * GROUP; a < end; a += GROUP, b += GROUP) {
+        if (parts == PARTS) {
+            MULTIPLY_PARTS();
+        } else {
+            MULTIPLY_HALVES();
+        }
     }
     TILE_STORE(0, c, stride);
     TILE_STORE(1, c + SIDE, stride);
@@ -300,11 +328,11 @@ static __attribute__((noinline)) void multiply_whole(const uint16_t *a, const ui
 }
 
 /* The same where c ends within the block. */
-static void multiply(const uint16_t *a, const uint16_t *b, int64_t steps, float *c, int64_t ldc,
-                     int64_t rows, int64_t columns, bool add)
+static void multiply(const uint16_t *a, const uint16_t *b, int64_t steps, int parts, float *c,
+                     int64_t ldc, int64_t rows, int64_t columns, bool add)
 {
     if (rows >= WIDE && columns >= WIDE) {
-        multiply_whole(a, b, steps, c, ldc, add);
+        multiply_whole(a, b, steps, parts, c, ldc, add);
         return;
     }
     float edge[WIDE * WIDE] __attribute__((aligned(64)));
@@ -314,7 +342,7 @@ static void multiply(const uint16_t *a, const uint16_t *b, int64_t steps, float 
     for (int64_t r = 0; r < rows && add; r++) {
         memcpy(edge + r * WIDE, c + r * ldc, bytes);
     }
-    multiply_whole(a, b, steps, edge, WIDE, add);
+    multiply_whole(a, b, steps, parts, edge, WIDE, add);
     for (int64_t r = 0; r < rows; r++) {
         memcpy(c + r * ldc, edge + r * WIDE, bytes);
     }
@@ -359,8 +387,8 @@ static void product(const weft_own_product_t *x)
                 for (int64_t at = 0; at < columns; at += WIDE) {
                     for (int64_t up = 0; up < rows; up += WIDE) {
                         multiply(a + up / WIDE * steps * GROUP, b + at / WIDE * steps * GROUP,
-                                 steps, x->c + (row + up) * x->ldc + column + at, x->ldc, rows - up,
-                                 columns - at, x->add || p0 > 0);
+                                 steps, parts_of(x), x->c + (row + up) * x->ldc + column + at,
+                                 x->ldc, rows - up, columns - at, x->add || p0 > 0);
                     }
                 }
             }
@@ -391,8 +419,8 @@ static void strip_rows(const weft_own_product_t *x, const void *packed, int64_t 
         for (int64_t s = 0; s < steps; s += deep) {
             for (int64_t up = 0; up < rows; up += WIDE) {
                 multiply(a + (up / WIDE * steps + s) * GROUP, b + s * GROUP,
-                         at_most(steps - s, deep), c + up * x->ldc, x->ldc, rows - up, x->n - at,
-                         x->add || s > 0);
+                         at_most(steps - s, deep), parts_of(x), c + up * x->ldc, x->ldc, rows - up,
+                         x->n - at, x->add || s > 0);
             }
         }
         if (x->ending != NULL) {

@@ -37,7 +37,8 @@ typedef struct weft_own_product {
     float *c;
     int64_t ldc;
     bool add;
-    float *scratch; /* WEFT_OWN_SCRATCH bytes */
+    bool halves;    /* all numbers of a and b are bf16 that were widened */
+    float *scratch; /* WEFT_OWN_SCRATCH bytes, aligned to 64 */
     float *sums;    /* n, or NULL: += the sums of op(b)'s columns over k */
     /* For rows of strips only: what becomes of c when a block of it is complete. NULL: nothing. c is
      * columns [column, column + n) of ending->c, a is its rows from 0 on. */

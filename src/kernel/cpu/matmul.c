@@ -33,6 +33,11 @@ typedef struct block {
     int64_t row, column, m, n, part, k, k_end;
 } block_t;
 
+static bool is_plain(const weft_matmul_t *a)
+{
+    return a->bias == NULL && a->add == NULL && a->epilogue == WEFT_EPILOGUE_NONE;
+}
+
 /* ---- cutting ------------------------------------------------------------------------------- */
 
 /* A thread packs its rows of a and its columns of b before it multiplies them, so the best grid has
@@ -64,7 +69,8 @@ static void choose_grid(product_t *p, int blocks)
 static int64_t choose_parts(const product_t *p)
 {
     const weft_matmul_t *a = &p->args;
-    if (a->type != WEFT_F32 || !a->accumulate || a->ldc != a->n || a->k < 2 * PART) {
+    bool of_weights = a->accumulate || (a->trans_a && is_plain(a));
+    if (a->type != WEFT_F32 || !of_weights || a->ldc != a->n || a->k < 2 * PART) {
         return 1;
     }
     return weft__most(weft__least(a->k / PART, PARTIAL_MOST / (a->m * a->n) + 1), 1);
@@ -101,11 +107,6 @@ static block_t block_of(const product_t *p, int64_t task)
 
 /* ---- one block ----------------------------------------------------------------------------- */
 
-static bool is_plain(const weft_matmul_t *a)
-{
-    return a->bias == NULL && a->add == NULL && a->epilogue == WEFT_EPILOGUE_NONE;
-}
-
 static void multiply(const product_t *p, const weft_own_product_t *x)
 {
     if (p->sgemm == NULL) {
@@ -115,6 +116,13 @@ static void multiply(const product_t *p, const weft_own_product_t *x)
     p->sgemm(WEFT_CBLAS_ROW_MAJOR, x->trans_a ? WEFT_CBLAS_TRANSPOSED : WEFT_CBLAS_AS_IS,
              x->trans_b ? WEFT_CBLAS_TRANSPOSED : WEFT_CBLAS_AS_IS, (int)x->m, (int)x->n, (int)x->k,
              1.0f, x->a, (int)x->lda, x->b, (int)x->ldb, x->add ? 1.0f : 0.0f, x->c, (int)x->ldc);
+}
+
+/* As many floats, and up to where the next ones are aligned. */
+static int64_t padded(int64_t floats)
+{
+    enum { LINE_FLOATS = 16 };
+    return weft__ceil_div(floats, LINE_FLOATS) * LINE_FLOATS;
 }
 
 /* `rows` rows of `columns` bf16, with stride ld, as dense f32. */
@@ -133,7 +141,7 @@ static void multiply_bf16(const product_t *p, const block_t *block, float *c, fl
     const uint16_t *a = args->a, *b = args->b;
     for (int64_t from = 0; from < args->k; from += K_STEP) {
         int64_t k = weft__least(K_STEP, args->k - from), m = block->m, n = block->n;
-        float *wide_a = scratch, *wide_b = scratch + m * k;
+        float *wide_a = scratch, *wide_b = wide_a + padded(m * k);
         if (args->trans_a) {
             widen(a + from * args->lda + block->row, args->lda, k, m, wide_a);
         } else {
@@ -144,9 +152,20 @@ static void multiply_bf16(const product_t *p, const block_t *block, float *c, fl
         } else {
             widen(b + from * args->ldb + block->column, args->ldb, k, n, wide_b);
         }
-        multiply(p, &(weft_own_product_t){m, n, k, wide_a, args->trans_a ? m : k, args->trans_a,
-                                          wide_b, args->trans_b ? k : n, args->trans_b, c, n,
-                                          from > 0, wide_b + n * k, NULL, NULL, 0});
+        multiply(p, &(weft_own_product_t){.m = m,
+                                          .n = n,
+                                          .k = k,
+                                          .a = wide_a,
+                                          .lda = args->trans_a ? m : k,
+                                          .trans_a = args->trans_a,
+                                          .b = wide_b,
+                                          .ldb = args->trans_b ? k : n,
+                                          .trans_b = args->trans_b,
+                                          .c = c,
+                                          .ldc = n,
+                                          .add = from > 0,
+                                          .halves = true,
+                                          .scratch = wide_b + padded(n * k)});
     }
 }
 
@@ -162,9 +181,20 @@ static void multiply_f32(const product_t *p, const block_t *block, float *scratc
     c += block->row * args->ldc + block->column;
     bool first = p->sums != NULL && block->row == 0; /* of the blocks that see these columns of b */
     float *sums = first ? p->sums + block->part * args->n + block->column : NULL;
-    multiply(p, &(weft_own_product_t){block->m, block->n, block->k_end - block->k, a, args->lda,
-                                      args->trans_a, b, args->ldb, args->trans_b, c, args->ldc,
-                                      block->part == 0 && p->onto_c, scratch, sums, NULL, 0});
+    multiply(p, &(weft_own_product_t){.m = block->m,
+                                      .n = block->n,
+                                      .k = block->k_end - block->k,
+                                      .a = a,
+                                      .lda = args->lda,
+                                      .trans_a = args->trans_a,
+                                      .b = b,
+                                      .ldb = args->ldb,
+                                      .trans_b = args->trans_b,
+                                      .c = c,
+                                      .ldc = args->ldc,
+                                      .add = block->part == 0 && p->onto_c,
+                                      .scratch = scratch,
+                                      .sums = sums});
 }
 
 static void block_task(const void *arg, int64_t task, void *scratch)
@@ -174,7 +204,7 @@ static void block_task(const void *arg, int64_t task, void *scratch)
     block_t block = block_of(p, task);
     weft_finish_t finish = {args, block.row, block.column, block.m, block.n, scratch, block.n};
     if (args->type == WEFT_BF16) {
-        multiply_bf16(p, &block, scratch, (float *)scratch + block.m * block.n);
+        multiply_bf16(p, &block, scratch, (float *)scratch + padded(block.m * block.n));
         weft__inner()->finish(&finish);
         return;
     }
@@ -203,7 +233,7 @@ static size_t block_scratch(const product_t *p)
     if (p->args.type == WEFT_F32) {
         return own;
     }
-    int64_t floats = p->rows * p->columns + k * (p->rows + p->columns);
+    int64_t floats = padded(p->rows * p->columns) + padded(k * p->rows) + padded(k * p->columns);
     return (size_t)floats * sizeof(float) + own;
 }
 
