@@ -241,7 +241,7 @@ typedef struct weft_pass {
     weft_stream_h stream;
 
     bool training;        /* with dropout, and the head makes gradients */
-    bool fresh;           /* gradients for which weft__grad_is_written are not added to, but written */
+    bool fresh; /* gradients for which weft__grad_is_written are not added to, but written */
     bool row_bias;        /* add the biases of proj and down: on one part of several only */
     bool fuse_residual;   /* attention and MLP add the residual themselves: one part, no dropout */
     float loss_scale;     /* gradients are of loss_scale x sum of the losses of all tokens */

@@ -279,8 +279,8 @@ static void a_fresh_pass_needs_no_zeros(void **state)
             rig_run(&usual);
             rig_run(&fresh);
             for (int i = 0; i < fresh.model->param_count; i++) {
-                assert_true(rig_apart(fresh.grads[i], usual.grads[i],
-                                      fresh.model->params[i].count) < 1e-6);
+                assert_true(
+                    rig_apart(fresh.grads[i], usual.grads[i], fresh.model->params[i].count) < 1e-6);
             }
         }
         rig_close(&usual);
