@@ -42,4 +42,25 @@ static inline float weft__f16_to_f32(uint16_t half)
     return value;
 }
 
+/* To nearest, ties to even; above 65504 it is infinite. */
+static inline uint16_t weft__f32_to_f16(float value)
+{
+    uint32_t bits, sign;
+    memcpy(&bits, &value, sizeof(bits));
+    sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000) { /* a NaN stays one */
+        return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x1ff));
+    }
+    if (bits < 0x38800000) { /* below 2^-14: in steps of 2^-24, to which the sum with 0.5 rounds */
+        float size, shifted;
+        memcpy(&size, &bits, sizeof(size));
+        shifted = size + 0.5f;
+        memcpy(&bits, &shifted, sizeof(bits));
+        return (uint16_t)(sign | (bits - 0x3f000000));
+    }
+    bits += 0xfff + (bits >> 13 & 1);
+    return (uint16_t)(sign | (bits >= 0x47800000 ? 0x7c00 : (bits - 0x38000000) >> 13));
+}
+
 #endif

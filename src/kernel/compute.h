@@ -6,9 +6,9 @@
  * the stream has passed the call. Pointers are device memory unless said otherwise, matrices are
  * stored row by row, a stride ("ld") of 0 means that rows follow each other without a gap.
  *
- * Types. `type` is how tensors are stored: f32 or bf16 (f16 is refused for now). All sums are in
- * f32 at least; a bf16 result is rounded once. Statistics (mean, rstd, lse, losses) are f32 always.
- * `grad_type` is the type of parameters' gradients, which may be f32 beside bf16 tensors. Gradients of
+ * Types. `type` is how tensors are stored: f32, bf16 or f16 (CPUs only for now). All sums are in
+ * f32 at least; a result of 16 bits is rounded once. Statistics (mean, rstd, lse, losses) are f32 always.
+ * `grad_type` is the type of parameters' gradients, which may be f32 beside tensors of 16 bits. Gradients of
  * parameters are always added to what is there, since micro-batches accumulate; gradients of
  * activations are overwritten.
  *
@@ -282,7 +282,7 @@ typedef struct weft_clip {
 
 /* out = in, in another type. */
 typedef struct weft_cast {
-    weft_dtype_t in_type, out_type; /* f32 or bf16 */
+    weft_dtype_t in_type, out_type; /* f32, bf16 or f16 */
     int64_t count;
     const void *in;
     void *out;

@@ -180,10 +180,11 @@ static weft_status_t check_slice(const weft_model_config_t *c, const weft_slice_
 
 static weft_status_t check_types(weft_dtype_t type, weft_dtype_t grad_type)
 {
-    if ((type != WEFT_F32 && type != WEFT_BF16) || (grad_type != WEFT_F32 && grad_type != type)) {
+    bool known = type == WEFT_F32 || type == WEFT_BF16 || type == WEFT_F16;
+    if (!known || (grad_type != WEFT_F32 && grad_type != type)) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "a model in %s with gradients in %s is not possible; parameters are f32 "
-                          "or bf16, gradients f32 or like them",
+                          "a model in %s with gradients in %s is not possible; parameters are f32, "
+                          "bf16 or f16, gradients f32 or like them",
                           weft_dtype_name(type), weft_dtype_name(grad_type));
     }
     return WEFT_OK;

@@ -144,7 +144,7 @@ static weft_status_t square(const weft_optimizer_t *o, const weft_zero_t *zero, 
     return WEFT_OK;
 }
 
-static weft_status_t find_norm(const weft_optimizer_t *o, float max_norm)
+static weft_status_t find_norm(const weft_optimizer_t *o, const weft_hyper_t *hyper)
 {
     double *squares = o->squares + o->mine;
     /* Where all data-parallel ranks have the same, one speaks for them. */
@@ -159,7 +159,8 @@ static weft_status_t find_norm(const weft_optimizer_t *o, float max_norm)
         WEFT_TRY(weft_allreduce(o->squares, o->squares, (size_t)o->all, WEFT_F64, WEFT_SUM,
                                 o->mesh->world, o->stream));
     }
-    weft_clip_t clip = {o->squares, o->all, 1.0f, max_norm, o->norm};
+    float scale = hyper->loss_scale > 0.0f ? 1.0f / hyper->loss_scale : 1.0f;
+    weft_clip_t clip = {o->squares, o->all, scale, hyper->max_norm, o->norm};
     return o->compute->clip(&clip, o->stream);
 }
 
@@ -210,7 +211,7 @@ weft_status_t weft__optimizer_run(weft_optimizer_t *o, const weft_hyper_t *hyper
     for (int i = 0; i < o->count; i++) {
         WEFT_TRY(complete(o, o->zeros[i]));
     }
-    WEFT_TRY(find_norm(o, hyper->max_norm));
+    WEFT_TRY(find_norm(o, hyper));
     if (o->offload != NULL) {
         WEFT_TRY(weft__offload_run(o->offload, hyper, o->norm));
     }

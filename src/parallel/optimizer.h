@@ -16,8 +16,9 @@
 
 typedef struct weft_hyper {
     float lr, beta1, beta2, eps, decay;
-    float max_norm; /* 0: no limit */
-    int64_t step;   /* from 1 */
+    float max_norm;   /* 0: no limit */
+    float loss_scale; /* that gradients have; 0: 1 */
+    int64_t step;     /* from 1 */
 } weft_hyper_t;
 
 typedef struct weft_optimizer weft_optimizer_t;

@@ -126,15 +126,12 @@ static weft_status_t make_store(weft_worker_t *w, weft_chunk_t *chunk)
 static void set_pass(weft_worker_t *w, weft_chunk_t *chunk)
 {
     const weft_plan_t *plan = &w->o.plan;
-    double tokens = (double)plan->dp * plan->micro_batches * (double)plan->micro_batch *
-                    (double)plan->length;
     chunk->pass = weft__pass_make(chunk->model, w->compute, &w->shape);
     chunk->pass.params = chunk->zero.params;
     chunk->pass.grads = chunk->zero.grad_views;
     chunk->pass.stream = w->o.stream;
     chunk->pass.row_bias = w->mesh.tp_index == 0;
     chunk->pass.fuse_residual = chunk->pass.fuse_residual && plan->tp == 1;
-    chunk->pass.loss_scale = (float)(1.0 / tokens);
     chunk->pass.seed = w->o.seed;
     chunk->pass.row_first = plan->sequence_parallel ? w->mesh.tp_index * w->shape.norm_rows : 0;
     chunk->pass.grad_ready = weft__grads_ready;

@@ -76,6 +76,7 @@ struct weft_worker {
     int64_t forwards, backwards; /* begun and prepared, for the rings */
     const int32_t *tokens, *targets;
     bool training;
+    float loss_scale; /* of the step, over the tokens of its batch */
     uint64_t step;
     float *losses; /* on the host, of all micro-batches */
     float *norm;   /* on the host, 2 */

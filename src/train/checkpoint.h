@@ -34,6 +34,7 @@ typedef struct weft_train_state {
     uint64_t seed;
     double loss_scale;         /* fp16 only; else 1 */
     uint64_t loss_scale_steps; /* steps since it last changed */
+    uint64_t skipped; /* fp16: steps whose gradients were not finite, and changed nothing */
     double loss;               /* of the last step, for display */
 } weft_train_state_t;
 

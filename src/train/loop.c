@@ -14,6 +14,7 @@
 #include "train/peak.h"
 #include "train/planned.h"
 #include "train/record.h"
+#include "train/scale.h"
 #include "train/tracing.h"
 #include "train/trainer.h"
 
@@ -155,11 +156,19 @@ static weft_status_t check_norms(run_t *run, const weft_flight_t *flight)
     return WEFT_OK;
 }
 
+/* With loss scaling steps may be skipped as long as there is a smaller scale. */
+static bool may_skip(run_t *run, double norm)
+{
+    if (weft__scale_used(run->setup)) {
+        return weft__scale_update(&run->t.state, norm);
+    }
+    run->skips = isfinite(norm) ? 0 : run->skips + 1;
+    return run->skips < SKIPS_MOST;
+}
+
 static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, double loss)
 {
-    double norm = run->t.votes[0].norm;
-    run->skips = isfinite(norm) ? 0 : run->skips + 1;
-    if (isfinite(loss) && run->skips < SKIPS_MOST) {
+    if (isfinite(loss) && may_skip(run, run->t.votes[0].norm)) {
         return WEFT_OK;
     }
     run->result->told = run->result->diverged = true;
@@ -219,6 +228,7 @@ static weft_metrics_step_t describe(const run_t *run, const weft_flight_t *fligh
     step.loss = loss;
     step.lr = flight->lr;
     step.grad_norm = t->votes[0].norm;
+    step.loss_scale = weft__scale_used(run->setup) ? flight->loss_scale : NAN;
     step.seconds = step_seconds(run, flight);
     step.tokens_per_s = tokens / step.seconds;
     step.comm_share = t->size > 1 ? exposed / step.seconds : NAN;
@@ -456,6 +466,9 @@ static weft_status_t one_step(run_t *run, uint64_t step)
     weft_flight_t *now = &t->flights[step % WEFT_FLIGHTS];
     weft_flight_t *before = &t->flights[(step + WEFT_FLIGHTS - 1) % WEFT_FLIGHTS];
     duties_t duties = duties_after(run, step + 1);
+    if (weft__scale_used(run->setup)) { /* this step's scale depends on it */
+        WEFT_TRY(settle(run, before, false));
+    }
     WEFT_TRY(weft__step_queue(t, step, duties.save, now));
     WEFT_TRY(settle(run, before, false));
     watch_writer(run);

@@ -62,7 +62,8 @@ static weft_status_t write_text(FILE *out, const weft_manifest_t *manifest)
                   {"samples", state->samples},
                   {"tokens", state->tokens},
                   {"seed", state->seed},
-                  {"loss_scale_steps", state->loss_scale_steps}};
+                  {"loss_scale_steps", state->loss_scale_steps},
+                  {"skipped", state->skipped}};
     weft_json_t json;
     weft__json_start(&json, out);
     weft__json_object(&json);
@@ -196,6 +197,8 @@ static weft_status_t read_text(const char *path, const weft_json_value_t *root,
     if (!good) {
         return weft__fail(WEFT_ERR_INVALID, "%s is damaged: a part of the state is missing", path);
     }
+    /* Checkpoints of older versions have none. */
+    weft__json_to_uint(weft__json_get(root, "skipped"), &state->skipped);
     if (!weft__json_to_double(weft__json_get(root, "loss"), &state->loss)) {
         state->loss = __builtin_nan(""); /* written as null */
     }

@@ -215,7 +215,8 @@ weft_status_t weft__planned_queue(weft_trainer_t *t, const int32_t *inputs, cons
                                            .eps = (float)config->eps,
                                            .decay = (float)config->weight_decay,
                                            .max_norm = (float)config->clip,
-                                           .step = (int64_t)flight->step + 1},
+                                           .loss_scale = (float)flight->loss_scale,
+                                           .step = flight->updates},
                                  .exact = exact,
                                  .tokens = inputs,
                                  .targets = targets};

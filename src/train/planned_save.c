@@ -35,9 +35,10 @@ static weft_status_t gather(const entry_t *entry, char *gathered)
     const weft_model_t *whole = weft__worker_whole(entry->worker);
     float *values = (float *)(void *)gathered;
     WEFT_TRY(weft__worker_gather(entry->worker, entry->param, entry->what, values));
-    if (gathered != NULL && entry->type == WEFT_BF16) {
+    if (gathered != NULL && entry->type != WEFT_F32) {
         for (int64_t i = 0; i < whole->params[entry->param].count; i++) {
-            uint16_t half = weft__f32_to_bf16(values[i]);
+            uint16_t half = entry->type == WEFT_BF16 ? weft__f32_to_bf16(values[i])
+                                                     : weft__f32_to_f16(values[i]);
             memcpy(gathered + 2 * i, &half, sizeof(half)); /* never beyond what was read */
         }
     }

@@ -85,7 +85,7 @@ static weft_status_t check_together(const weft_train_config_t *c)
                           "--save N to have one every N steps",
                           c->max_restarts);
     }
-    if (strcmp(c->grad_precision, "bf16") == 0 && strcmp(c->precision, "fp32") == 0) {
+    if (strcmp(c->grad_precision, "bf16") == 0 && strncmp(c->precision, "fp", 2) == 0) {
         return weft__fail(WEFT_ERR_INVALID,
                           "--grad-precision bf16 goes with --precision bf16: gradients are of the "
                           "type of the weights, or fp32");

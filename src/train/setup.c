@@ -16,17 +16,6 @@
 #include "train/planned.h"
 #include "train/sources.h"
 
-/* ---- what is not there yet --------------------------------------------------------------------- */
-
-static weft_status_t refuse_unsupported(const weft_train_config_t *config)
-{
-    if (strcmp(config->precision, "fp16") == 0) {
-        return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "--precision fp16 is not supported yet; bf16 and fp32 are");
-    }
-    return WEFT_OK;
-}
-
 /* ---- device and precision ---------------------------------------------------------------------- */
 
 /* For the record, and for MFU; a driver that says nothing is no reason not to train. */
@@ -59,7 +48,14 @@ static weft_status_t choose_device(weft_setup_t *setup)
     if (strcmp(config->precision, "auto") == 0) {
         config->precision = strcmp(setup->device, "cuda") == 0 ? "bf16" : "fp32";
     }
-    setup->type = strcmp(config->precision, "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
+    bool half = strcmp(config->precision, "fp16") == 0;
+    if (half && strcmp(setup->device, "cuda") == 0) {
+        return weft__fail(
+            WEFT_ERR_UNSUPPORTED,
+            "--precision fp16 is for virtual GPUs so far; on GPUs use bf16, which has "
+            "the range of fp32");
+    }
+    setup->type = half ? WEFT_F16 : strcmp(config->precision, "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
     return WEFT_OK;
 }
 
@@ -248,7 +244,6 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
                           "say what to train on, with --data PATH: a text file, a folder, or token "
                           "shards");
     }
-    WEFT_TRY(refuse_unsupported(config));
     WEFT_TRY(choose_device(setup));
     WEFT_TRY(choose_model(setup));
     WEFT_TRY(weft__tokenizer_open(config->tokenizer, &setup->tokenizer));

@@ -73,12 +73,12 @@ static weft_status_t micro_batch(weft_trainer_t *t, int index, const int32_t *in
 
 /* ---- the optimizer ------------------------------------------------------------------------------------ */
 
-static weft_status_t clip(weft_trainer_t *t)
+static weft_status_t clip(weft_trainer_t *t, double scale)
 {
     int64_t total = weft__dp_layout(t->dp)->total;
     weft_clip_t norm = {.partial = weft__dp_squares(t->dp),
                         .count = total / WEFT_SUMSQ_CHUNK,
-                        .scale = 1.0f,
+                        .scale = (float)(1.0 / scale),
                         .max_norm = (float)t->config->clip,
                         .norm = t->norm};
     return t->compute->clip(&norm, t->stream);
@@ -102,7 +102,7 @@ static weft_adamw_t update_of(const weft_trainer_t *t, const weft_run_t *run,
                           .beta2 = (float)t->config->beta2,
                           .eps = (float)t->config->eps,
                           .decay = run->decay ? (float)t->config->weight_decay : 0.0f,
-                          .step = (int64_t)flight->step + 1};
+                          .step = flight->updates};
 }
 
 static weft_status_t update(weft_trainer_t *t, const weft_flight_t *flight)
@@ -124,7 +124,7 @@ static weft_status_t optimize(weft_trainer_t *t, weft_flight_t *flight)
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_COMPUTE, "optimizer",
                                     (int64_t)flight->step, -1, t->stream);
     if (weft__dp_updates(t->dp)) {
-        WEFT_TRY(clip(t));
+        WEFT_TRY(clip(t, flight->loss_scale));
         WEFT_TRY(update(t, flight));
         WEFT_TRY(weft_memcpy(flight->norm, t->norm, 2 * sizeof(float), t->stream));
     } else {
@@ -140,6 +140,11 @@ weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, wef
     flight->there = true;
     flight->step = step;
     flight->lr = weft__train_lr(t->config, step);
+    flight->loss_scale = t->state.loss_scale;
+    flight->updates = (int64_t)(step + 1 - t->state.skipped);
+    /* The sum over all ranks and micro-batches is then the mean over the tokens of the batch. */
+    t->pass.loss_scale = (float)flight->loss_scale /
+                         ((float)t->config->batch * (float)t->config->length);
     t->pass.step = step;
     t->pass.training = true;
     WEFT_TRY(weft_event_record(flight->start, t->stream));

@@ -86,8 +86,6 @@ static weft_status_t open_activations(weft_trainer_t *t)
     t->pass.grads = weft__dp_grads(t->dp);
     t->pass.stream = t->stream;
     t->pass.seed = (uint64_t)t->config->seed;
-    /* The sum over all ranks and micro-batches is then the mean over the tokens of the batch. */
-    t->pass.loss_scale = 1.0f / ((float)t->config->batch * (float)t->config->length);
     t->pass.grad_ready = weft__dp_ready;
     t->pass.grad_ready_arg = t->dp;
     return WEFT_OK;

@@ -24,6 +24,8 @@ typedef struct weft_flight {
     bool there;
     uint64_t step; /* 0 is the first of the whole run */
     double lr;
+    double loss_scale;
+    int64_t updates; /* of weights, this one included: steps, less those that were skipped */
     weft_event_h start, end;
     float *losses;               /* of this rank's tokens, pinned */
     float *norm;                 /* 2 values as weft_clip_t gives them, pinned */

@@ -10,6 +10,7 @@
 #include "parallel/agree.h"
 #include "train/model_load.h"
 #include "train/planned.h"
+#include "train/scale.h"
 #include "train/trainer.h"
 
 /* Host memory for one parameter, as in a checkpoint and as stored here. */
@@ -149,6 +150,7 @@ weft_status_t weft__weights_start(weft_trainer_t *t)
     if (t->setup->resumed) {
         t->state = t->setup->loaded.state;
     }
+    weft__scale_start(t->setup, &t->state);
     if (t->worker != NULL) {
         return weft__planned_start(t);
     }

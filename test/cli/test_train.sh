@@ -57,6 +57,19 @@ for file in config machine.json metrics.jsonl latest/model.safetensors latest/to
     [ -s n4/$file ] || fail "n4 has no $file"
 done
 
+name="fp16 follows fp32, and its loss scale falls until gradients fit"
+train $common --steps 20 --dropout 0.1 --eval 10 --precision fp16 --out half
+expect_status 0
+expect_near half n1 2e-3 20
+[ "$(grep -c '"loss_scale": 65536' half/metrics.jsonl)" = 20 ] || fail "not a loss scale of 65536 in every step"
+train $common --steps 30 --precision fp16 --loss-scale 1e12 -n 2 --out over
+expect_status 0
+grep -o '"loss_scale": [0-9]*' over/metrics.jsonl | awk 'NR == 1 { a = $2 } { b = $2 } END { exit !(a > 1e11 && b < 1e9 && b >= 65536) }' ||
+    fail "the loss scale went $(grep -o '"loss_scale": [0-9]*' over/metrics.jsonl | tr '\n' ' ')"
+losses over | awk 'NR == 1 { a = $1 } END { exit !($1 < a - 0.3) }' || fail "the loss does not fall after steps that were skipped"
+grep -qE '"dtype": ?"F16"' <(head -c 4000 over/latest/model.safetensors) || fail "weights were not saved in F16"
+rm -rf half over
+
 name="every way of exchanging gradients gives the same"
 for way in "--overlap no" "--bucket 0" "--bucket 0 --overlap no" "--bucket 8K" "--accumulate 4" \
     "--dp-style naive"; do
@@ -76,7 +89,7 @@ done
 rm -rf bf16 fp16 int8
 
 name="a resumed run goes on bit for bit"
-for kind in "--precision fp32" "--precision bf16" "--compress int8 --dropout 0.2"; do
+for kind in "--precision fp32" "--precision bf16" "--precision fp16 --loss-scale 1e12" "--compress int8 --dropout 0.2"; do
     rm -rf straight first
     train $common --steps 10 -n 2 --out straight --save 5 $kind
     train $common --steps 10 -n 2 --out first --save 5 $kind
@@ -140,7 +153,7 @@ refused "--data" --steps 1
 refused "take 1 or 2" $common --tp 4 -n 4
 refused "the nearest plan that works is" $common --pp 2 --schedule interleaved --accumulate 2 -n 2
 refused "travel in 16 bits already" $common --precision bf16 --grad-precision bf16 --compress int8 -n 2
-refused "not supported yet" $common --precision fp16
+refused "goes with --precision bf16" $common --precision fp16 --grad-precision bf16
 refused "did you mean" $common --step 7
 refused "huge" $common --model huge
 refused "batch" $common --batch 7 -n 2

@@ -50,28 +50,10 @@ static numbers_t make(int64_t count, weft_dtype_t type, int fill)
     return numbers;
 }
 
-/* To bf16 and back: to nearest, ties to even. */
-static float rounded(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    bits = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 static void put(numbers_t *numbers, int64_t i, double value)
 {
-    float single = (float)value;
-    if (numbers->type == WEFT_F32) {
-        ((float *)numbers->data)[i] = single;
-    } else {
-        uint32_t bits;
-        single = rounded(single);
-        memcpy(&bits, &single, sizeof(bits));
-        ((uint16_t *)numbers->data)[i] = (uint16_t)(bits >> 16);
-    }
-    numbers->values[i] = (double)single;
+    reference_put(numbers->data, (size_t)i, numbers->type, (float)value);
+    numbers->values[i] = reference_value(numbers->data, (size_t)i, numbers->type);
 }
 
 numbers_t numbers_random(uint64_t seed, const char *what, int64_t count, weft_dtype_t type,
@@ -88,7 +70,7 @@ numbers_t numbers_random(uint64_t seed, const char *what, int64_t count, weft_dt
 
 numbers_t numbers_garbage(int64_t count, weft_dtype_t type)
 {
-    return make(count, type, 0x7f); /* large, in f32 and in bf16 */
+    return make(count, type, 0x7f); /* large in f32 and in bf16, a NaN in f16 */
 }
 
 numbers_t numbers_zero(int64_t count, weft_dtype_t type)
@@ -132,7 +114,8 @@ void numbers_check(const char *what, numbers_t *got, const double *expected, dou
             where = i;
         }
     }
-    limit = got->type == WEFT_BF16 ? fmax(1.0 / 128, limit * 128) : limit;
+    double unit = got->type == WEFT_BF16 ? 128 : got->type == WEFT_F16 ? 1024 : 0;
+    limit = unit > 0 ? fmax(1.0 / unit, limit * unit) : limit;
     if (!(apart <= limit * largest)) {
         fail_msg("%s, %s, %s: element %lld is %.9g and not %.9g (off by %.2g of the largest)", what,
                  weft__inner()->name, weft_dtype_name(got->type), (long long)where,
@@ -205,6 +188,7 @@ void numbers_everywhere(void (*test)(uint64_t seed, weft_dtype_t type))
             weft__compute_threads(threads);
             test(seed, WEFT_F32);
             test(seed, WEFT_BF16);
+            test(seed, WEFT_F16);
         }
     }
     weft__inner_use(NULL);

@@ -30,8 +30,8 @@ void numbers_free(numbers_t *numbers);
 void numbers_read(numbers_t *numbers);
 
 /* Fail the test unless data is within `limit` of what is expected, relative to the largest expected
- * value, and the guards are whole. The limit for bf16 is 2^-7 times larger than what f32 gets, at
- * least. */
+ * value, and the guards are whole. For bf16 the limit is 2^7 times larger than for f32, and 2^-7
+ * at least; for f16 the same with 2^10. */
 void numbers_check(const char *what, numbers_t *got, const double *expected, double limit);
 
 /* slope[i] = d f / d x[i], by central differences. f is smooth and computed in double. */
@@ -47,7 +47,7 @@ void numbers_ok(weft_status_t status);
  * missing. */
 const weft_inner_t *const *numbers_inner_tables(void);
 
-/* Run `test(seed, type)` for both types, all tables of inner loops that this CPU has, with 1 and 3
+/* Run `test(seed, type)` for f32, bf16 and f16, all tables of inner loops that this CPU has, with 1 and 3
  * threads. */
 void numbers_everywhere(void (*test)(uint64_t seed, weft_dtype_t type));
 

@@ -159,6 +159,11 @@ static void put(void *data, size_t index, weft_dtype_t type, number_t number)
     }
 }
 
+void reference_put(void *data, size_t index, weft_dtype_t type, float value)
+{
+    put(data, index, type, (number_t){.f32 = value});
+}
+
 /* Integers as in their own type: cut to its width, with its sign. */
 static number_t wrap(number_t number, weft_dtype_t type)
 {

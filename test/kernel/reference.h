@@ -27,6 +27,8 @@ size_t reference_differs(const void *a, const void *b, size_t count, weft_dtype_
 
 /* One element as a double; exact but for large 64-bit integers. */
 double reference_value(const void *data, size_t index, weft_dtype_t type);
+/* Write a float, rounded to nearest; `type` is a type of floats, not f64. */
+void reference_put(void *data, size_t index, weft_dtype_t type, float value);
 
 /* Memory between guard bytes. `data` lies `misalign` bytes above a multiple of 64. */
 typedef struct box {

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "device/device.h"
 #include "kernel/numbers.h"
+#include "kernel/reference.h"
 
 enum { COUNT = 20011 }; /* several tasks and a ragged end */
 
@@ -195,6 +196,54 @@ static void casts(void **state)
     numbers_everywhere(cast_of);
 }
 
+/* All numbers of f16, those half way between two of them, and their neighbours: as a table of arithmetic on
+ * values has them. */
+static void every_f16(uint64_t seed, weft_dtype_t type)
+{
+    enum { ALL = 1 << 16, NEAR = 5 };
+    if (type != WEFT_F16) {
+        return;
+    }
+    (void)seed;
+    uint16_t *halves = malloc(ALL * NEAR * sizeof(*halves)), expected;
+    float *floats = malloc(ALL * NEAR * sizeof(*floats)), *wide = malloc(ALL * sizeof(*wide));
+    for (int i = 0; i < ALL; i++) {
+        halves[i] = (uint16_t)i;
+    }
+    weft_cast_t widen = {WEFT_F16, WEFT_F32, ALL, halves, wide};
+    numbers_ok(numbers_table()->cast(&widen, NULL));
+    for (int i = 0; i < ALL; i++) {
+        double value = reference_value(halves, (size_t)i, WEFT_F16);
+        float next = (float)reference_value(halves, (size_t)((i + 1) % ALL), WEFT_F16);
+        assert_true((double)wide[i] == value || (isnan(wide[i]) && isnan(value)));
+        float middle = (i & 0x7fff) == 0x7bff ? copysignf(65520, wide[i]) : (wide[i] + next) / 2;
+        floats[NEAR * i] = wide[i];
+        floats[NEAR * i + 1] = middle;
+        floats[NEAR * i + 2] = nextafterf(middle, 0);
+        floats[NEAR * i + 3] = nextafterf(middle, 1e30f);
+        floats[NEAR * i + 4] = wide[i] * 1.0e5f;
+    }
+    weft_cast_t narrow = {WEFT_F32, WEFT_F16, ALL * NEAR, floats, halves};
+    numbers_ok(numbers_table()->cast(&narrow, NULL));
+    for (int i = 0; i < ALL * NEAR; i++) {
+        reference_put(&expected, 0, WEFT_F16, floats[i]);
+        bool nan = isnan(floats[i]) && (halves[i] & 0x7fff) > 0x7c00;
+        if (halves[i] != expected && !nan) {
+            fail_msg("%s: %a is %04x and not %04x", weft__inner()->name, (double)floats[i],
+                     halves[i], expected);
+        }
+    }
+    free(halves);
+    free(floats);
+    free(wide);
+}
+
+static void casts_of_every_f16(void **state)
+{
+    (void)state;
+    numbers_everywhere(every_f16);
+}
+
 static void normal_numbers(void **state)
 {
     enum { MANY = 200000, FROM = 12345, SOME = 777 };
@@ -249,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_norm_that_is_not_finite_skips_the_step),
         cmocka_unit_test(dropout),
         cmocka_unit_test(casts),
+        cmocka_unit_test(casts_of_every_f16),
         cmocka_unit_test(normal_numbers),
         cmocka_unit_test(kernels_run_in_the_order_of_a_stream),
     };

@@ -210,28 +210,31 @@ static void gradients_are_ready_once_and_in_reverse(void **state)
 
 /* ---- types, bits ------------------------------------------------------------------------------------- */
 
-static void bf16_is_near_f32(void **state)
+static void sixteen_bits_are_near_f32(void **state)
 {
     (void)state;
-    for (int f = 0; f < 2; f++) {
+    for (int i = 0; i < 4; i++) {
         rig_t exact, rough;
-        rig_options_t options = {
-            .config = config_of(families[f]), .type = WEFT_BF16, .shape = WEFT_SHAPE(2, 33)};
+        bool bf16 = i < 2;
+        rig_options_t options = {.config = config_of(families[i % 2]),
+                                 .type = bf16 ? WEFT_BF16 : WEFT_F16,
+                                 .shape = WEFT_SHAPE(2, 33)};
         open_random(&exact, options.config, options.shape);
         rig_open(&rough, &options);
         rig_init(&rough, numbers_seed(), 10.0f);
         rig_tokens(&rough, numbers_seed());
         double apart = fabs(rig_run(&rough) / rig_run(&exact) - 1), dot = 0, a = 0, b = 0;
-        for (int i = 0; i < exact.model->param_count; i++) {
-            const float *x = exact.grads[i], *y = rough.grads[i];
-            for (int64_t j = 0; j < exact.model->params[i].count; j++) {
+        for (int p = 0; p < exact.model->param_count; p++) {
+            const float *x = exact.grads[p], *y = rough.grads[p];
+            for (int64_t j = 0; j < exact.model->params[p].count; j++) {
                 dot += (double)x[j] * (double)y[j];
                 a += (double)x[j] * (double)x[j];
                 b += (double)y[j] * (double)y[j];
             }
         }
-        if (!(apart < 0.02 && dot / sqrt(a * b) > 0.995)) {
-            fail_msg("bf16: loss off by %g, cosine of gradients %g", apart, dot / sqrt(a * b));
+        if (!(apart < (bf16 ? 0.02 : 0.002) && dot / sqrt(a * b) > (bf16 ? 0.995 : 0.9999))) {
+            fail_msg("%s: loss off by %g, cosine of gradients %g", weft_dtype_name(options.type),
+                     apart, dot / sqrt(a * b));
         }
         rig_close(&exact);
         rig_close(&rough);
@@ -360,7 +363,7 @@ int main(void)
         cmocka_unit_test(dropout_changes_with_step_and_sample),
         cmocka_unit_test(micro_batches_add_up),
         cmocka_unit_test(gradients_are_ready_once_and_in_reverse),
-        cmocka_unit_test(bf16_is_near_f32),
+        cmocka_unit_test(sixteen_bits_are_near_f32),
         cmocka_unit_test(runs_repeat_bit_for_bit),
         cmocka_unit_test(a_fresh_pass_needs_no_zeros),
         cmocka_unit_test(a_model_learns),

@@ -76,9 +76,10 @@ static void backward_load(const backward_group_t *f, int64_t query, int64_t quer
     head_source_t dout = {element(a->dout, at, a->type), a->type, stride, queries, d};
     take_rows(&dout, 1.0f, f->dout);
     for (int64_t r = 0; r < queries; r++) {
-        f->delta[r] = a->type == WEFT_F32
-                          ? dot(a->dout, at + r * stride, a->out, at + r * stride, d, WEFT_F32)
-                          : dot(a->dout, at + r * stride, a->out, at + r * stride, d, WEFT_BF16);
+        int64_t row = at + r * stride;
+        f->delta[r] = a->type == WEFT_F32    ? dot(a->dout, row, a->out, row, d, WEFT_F32)
+                      : a->type == WEFT_BF16 ? dot(a->dout, row, a->out, row, d, WEFT_BF16)
+                                             : dot(a->dout, row, a->out, row, d, WEFT_F16);
     }
 }
 

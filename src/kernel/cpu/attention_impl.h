@@ -35,9 +35,10 @@ INLINE void take_rows(const head_source_t *from, float scale, float *to)
             ask_for_row(from, t + AHEAD_TOKENS);
         }
         for (int64_t d = 0; d < from->width; d += LANES) {
-            lanes_t x = from->type == WEFT_F32
-                            ? load(from->base, t * from->stride + d, from->width - d, WEFT_F32)
-                            : load(from->base, t * from->stride + d, from->width - d, WEFT_BF16);
+            int64_t at = t * from->stride + d, left = from->width - d;
+            lanes_t x = from->type == WEFT_F32    ? load(from->base, at, left, WEFT_F32)
+                        : from->type == WEFT_BF16 ? load(from->base, at, left, WEFT_BF16)
+                                                  : load(from->base, at, left, WEFT_F16);
             store(to, t * from->width + d, from->width - d, x * scale, WEFT_F32);
         }
     }
@@ -51,8 +52,10 @@ INLINE void put_row(void *to, int64_t at, const float *from, int64_t width, floa
         lanes_t x = load(from, d, width - d, WEFT_F32) * scale;
         if (type == WEFT_F32) {
             store(to, at + d, width - d, x, WEFT_F32);
-        } else {
+        } else if (type == WEFT_BF16) {
             store(to, at + d, width - d, x, WEFT_BF16);
+        } else {
+            store(to, at + d, width - d, x, WEFT_F16);
         }
     }
 }
@@ -288,8 +291,10 @@ static void decode(const weft_decode_t *a, int64_t head, void *scratch)
     for (int64_t t = 0; t < a->seq; t++) {
         if (a->type == WEFT_F32) {
             decode_query(a, b, t, (int)(head % a->heads), scratch, WEFT_F32);
-        } else {
+        } else if (a->type == WEFT_BF16) {
             decode_query(a, b, t, (int)(head % a->heads), scratch, WEFT_BF16);
+        } else {
+            decode_query(a, b, t, (int)(head % a->heads), scratch, WEFT_F16);
         }
     }
 }

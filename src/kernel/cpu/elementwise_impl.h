@@ -5,14 +5,16 @@
 #include "base/rng.h"
 #include "kernel/cpu/lanes.h"
 
-/* Make `name`, which chooses between the two types of storage, from name_of(args, first, end, type). */
+/* Make `name`, which chooses between the types of storage, from name_of(args, first, end, type). */
 #define BY_TYPE(name, args_t)                                                                      \
     static void name(const args_t *args, int64_t first, int64_t end)                               \
     {                                                                                              \
         if (args->type == WEFT_F32) {                                                              \
             name##_of(args, first, end, WEFT_F32);                                                 \
-        } else {                                                                                   \
+        } else if (args->type == WEFT_BF16) {                                                      \
             name##_of(args, first, end, WEFT_BF16);                                                \
+        } else {                                                                                   \
+            name##_of(args, first, end, WEFT_F16);                                                 \
         }                                                                                          \
     }
 
@@ -126,16 +128,25 @@ INLINE void cast_of(const weft_cast_t *args, int64_t first, int64_t end, weft_dt
     }
 }
 
+INLINE void cast_from(const weft_cast_t *args, int64_t first, int64_t end, weft_dtype_t in_type)
+{
+    if (args->out_type == WEFT_F32) {
+        cast_of(args, first, end, in_type, WEFT_F32);
+    } else if (args->out_type == WEFT_BF16) {
+        cast_of(args, first, end, in_type, WEFT_BF16);
+    } else {
+        cast_of(args, first, end, in_type, WEFT_F16);
+    }
+}
+
 static void cast(const weft_cast_t *args, int64_t first, int64_t end)
 {
-    if (args->in_type == WEFT_F32 && args->out_type == WEFT_F32) {
-        cast_of(args, first, end, WEFT_F32, WEFT_F32);
-    } else if (args->in_type == WEFT_F32) {
-        cast_of(args, first, end, WEFT_F32, WEFT_BF16);
-    } else if (args->out_type == WEFT_F32) {
-        cast_of(args, first, end, WEFT_BF16, WEFT_F32);
+    if (args->in_type == WEFT_F32) {
+        cast_from(args, first, end, WEFT_F32);
+    } else if (args->in_type == WEFT_BF16) {
+        cast_from(args, first, end, WEFT_BF16);
     } else {
-        cast_of(args, first, end, WEFT_BF16, WEFT_BF16);
+        cast_from(args, first, end, WEFT_F16);
     }
 }
 
@@ -176,6 +187,10 @@ static void adamw(const weft_adamw_t *args, int64_t first, int64_t end)
         adamw_of(args, first, end, WEFT_F32, WEFT_F32);
     } else if (args->type == WEFT_F32) {
         adamw_of(args, first, end, WEFT_F32, WEFT_BF16);
+    } else if (args->type == WEFT_F16 && args->grad_type == WEFT_F32) {
+        adamw_of(args, first, end, WEFT_F16, WEFT_F32);
+    } else if (args->type == WEFT_F16) {
+        adamw_of(args, first, end, WEFT_F16, WEFT_F16);
     } else if (args->grad_type == WEFT_F32) {
         adamw_of(args, first, end, WEFT_BF16, WEFT_F32);
     } else {

@@ -3,7 +3,7 @@
  * have no word for it.
  *
  * Loads and stores take how many elements are `left`: fewer than LANES are padded with zeros, or
- * not written. `type` is f32 or bf16 and a constant wherever it counts, so that it costs nothing. */
+ * not written. `type` is f32, bf16 or f16 and a constant wherever it counts, so that it costs nothing. */
 #ifndef WEFT_KERNEL_CPU_LANES_H
 #define WEFT_KERNEL_CPU_LANES_H
 
@@ -16,6 +16,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/half.h"
 #include "kernel/cpu/inner.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -151,6 +152,48 @@ INLINE half_lanes_t narrow_bf16(lanes_t value)
     return __builtin_convertvector((nan & quiet) | (~nan & rounded), half_lanes_t);
 }
 
+/* f16, by the instructions that come with AVX2. Above 65504 it is infinite. */
+INLINE lanes_t widen_f16(half_lanes_t halves)
+{
+#if LANES == 16
+    return (lanes_t)_mm512_cvtph_ps((__m256i)halves);
+#elif LANES == 8
+    return (lanes_t)_mm256_cvtph_ps((__m128i)halves);
+#else
+    lanes_t value;
+    for (int i = 0; i < LANES; i++) {
+        value[i] = weft__f16_to_f32(halves[i]);
+    }
+    return value;
+#endif
+}
+
+INLINE half_lanes_t narrow_f16(lanes_t value)
+{
+#if LANES == 16
+    return (half_lanes_t)_mm512_cvtps_ph((__m512)value,
+                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif LANES == 8
+    return (half_lanes_t)_mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT);
+#else
+    half_lanes_t halves;
+    for (int i = 0; i < LANES; i++) {
+        halves[i] = weft__f32_to_f16(value[i]);
+    }
+    return halves;
+#endif
+}
+
+INLINE lanes_t widen(half_lanes_t halves, weft_dtype_t type)
+{
+    return type == WEFT_F16 ? widen_f16(halves) : widen_bf16(halves);
+}
+
+INLINE half_lanes_t narrow(lanes_t value, weft_dtype_t type)
+{
+    return type == WEFT_F16 ? narrow_f16(value) : narrow_bf16(value);
+}
+
 /* Fewer than LANES of them. Out of line, or else the vectors of the usual case would go through memory
  * as well: a copy of `left` bytes needs an address. */
 #if LANES == 16
@@ -203,10 +246,10 @@ INLINE lanes_t load(const void *from, int64_t at, int64_t left, weft_dtype_t typ
     const uint16_t *x = (const uint16_t *)from + at;
     half_lanes_t halves;
     if (left < LANES) {
-        return widen_bf16(load_halves(x, left));
+        return widen(load_halves(x, left), type);
     }
     memcpy(&halves, x, sizeof(halves));
-    return widen_bf16(halves);
+    return widen(halves, type);
 }
 
 INLINE void store(void *to, int64_t at, int64_t left, lanes_t value, weft_dtype_t type)
@@ -220,7 +263,7 @@ INLINE void store(void *to, int64_t at, int64_t left, lanes_t value, weft_dtype_
         }
         return;
     }
-    half_lanes_t halves = narrow_bf16(value);
+    half_lanes_t halves = narrow(value, type);
     uint16_t *x = (uint16_t *)to + at;
     if (left < LANES) {
         store_halves(x, left, halves);
@@ -234,6 +277,10 @@ INLINE float load_one(const void *from, int64_t at, weft_dtype_t type)
 {
     if (type == WEFT_F32) {
         return ((const float *)from)[at];
+    }
+    if (type == WEFT_F16) {
+        half_lanes_t halves = {((const uint16_t *)from)[at]};
+        return widen_f16(halves)[0];
     }
     uint32_t bits = (uint32_t)((const uint16_t *)from)[at] << 16;
     float value;

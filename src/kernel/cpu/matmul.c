@@ -125,17 +125,18 @@ static int64_t padded(int64_t floats)
     return weft__ceil_div(floats, LINE_FLOATS) * LINE_FLOATS;
 }
 
-/* `rows` rows of `columns` bf16, with stride ld, as dense f32. */
-static void widen(const uint16_t *from, int64_t ld, int64_t rows, int64_t columns, float *to)
+/* `rows` rows of `columns` halves, with stride ld, as dense f32. */
+static void widen(const uint16_t *from, weft_dtype_t type, int64_t ld, int64_t rows,
+                  int64_t columns, float *to)
 {
     for (int64_t r = 0; r < rows; r++) {
-        weft_cast_t cast = {WEFT_BF16, WEFT_F32, columns, from + r * ld, to + r * columns};
+        weft_cast_t cast = {type, WEFT_F32, columns, from + r * ld, to + r * columns};
         weft__inner()->cast(&cast, 0, columns);
     }
 }
 
-/* bf16: K_STEP of k at a time through f32 copies. */
-static void multiply_bf16(const product_t *p, const block_t *block, float *c, float *scratch)
+/* bf16 and f16: K_STEP of k at a time through f32 copies. */
+static void multiply_halves(const product_t *p, const block_t *block, float *c, float *scratch)
 {
     const weft_matmul_t *args = &p->args;
     const uint16_t *a = args->a, *b = args->b;
@@ -143,14 +144,14 @@ static void multiply_bf16(const product_t *p, const block_t *block, float *c, fl
         int64_t k = weft__least(K_STEP, args->k - from), m = block->m, n = block->n;
         float *wide_a = scratch, *wide_b = wide_a + padded(m * k);
         if (args->trans_a) {
-            widen(a + from * args->lda + block->row, args->lda, k, m, wide_a);
+            widen(a + from * args->lda + block->row, args->type, args->lda, k, m, wide_a);
         } else {
-            widen(a + block->row * args->lda + from, args->lda, m, k, wide_a);
+            widen(a + block->row * args->lda + from, args->type, args->lda, m, k, wide_a);
         }
         if (args->trans_b) {
-            widen(b + block->column * args->ldb + from, args->ldb, n, k, wide_b);
+            widen(b + block->column * args->ldb + from, args->type, args->ldb, n, k, wide_b);
         } else {
-            widen(b + from * args->ldb + block->column, args->ldb, k, n, wide_b);
+            widen(b + from * args->ldb + block->column, args->type, args->ldb, k, n, wide_b);
         }
         multiply(p, &(weft_own_product_t){.m = m,
                                           .n = n,
@@ -164,7 +165,7 @@ static void multiply_bf16(const product_t *p, const block_t *block, float *c, fl
                                           .c = c,
                                           .ldc = n,
                                           .add = from > 0,
-                                          .halves = true,
+                                          .halves = args->type == WEFT_BF16,
                                           .scratch = wide_b + padded(n * k)});
     }
 }
@@ -203,8 +204,8 @@ static void block_task(const void *arg, int64_t task, void *scratch)
     const weft_matmul_t *args = &p->args;
     block_t block = block_of(p, task);
     weft_finish_t finish = {args, block.row, block.column, block.m, block.n, scratch, block.n};
-    if (args->type == WEFT_BF16) {
-        multiply_bf16(p, &block, scratch, (float *)scratch + padded(block.m * block.n));
+    if (args->type != WEFT_F32) {
+        multiply_halves(p, &block, scratch, (float *)scratch + padded(block.m * block.n));
         weft__inner()->finish(&finish);
         return;
     }

@@ -255,6 +255,10 @@ static void finish(const weft_finish_t *f)
     for (int64_t r = 0; r < f->m; r++) {
         if (f->args->type == WEFT_F32) {
             finish_row(f, r, WEFT_F32, WEFT_F32);
+        } else if (f->args->type == WEFT_F16 && f->args->c_type == WEFT_F32) {
+            finish_row(f, r, WEFT_F16, WEFT_F32);
+        } else if (f->args->type == WEFT_F16) {
+            finish_row(f, r, WEFT_F16, WEFT_F16);
         } else if (f->args->c_type == WEFT_F32) {
             finish_row(f, r, WEFT_BF16, WEFT_F32);
         } else {

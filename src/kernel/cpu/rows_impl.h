@@ -103,8 +103,10 @@ static void norm_backward(const weft_norm_t *args, int64_t first, int64_t end, f
     for (int64_t row = first; row < end; row++) {
         if (args->type == WEFT_F32) {
             norm_backward_row(args, row, WEFT_F32, partial, partial + args->width);
-        } else {
+        } else if (args->type == WEFT_BF16) {
             norm_backward_row(args, row, WEFT_BF16, partial, partial + args->width);
+        } else {
+            norm_backward_row(args, row, WEFT_F16, partial, partial + args->width);
         }
     }
 }
@@ -158,6 +160,10 @@ static void embed_backward(const weft_embed_t *args, int64_t first, int64_t end)
 {
     if (args->type == WEFT_F32) {
         embed_backward_of(args, first, end, WEFT_F32, WEFT_F32);
+    } else if (args->type == WEFT_F16 && args->grad_type == WEFT_F32) {
+        embed_backward_of(args, first, end, WEFT_F16, WEFT_F32);
+    } else if (args->type == WEFT_F16) {
+        embed_backward_of(args, first, end, WEFT_F16, WEFT_F16);
     } else if (args->grad_type == WEFT_F32) {
         embed_backward_of(args, first, end, WEFT_BF16, WEFT_F32);
     } else {
@@ -191,8 +197,10 @@ static void rope(const weft_rope_t *args, const float *table, int64_t first, int
         const float *cosines = table + row % args->seq * args->head_dim;
         if (args->type == WEFT_F32) {
             rope_row(args, cosines, row, WEFT_F32);
-        } else {
+        } else if (args->type == WEFT_BF16) {
             rope_row(args, cosines, row, WEFT_BF16);
+        } else {
+            rope_row(args, cosines, row, WEFT_F16);
         }
     }
 }
@@ -302,8 +310,10 @@ static void column_sums(const void *in, int64_t ld, weft_dtype_t type, int64_t r
 {
     if (type == WEFT_F32) {
         column_sums_of(in, ld, row, row_end, first, end, sums, WEFT_F32);
-    } else {
+    } else if (type == WEFT_BF16) {
         column_sums_of(in, ld, row, row_end, first, end, sums, WEFT_BF16);
+    } else {
+        column_sums_of(in, ld, row, row_end, first, end, sums, WEFT_F16);
     }
 }
 
