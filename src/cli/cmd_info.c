@@ -9,6 +9,7 @@
 #include "base/args.h"
 #include "base/settings.h"
 #include "cli/commands.h"
+#include "kernel/cpu/inner.h"
 #include "kernel/kernel.h"
 
 int weft__cmd_info(int argc, char **argv)
@@ -39,7 +40,9 @@ int weft__cmd_info(int argc, char **argv)
     if (uname(&system) == 0) {
         printf("system  %s %s %s\n", system.sysname, system.release, system.machine);
     }
-    printf("simd    %s\n\n", weft__kernels()->name);
+    const char *simd = weft__kernels()->name, *products = weft__inner()->name;
+    printf("simd    %s%s%s\n\n", simd, strcmp(simd, products) != 0 ? ", products " : "",
+           strcmp(simd, products) != 0 ? products : "");
     weft__settings_print(stdout);
     return 0;
 }

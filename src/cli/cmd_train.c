@@ -142,7 +142,7 @@ static int train_as_rank(weft_setup_t *setup)
     /* Of a GPU that ranks share, a quarter is taken by calls that wait: matrix products of a rank that is
      * still computing need whole multiprocessors, several of them side by side. */
     weft_comm_config_t config = WEFT_COMM_CONFIG_INIT;
-    config.crowd = 4;
+    config.crowd = setup->gpus > 0 && setup->config->ranks > setup->gpus ? 4 : -1;
     if (weft_comm_init_job(&comm, &config) != WEFT_OK) {
         return complain(1);
     }

@@ -24,7 +24,7 @@ struct weft_dp {
     void **grads;
     weft_squeeze_t *squeeze;
     weft_run_t *added; /* what a fresh pass adds to, so that it has to be 0 before */
-    int added_count;   /* 0 until all has been made 0 once: what is between parameters stays so */
+    int added_count;
 
     weft_event_h *filled;                    /* by bucket: backward has completed it */
     weft_event_h summed;                     /* all buckets of the step */
@@ -65,6 +65,25 @@ weft_status_t weft__dp_bytes(const weft_model_t *model, const weft_dp_options_t 
     return WEFT_OK;
 }
 
+/* All that lies between gradients that are written, and what fills up buckets too: a scale of compressed
+ * gradients that was no number may have got there. */
+static void find_added(weft_dp_t *dp)
+{
+    int64_t at = 0;
+    for (int i = dp->layout.param_count - 1; i >= 0; i--) { /* as they lie in memory */
+        if (weft__grad_is_written(dp->model, i)) {
+            int64_t first = dp->layout.offset[i];
+            if (first > at) {
+                dp->added[dp->added_count++] = (weft_run_t){.first = at, .count = first - at};
+            }
+            at = first + dp->model->params[i].count;
+        }
+    }
+    if (dp->layout.total > at) {
+        dp->added[dp->added_count++] = (weft_run_t){.first = at, .count = dp->layout.total - at};
+    }
+}
+
 static weft_status_t make_host_arrays(weft_dp_t *dp)
 {
     if (dp->options.layout != NULL) {
@@ -75,11 +94,12 @@ static weft_status_t make_host_arrays(weft_dp_t *dp)
     dp->grads = calloc((size_t)dp->layout.param_count, sizeof(void *));
     dp->filled = calloc((size_t)dp->layout.bucket_count, sizeof(weft_event_h));
     dp->missing = calloc((size_t)dp->layout.bucket_count, sizeof(int));
-    dp->added = calloc((size_t)dp->layout.param_count, sizeof(weft_run_t));
+    dp->added = calloc((size_t)dp->layout.param_count + 1, sizeof(weft_run_t));
     if (dp->grads == NULL || dp->filled == NULL || dp->missing == NULL || dp->added == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d buckets of gradients",
                           dp->layout.bucket_count);
     }
+    find_added(dp);
     return WEFT_OK;
 }
 
@@ -209,31 +229,10 @@ bool weft__dp_updates(const weft_dp_t *dp)
 
 /* ---- a step ----------------------------------------------------------------------------------- */
 
-static void find_added(weft_dp_t *dp)
+static weft_status_t clear(const weft_dp_t *dp)
 {
-    for (int i = dp->layout.param_count - 1; i >= 0; i--) { /* as they lie in memory */
-        if (weft__grad_is_written(dp->model, i)) {
-            continue;
-        }
-        int64_t first = dp->layout.offset[i], end = first + dp->model->params[i].count;
-        bool beside = i + 1 < dp->layout.param_count && !weft__grad_is_written(dp->model, i + 1);
-        if (beside && dp->added_count > 0) {
-            weft_run_t *last = &dp->added[dp->added_count - 1];
-            last->count = end - last->first;
-        } else {
-            dp->added[dp->added_count++] = (weft_run_t){.first = first, .count = end - first};
-        }
-    }
-}
-
-static weft_status_t clear(weft_dp_t *dp)
-{
-    if (dp->added_count == 0) {
-        WEFT_TRY(weft_memset(dp->memory, 0, (size_t)dp->layout.total * sizeof(float), dp->stream));
-        if (dp->options.fresh) {
-            find_added(dp);
-        }
-        return WEFT_OK;
+    if (!dp->options.fresh) {
+        return weft_memset(dp->memory, 0, (size_t)dp->layout.total * sizeof(float), dp->stream);
     }
     for (int i = 0; i < dp->added_count; i++) {
         WEFT_TRY(weft_memset(dp->memory + dp->added[i].first, 0,

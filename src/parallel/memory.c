@@ -48,16 +48,18 @@ void weft__bill_print_head(FILE *out, bool peak)
         WEFT_MEMORY_TABLE(WEFT_MEMORY_NAME)
 #undef WEFT_MEMORY_NAME
     };
-    fprintf(out, "%5s", "rank");
+    fprintf(out, "%9s", "ranks");
     for (int i = 0; i < WEFT_MEMORY_KINDS; i++) {
         fprintf(out, " %12s", names[i]);
     }
     fprintf(out, " %12s%s  (MiB)\n", "predicted", peak ? "     measured" : "");
 }
 
-void weft__bill_print(FILE *out, int rank, const weft_bill_t *bill, const size_t *peak)
+void weft__bill_print(FILE *out, int first, int last, const weft_bill_t *bill, const size_t *peak)
 {
-    fprintf(out, "%5d", rank);
+    char ranks[32];
+    snprintf(ranks, sizeof(ranks), first == last ? "%d" : "%d-%d", first, last);
+    fprintf(out, "%9s", ranks);
     for (int i = 0; i < WEFT_MEMORY_KINDS; i++) {
         fprintf(out, " %12.2f", mib(bill->bytes[i]));
     }

@@ -40,8 +40,8 @@ weft_status_t weft__bill_malloc(weft_bill_t *bill, weft_memory_kind_t kind, size
 /* Device memory of all kinds. */
 size_t weft__bill_total(const weft_bill_t *bill);
 
-/* A line per rank and a head line. `peak` is what was measured; NULL: nothing was yet. */
+/* A line for ranks that are alike, and a head line. `peak` is what was measured; NULL: nothing was yet. */
 void weft__bill_print_head(FILE *out, bool peak);
-void weft__bill_print(FILE *out, int rank, const weft_bill_t *bill, const size_t *peak);
+void weft__bill_print(FILE *out, int first, int last, const weft_bill_t *bill, const size_t *peak);
 
 #endif

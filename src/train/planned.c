@@ -118,12 +118,25 @@ static weft_status_t print_memory(const weft_setup_t *setup, const weft_mesh_t *
     weft_worker_options_t options = options_of(setup);
     const weft_compute_t *compute;
     WEFT_TRY(weft__compute(&compute));
+    weft_bill_t row = {0};
+    int first = 0; /* of the ranks of a row */
     weft__bill_print_head(out, measured != NULL);
     for (int rank = 0; rank < mesh->size; rank++) {
         weft_bill_t bill;
         size_t peak = measured != NULL ? (size_t)measured[rank] : 0;
         WEFT_TRY(weft__worker_predict(&options, compute, weft__mesh_place(mesh, rank), &bill));
-        weft__bill_print(out, rank, &bill, measured != NULL ? &peak : NULL);
+        if (measured != NULL) {
+            weft__bill_print(out, rank, rank, &bill, &peak);
+            continue;
+        }
+        if (rank > 0 && memcmp(row.bytes, bill.bytes, sizeof(row.bytes)) != 0) {
+            weft__bill_print(out, first, rank - 1, &row, NULL);
+            first = rank;
+        }
+        row = bill;
+    }
+    if (measured == NULL) {
+        weft__bill_print(out, first, mesh->size - 1, &row, NULL);
     }
     return WEFT_OK;
 }

@@ -9,10 +9,10 @@
 
 const weft_kernels_t *const *reference_tables(void)
 {
-    static const char *const names[] = {"none", "avx2", "avx512", "amx"};
-    static const weft_kernels_t *tables[5];
+    static const char *const names[] = {"none", "avx2", "avx512"};
+    static const weft_kernels_t *tables[4];
     int count = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         const weft_kernels_t *table = weft__kernels_named(names[i]);
         if (table != NULL) {
             tables[count++] = table;

@@ -26,20 +26,23 @@ static float widened(uint16_t bits)
     return value;
 }
 
-/* As the manual has it: pairs of products, the even ones first. */
+/* As the manual has it: sums of the even and of the odd steps apart, then both onto c. */
 static void multiply_tiles(int c, int a, int b)
 {
     for (int m = 0; m < 16; m++) {
-        __m512 sum = _mm512_loadu_ps(tiles.tile[c].sums[m]);
+        __m512 evens = _mm512_setzero_ps(), odds = _mm512_setzero_ps();
         for (int pair = 0; pair < 16; pair++) {
             __m512i both = _mm512_loadu_si512(tiles.tile[b].numbers[pair]);
             __m512i even = _mm512_slli_epi32(both, 16);
             __m512i odd = _mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000));
             const uint16_t *row = &tiles.tile[a].numbers[m][2 * pair];
-            sum = _mm512_fmadd_ps(_mm512_set1_ps(widened(row[0])), _mm512_castsi512_ps(even), sum);
-            sum = _mm512_fmadd_ps(_mm512_set1_ps(widened(row[1])), _mm512_castsi512_ps(odd), sum);
+            evens = _mm512_fmadd_ps(_mm512_set1_ps(widened(row[0])), _mm512_castsi512_ps(even),
+                                    evens);
+            odds = _mm512_fmadd_ps(_mm512_set1_ps(widened(row[1])), _mm512_castsi512_ps(odd), odds);
         }
-        _mm512_storeu_ps(tiles.tile[c].sums[m], sum);
+        __m512 sum = _mm512_add_ps(evens, odds);
+        _mm512_storeu_ps(tiles.tile[c].sums[m],
+                         _mm512_add_ps(_mm512_loadu_ps(tiles.tile[c].sums[m]), sum));
     }
 }
 

@@ -104,7 +104,7 @@ static void sleep_on(weft_shm_t *shm, weft_rank_block_t *block, const _Atomic ui
 static uint64_t patience(const weft_shm_t *shm)
 {
     const weft_call_t *call = shm->current;
-    if (weft__lane_is_self() && call != NULL &&
+    if (weft__lane_is_self() && !shm->naps && call != NULL &&
         call->count * weft_dtype_size(call->type) >= LANE_BYTES) {
         return YIELD_LANE_NS;
     }

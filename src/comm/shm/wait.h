@@ -1,7 +1,7 @@
 /* Waiting for another rank: spin, then yield, then sleep.
  *
  * A rank that waits for a flag of rank p polls it, gives its core away with sched_yield, and after
- * some milliseconds sleeps on p's doorbell. The bell costs the writer one load of its own cache
+ * some milliseconds (in a large call beside computing: a fifth of one) sleeps on p's doorbell. The bell costs the writer one load of its own cache
  * line per flag, no fence: the ordering is the sleeper's to pay.
  *
  *     writer p                          sleeper

@@ -357,23 +357,11 @@ INLINE int64_t even_part(int64_t count, int64_t most, int64_t unit)
     return parts > 0 ? ((count + parts - 1) / parts + unit - 1) / unit * unit : unit;
 }
 
-/* c = 0 where there is nothing to sum. */
-static void clear(const weft_own_product_t *x)
-{
-    for (int64_t r = 0; r < x->m && !x->add; r++) {
-        memset(x->c + r * x->ldc, 0, (size_t)x->n * sizeof(float));
-    }
-}
-
 static void product(const weft_own_product_t *x)
 {
     int64_t deep = even_part(x->k, DEPTH, STEP), wide = even_part(x->n, BLOCK_COLUMNS, WIDE);
     int64_t high = even_part(x->m, BLOCK_ROWS, WIDE);
     uint16_t *a = (uint16_t *)x->scratch, *b = a + BLOCK_ROWS * DEPTH * PARTS;
-    if (x->k < 1) {
-        clear(x);
-        return;
-    }
     TILES_BEGIN();
     for (int64_t column = 0; column < x->n; column += wide) {
         int64_t columns = at_most(x->n - column, wide);

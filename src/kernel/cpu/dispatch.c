@@ -4,8 +4,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include "base/log.h"
@@ -43,30 +41,25 @@ static bool runs_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-#if defined(WEFT_AMX)
-/* The CPU has it, and the kernel lets this process use it, which has to be asked for: a thread that does
- * takes 8 KiB more at every switch. Old kernels do not know the question. */
-static bool runs_amx(void)
+#endif
+
+bool weft__cpu_has_amx(void)
 {
-    enum { ASK_FOR_STATE = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+#if defined(WEFT_AMX)
     const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, avx512_bf16 = 1u << 5;
     unsigned eax, ebx, ecx, edx, more;
-    if (!runs_avx512() || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) ||
-        (edx & amx_bf16) == 0 || (edx & amx_tile) == 0 ||
-        !__get_cpuid_count(7, 1, &more, &ebx, &ecx, &edx) || (more & avx512_bf16) == 0) {
-        return false;
-    }
-    return syscall(SYS_arch_prctl, ASK_FOR_STATE, TILES) == 0;
+    __builtin_cpu_init();
+    return runs_avx512() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+           (edx & amx_bf16) != 0 && (edx & amx_tile) != 0 &&
+           __get_cpuid_count(7, 1, &more, &ebx, &ecx, &edx) && (more & avx512_bf16) != 0;
+#else
+    return false;
+#endif
 }
-#endif
-#endif
 
 /* Best first; the last runs everywhere. */
 static const candidate_t candidates[] = {
 #if defined(__x86_64__)
-#if defined(WEFT_AMX)
-    {&weft__kernels_amx, runs_amx},
-#endif
     {&weft__kernels_avx512, runs_avx512},
     {&weft__kernels_avx2, runs_avx2},
 #endif
@@ -120,6 +113,9 @@ static void choose(void)
     table = best();
     if (strcmp(wanted, "auto") == 0) {
         return;
+    }
+    if (strcmp(wanted, "amx") == 0 && weft__cpu_has_amx()) {
+        return; /* for products (inner.h); the rest is AVX-512's */
     }
     const weft_kernels_t *named = weft__kernels_named(wanted);
     if (named != NULL) {

@@ -24,7 +24,7 @@ typedef struct weft_tile {
     int64_t soon_ld;
 } weft_tile_t;
 
-/* c (m x n, f32) = op(a) op(b), or += with `add`, of any size; strides and transposition as in
+/* c (m x n, f32) = op(a) op(b), or += with `add`, of any size, k at least 1; strides and transposition as in
  * weft_matmul_t. Operands are copied, block by block, into the order in which they are read. */
 typedef struct weft_own_product {
     int64_t m, n, k;

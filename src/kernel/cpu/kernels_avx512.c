@@ -13,17 +13,6 @@ const weft_kernels_t weft__kernels_avx512 = {
     .finish = finish,
 };
 
-#if defined(WEFT_AMX)
-/* The same: AMX has nothing for sums of vectors. */
-const weft_kernels_t weft__kernels_amx = {
-    .name = "amx",
-    .copy = copy,
-    .reduce = reduce,
-    .combine = combine,
-    .finish = finish,
-};
-#endif
-
 #else
 typedef int nothing_t; /* a file must declare something */
 #endif

@@ -109,6 +109,12 @@ static block_t block_of(const product_t *p, int64_t task)
 
 static void multiply(const product_t *p, const weft_own_product_t *x)
 {
+    if (x->k < 1) { /* a sum of nothing */
+        for (int64_t r = 0; r < x->m && !x->add; r++) {
+            memset(x->c + r * x->ldc, 0, (size_t)x->n * sizeof(float));
+        }
+        return;
+    }
     if (p->sgemm == NULL) {
         weft__inner()->product(x);
         return;
@@ -140,7 +146,7 @@ static void multiply_halves(const product_t *p, const block_t *block, float *c, 
 {
     const weft_matmul_t *args = &p->args;
     const uint16_t *a = args->a, *b = args->b;
-    for (int64_t from = 0; from < args->k; from += K_STEP) {
+    for (int64_t from = 0; from == 0 || from < args->k; from += K_STEP) {
         int64_t k = weft__least(K_STEP, args->k - from), m = block->m, n = block->n;
         float *wide_a = scratch, *wide_b = wide_a + padded(m * k);
         if (args->trans_a) {

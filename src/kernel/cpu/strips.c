@@ -53,7 +53,7 @@ bool weft__strips_pay(const weft_matmul_t *args, int64_t block_rows, int64_t blo
 {
     int64_t m = args->m, n = args->n, k = args->k;
     int64_t least = weft__most(ROWS_LEAST, row_step());
-    if (m < ROWS_LEAST * threads || k < 1 || k > ROW_NUMBERS / least) {
+    if (m < least * threads || k < 1 || k > ROW_NUMBERS / least) {
         return false;
     }
     int64_t passes = weft__ceil_div(m, threads * rows_of_task(m, k, threads));
