@@ -44,7 +44,7 @@ double numbers_dot(const double *a, const double *b, int64_t count);
 void numbers_ok(weft_status_t status);
 
 /* The tables of inner loops that this CPU has, and NULL; AMX is emulated where it is only AMX that is
- * missing. */
+ * missing. With WEFT_TEST_SHORT only the one in force. */
 const weft_inner_t *const *numbers_inner_tables(void);
 
 /* Run `test(seed, type)` for f32, bf16 and f16, all tables of inner loops that this CPU has, with 1 and 3
