@@ -52,12 +52,16 @@ train $common --out spread -n 4 --zero 3 --recompute selective --offload optimiz
 expect_near spread one 8
 
 name="plans scale the loss of fp16 alike, and skip the same steps"
-train $common --out half --precision fp16 --loss-scale 3e8 --steps 12
-train $common --out halves -n 4 --tp 2 --zero 2 --precision fp16 --loss-scale 3e8 --steps 12
-expect_near halves half 12
-cmp -s <(grep -o '"loss_scale": [0-9]*' half/metrics.jsonl) <(grep -o '"loss_scale": [0-9]*' halves/metrics.jsonl) ||
-    fail "the loss scales of one rank and of 8 differ"
-grep -o '"loss_scale": [0-9]*' half/metrics.jsonl | sort -u | wc -l | awk '{ exit !($1 > 2) }' || fail "no step was skipped"
+if grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_BUILD/CMakeCache.txt"; then
+    echo "$name: not under a sanitizer, where it takes a minute"
+else
+    train $common --out half --precision fp16 --loss-scale 3e8 --steps 12
+    train $common --out halves -n 4 --tp 2 --zero 2 --precision fp16 --loss-scale 3e8 --steps 12
+    expect_near halves half 12
+    cmp -s <(grep -o '"loss_scale": [0-9]*' half/metrics.jsonl) <(grep -o '"loss_scale": [0-9]*' halves/metrics.jsonl) ||
+        fail "the loss scales of one rank and of 8 differ"
+    grep -o '"loss_scale": [0-9]*' half/metrics.jsonl | sort -u | wc -l | awk '{ exit !($1 > 2) }' || fail "no step was skipped"
+fi
 
 name="a checkpoint goes on under another plan"
 folder=$(find grid -maxdepth 2 -type d -name '*4' | head -1)

@@ -225,13 +225,15 @@ static void many_blocks(uint64_t seed)
     numbers_free(&c);
 }
 
-/* For every table of inner loops. */
-static void with_every_table(void (*test)(uint64_t seed))
+/* For the two best tables of inner loops: one that packs floats, and AMX. Small ones have gone through all. */
+static void with_best_tables(void (*test)(uint64_t seed))
 {
     uint64_t seed = numbers_seed();
     for (const weft_inner_t *const *table = numbers_inner_tables(); *table != NULL; table++) {
-        weft__inner_use(*table);
-        test(seed);
+        if (table[1] == NULL || table[2] == NULL) {
+            weft__inner_use(*table);
+            test(seed);
+        }
     }
     weft__inner_use(NULL);
 }
@@ -239,7 +241,7 @@ static void with_every_table(void (*test)(uint64_t seed))
 static void own_product_of_many_blocks(void **state)
 {
     (void)state;
-    with_every_table(many_blocks);
+    with_best_tables(many_blocks);
 }
 
 /* Shapes that are packed once for all threads, in one go and in several, that are cut into blocks, and into
@@ -306,7 +308,7 @@ static void same_bits(uint64_t seed)
 static void threads_do_not_change_bits(void **state)
 {
     (void)state;
-    with_every_table(same_bits);
+    with_best_tables(same_bits);
 }
 
 int main(void)
