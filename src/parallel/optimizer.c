@@ -159,7 +159,7 @@ static weft_status_t find_norm(const weft_optimizer_t *o, const weft_hyper_t *hy
         WEFT_TRY(weft_allreduce(o->squares, o->squares, (size_t)o->all, WEFT_F64, WEFT_SUM,
                                 o->mesh->world, o->stream));
     }
-    float scale = hyper->loss_scale > 0.0f ? 1.0f / hyper->loss_scale : 1.0f;
+    float scale = (float)(1.0 / weft__hyper_scale(hyper));
     weft_clip_t clip = {o->squares, o->all, scale, hyper->max_norm, o->norm};
     return o->compute->clip(&clip, o->stream);
 }

@@ -21,6 +21,11 @@ typedef struct weft_hyper {
     int64_t step;     /* from 1 */
 } weft_hyper_t;
 
+static inline double weft__hyper_scale(const weft_hyper_t *hyper)
+{
+    return hyper->loss_scale > 0.0f ? (double)hyper->loss_scale : 1.0;
+}
+
 typedef struct weft_optimizer weft_optimizer_t;
 
 /* For the `count` slices of this rank, which must outlive the optimizer. Collective over the mesh's

@@ -28,8 +28,7 @@ static weft_status_t queue(weft_worker_t *w, const weft_worker_input_t *input)
     const weft_plan_t *plan = &w->o.plan;
     double tokens = (double)plan->dp * plan->micro_batches * (double)plan->micro_batch *
                     (double)plan->length;
-    double scale = input->hyper.loss_scale > 0.0f ? (double)input->hyper.loss_scale : 1.0;
-    w->loss_scale = (float)(scale / tokens);
+    w->loss_scale = (float)(weft__hyper_scale(&input->hyper) / tokens);
     w->step = input->step;
     w->tokens = input->tokens;
     w->targets = input->targets;

@@ -229,7 +229,7 @@ weft_status_t weft__planned_queue(weft_trainer_t *t, const int32_t *inputs, cons
                                            .decay = (float)config->weight_decay,
                                            .max_norm = (float)config->clip,
                                            .loss_scale = (float)flight->loss_scale,
-                                           .step = flight->updates},
+                                           .step = weft__trainer_updates(t, flight->step)},
                                  .exact = exact,
                                  .tokens = inputs,
                                  .targets = targets};

@@ -102,7 +102,7 @@ static weft_adamw_t update_of(const weft_trainer_t *t, const weft_run_t *run,
                           .beta2 = (float)t->config->beta2,
                           .eps = (float)t->config->eps,
                           .decay = run->decay ? (float)t->config->weight_decay : 0.0f,
-                          .step = flight->updates};
+                          .step = weft__trainer_updates(t, flight->step)};
 }
 
 static weft_status_t update(weft_trainer_t *t, const weft_flight_t *flight)
@@ -141,7 +141,6 @@ weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, wef
     flight->step = step;
     flight->lr = weft__train_lr(t->config, step);
     flight->loss_scale = t->state.loss_scale;
-    flight->updates = (int64_t)(step + 1 - t->state.skipped);
     /* The sum over all ranks and micro-batches is then the mean over the tokens of the batch. */
     t->pass.loss_scale = (float)flight->loss_scale /
                          ((float)t->config->batch * (float)t->config->length);

@@ -24,8 +24,7 @@ typedef struct weft_flight {
     bool there;
     uint64_t step; /* 0 is the first of the whole run */
     double lr;
-    double loss_scale;
-    int64_t updates; /* of weights, this one included: steps, less those that were skipped */
+    double loss_scale; /* of this step: the state's may have changed since */
     weft_event_h start, end;
     float *losses;               /* of this rank's tokens, pinned */
     float *norm;                 /* 2 values as weft_clip_t gives them, pinned */
@@ -98,6 +97,12 @@ int64_t weft__trainer_sequences(const weft_trainer_t *trainer);
 
 /* Weights and optimizer state from the setup's checkpoint or the seed, on rank 0, then everywhere. */
 weft_status_t weft__weights_start(weft_trainer_t *trainer);
+
+/* Updates of the weights when `step`, the next one, is done: steps, less those that were skipped. */
+static inline int64_t weft__trainer_updates(const weft_trainer_t *trainer, uint64_t step)
+{
+    return (int64_t)(step + 1 - trainer->state.skipped);
+}
 
 /* Queue step `step` (0, 1, ...) and describe it in *flight. `exact` as in parallel/squeeze.h. */
 weft_status_t weft__step_queue(weft_trainer_t *trainer, uint64_t step, bool exact,

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "kernel/cpu/amx.h"
+#include "kernel/cpu/launch.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -45,11 +46,6 @@ INLINE int64_t steps_of(int64_t k)
 INLINE int parts_of(const weft_own_product_t *x)
 {
     return x->halves ? 1 : PARTS;
-}
-
-INLINE int64_t at_most(int64_t value, int64_t most)
-{
-    return value < most ? value : most;
 }
 
 /* ---- floats in three parts ---------------------------------------------------------------------- */
@@ -336,9 +332,9 @@ static void multiply(const uint16_t *a, const uint16_t *b, int64_t steps, int pa
         return;
     }
     float edge[WIDE * WIDE] __attribute__((aligned(64)));
-    size_t bytes = (size_t)at_most(columns, WIDE) * sizeof(float);
+    size_t bytes = (size_t)weft__least(columns, WIDE) * sizeof(float);
     memset(edge, 0, sizeof(edge));
-    rows = at_most(rows, WIDE);
+    rows = weft__least(rows, WIDE);
     for (int64_t r = 0; r < rows && add; r++) {
         memcpy(edge + r * WIDE, c + r * ldc, bytes);
     }
@@ -350,27 +346,21 @@ static void multiply(const uint16_t *a, const uint16_t *b, int64_t steps, int pa
 
 /* ---- whole products ----------------------------------------------------------------------------- */
 
-/* `count` in pieces of at most `most`, as even as they come in multiples of `unit`: how large they are. */
-INLINE int64_t even_part(int64_t count, int64_t most, int64_t unit)
-{
-    int64_t parts = (count + most - 1) / most;
-    return parts > 0 ? ((count + parts - 1) / parts + unit - 1) / unit * unit : unit;
-}
-
 static void product(const weft_own_product_t *x)
 {
-    int64_t deep = even_part(x->k, DEPTH, STEP), wide = even_part(x->n, BLOCK_COLUMNS, WIDE);
-    int64_t high = even_part(x->m, BLOCK_ROWS, WIDE);
+    int64_t deep = weft__even_part(x->k, DEPTH, STEP),
+            wide = weft__even_part(x->n, BLOCK_COLUMNS, WIDE);
+    int64_t high = weft__even_part(x->m, BLOCK_ROWS, WIDE);
     uint16_t *a = (uint16_t *)x->scratch, *b = a + BLOCK_ROWS * DEPTH * PARTS;
     TILES_BEGIN();
     for (int64_t column = 0; column < x->n; column += wide) {
-        int64_t columns = at_most(x->n - column, wide);
+        int64_t columns = weft__least(x->n - column, wide);
         for (int64_t p0 = 0; p0 < x->k; p0 += deep) {
-            int64_t depth = at_most(x->k - p0, deep), steps = steps_of(depth);
+            int64_t depth = weft__least(x->k - p0, deep), steps = steps_of(depth);
             pack_b(x, p0, depth, column, columns, b, steps,
                    x->sums != NULL ? x->sums + column : NULL);
             for (int64_t row = 0; row < x->m; row += high) {
-                int64_t rows = at_most(x->m - row, high);
+                int64_t rows = weft__least(x->m - row, high);
                 pack_a(x, p0, depth, row, rows, a, steps);
                 for (int64_t at = 0; at < columns; at += WIDE) {
                     for (int64_t up = 0; up < rows; up += WIDE) {
@@ -389,7 +379,7 @@ static void pack_strip(const weft_own_product_t *x, int64_t strip, int64_t first
                        void *packed)
 {
     int64_t steps = steps_of(x->k), column = strip * WIDE;
-    pack_b(x, first, end - first, column, at_most(x->n - column, WIDE),
+    pack_b(x, first, end - first, column, weft__least(x->n - column, WIDE),
            (uint16_t *)packed + (strip * steps + first / STEP) * GROUP, steps, NULL);
 }
 
@@ -397,7 +387,7 @@ static void strip_rows(const weft_own_product_t *x, const void *packed, int64_t 
                        void *scratch)
 {
     int64_t steps = steps_of(x->k), rows = end - first;
-    int64_t deep = even_part(x->k, DEPTH, STEP) / STEP;
+    int64_t deep = weft__even_part(x->k, DEPTH, STEP) / STEP;
     uint16_t *a = scratch;
     pack_a(x, 0, x->k, first, rows, a, steps);
     TILES_BEGIN();
@@ -407,13 +397,13 @@ static void strip_rows(const weft_own_product_t *x, const void *packed, int64_t 
         for (int64_t s = 0; s < steps; s += deep) {
             for (int64_t up = 0; up < rows; up += WIDE) {
                 multiply(a + (up / WIDE * steps + s) * GROUP, b + s * GROUP,
-                         at_most(steps - s, deep), parts_of(x), c + up * x->ldc, x->ldc, rows - up,
-                         x->n - at, x->add || s > 0);
+                         weft__least(steps - s, deep), parts_of(x), c + up * x->ldc, x->ldc,
+                         rows - up, x->n - at, x->add || s > 0);
             }
         }
         if (x->ending != NULL) {
-            weft__inner_avx512.finish(&(weft_finish_t){
-                x->ending, first, x->column + at, rows, at_most(x->n - at, WIDE), c, x->ldc});
+            weft__inner_avx512.finish(&(weft_finish_t){x->ending, first, x->column + at, rows,
+                                                       weft__least(x->n - at, WIDE), c, x->ldc});
         }
     }
     TILES_END();

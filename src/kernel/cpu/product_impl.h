@@ -15,6 +15,7 @@
 #define WEFT_KERNEL_CPU_PRODUCT_IMPL_H
 
 #include "kernel/cpu/elementwise_impl.h"
+#include "kernel/cpu/launch.h"
 #include "kernel/cpu/tile_impl.h"
 
 enum {
@@ -148,13 +149,6 @@ static void multiply_strip(const weft_own_product_t *x, int64_t depth, int64_t r
     }
 }
 
-/* `count` in pieces of at most `most`, as even as they come in multiples of `unit`: how large they are. */
-static int64_t even_part(int64_t count, int64_t most, int64_t unit)
-{
-    int64_t parts = (count + most - 1) / most;
-    return parts > 0 ? ((count + parts - 1) / parts + unit - 1) / unit * unit : 1;
-}
-
 /* sums[c] += the sum over `depth` steps of column c of packed strips. */
 static void add_columns(const float *packed, int64_t depth, int64_t columns, float *sums)
 {
@@ -192,8 +186,9 @@ static ahead_t ahead_in_k(const weft_own_product_t *x, int64_t p0, int64_t depth
 
 static void product(const weft_own_product_t *x)
 {
-    int64_t even = even_part(x->k, DEPTH, 1), block = even_part(x->n, BLOCK_COLUMNS, STRIP);
-    int64_t high = even_part(x->m, BLOCK_ROWS, TILE_ROWS);
+    int64_t even = weft__even_part(x->k, DEPTH, 1),
+            block = weft__even_part(x->n, BLOCK_COLUMNS, STRIP);
+    int64_t high = weft__even_part(x->m, BLOCK_ROWS, TILE_ROWS);
     float *a = x->scratch, *b = x->scratch + BLOCK_ROWS * DEPTH;
     for (int64_t column = 0; column < x->n; column += block) {
         int64_t columns = x->n - column < block ? x->n - column : block;
@@ -298,7 +293,7 @@ static void strip_rows(const weft_own_product_t *x, const void *packed, int64_t 
 {
     float *a = scratch;
     const float *b = packed;
-    int64_t even = even_part(x->k, DEPTH, 1), rows = end - first;
+    int64_t even = weft__even_part(x->k, DEPTH, 1), rows = end - first;
     int64_t padded_rows = (rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     /* Panel by panel where rows lie in a row in memory. */
     int64_t panel = x->trans_a ? padded_rows : TILE_ROWS;
