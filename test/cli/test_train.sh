@@ -154,6 +154,7 @@ refused "take 1 or 2" $common --tp 4 -n 4
 refused "the nearest plan that works is" $common --pp 2 --schedule interleaved --accumulate 2 -n 2
 refused "travel in 16 bits already" $common --precision bf16 --grad-precision bf16 --compress int8 -n 2
 refused "goes with --precision bf16" $common --precision fp16 --grad-precision bf16
+refused "2 or more and at most 2^40" $common --precision fp16 --loss-scale -3
 refused "did you mean" $common --step 7
 refused "huge" $common --model huge
 refused "batch" $common --batch 7 -n 2

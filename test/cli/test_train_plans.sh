@@ -59,9 +59,13 @@ else
     train $common --out halves -n 4 --tp 2 --zero 2 --precision fp16 --loss-scale 3e8 --steps 12
     expect_near halves half 12
     cmp -s <(grep -o '"loss_scale": [0-9]*' half/metrics.jsonl) <(grep -o '"loss_scale": [0-9]*' halves/metrics.jsonl) ||
-        fail "the loss scales of one rank and of 8 differ"
+        fail "the loss scales of one rank and of 4 differ"
     grep -o '"loss_scale": [0-9]*' half/metrics.jsonl | sort -u | wc -l | awk '{ exit !($1 > 2) }' || fail "no step was skipped"
 fi
+
+name="a dry run has one row for ranks that are alike"
+train $common -n 8 --zero 3 --dry-run
+[ "$(grep -cE '^ +0-7 +[0-9.]+ ' out)" = 1 ] || fail "no row of ranks 0 to 7 in $(cat out)"
 
 name="a checkpoint goes on under another plan"
 folder=$(find grid -maxdepth 2 -type d -name '*4' | head -1)
