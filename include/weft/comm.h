@@ -50,10 +50,10 @@ typedef struct weft_comm_config {
     size_t size;      /* sizeof of this struct as the caller knew it */
     int timeout_ms;   /* how long to wait for a rank; -1: the setting WEFT_TIMEOUT */
     const char *algo; /* as the setting WEFT_ALGO ("allreduce:ring"); NULL: the setting */
-    /* On GPUs: how many communicators of this rank may have calls in progress at the same time, or
-     * large compute kernels beside them. A call's kernel holds its part of the GPU while it waits for
-     * other ranks; with more of them in progress than said here, none may be able to go on. They
-     * share what a rank may take of its GPU; the largest number given by a rank counts. -1: 1. */
+    /* On GPUs: how many communicators of this rank may have calls in progress at the same time. A
+     * call's kernel holds its part of the GPU until it ends; with more of them in progress than said
+     * here, none may be able to go on. They share what a rank may take of its GPU; the largest number
+     * given by a rank counts. -1: 1. */
     int crowd;
 } weft_comm_config_t;
 

@@ -139,11 +139,7 @@ static int train_as_rank(weft_setup_t *setup)
     weft_train_result_t result = {0};
     int rank = 0;
     catch_signals();
-    /* Of a GPU that ranks share, a quarter is taken by calls that wait: matrix products of a rank that is
-     * still computing need whole multiprocessors, several of them side by side. */
-    weft_comm_config_t config = WEFT_COMM_CONFIG_INIT;
-    config.crowd = setup->gpus > 0 && setup->config->ranks > setup->gpus ? 4 : -1;
-    if (weft_comm_init_job(&comm, &config) != WEFT_OK) {
+    if (weft_comm_init_job(&comm, NULL) != WEFT_OK) {
         return complain(1);
     }
     weft_comm_rank(comm, &rank);

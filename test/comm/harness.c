@@ -206,10 +206,13 @@ static void restore_handlers(void)
     }
 }
 
-static void set_environment(const char *env)
+static void set_environment(const char *env, int first)
 {
     char *list = strdup(env), *rest = NULL;
     CHECK(list);
+    for (char *at = strchr(list, '%'); at; at = strchr(at, '%')) {
+        *at = (char)('a' + first);
+    }
     for (char *item = strtok_r(list, " ", &rest); item; item = strtok_r(NULL, " ", &rest)) {
         CHECK_EQ(putenv(item), 0); /* which keeps it: the list is not freed */
     }
@@ -246,7 +249,7 @@ static void run_process(int first, int threads)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     restore_handlers();
     if (plan->env) {
-        set_environment(plan->env);
+        set_environment(plan->env, first);
     }
     if (plan->ranks >
         threads) { /* processes on a GPU have to share its queues: CUDA's own number */

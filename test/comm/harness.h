@@ -60,7 +60,9 @@ typedef struct team_plan {
     int limit_s; /* 30 unless given; times team_slow() */
     int timeout_ms; /* of the communicator; 0: 20 s */
     const char *algo;
-    const char *env;  /* "NAME=VALUE NAME=VALUE ..." for every rank's process, or NULL */
+    const char
+        *env; /* "NAME=VALUE NAME=VALUE ..." for every rank's process, or NULL; % is a letter of
+                       * its own for each process */
     uint32_t may_die; /* bit r: rank r's process ends by SIGKILL */
     const void *arg;
 } team_plan_t;

@@ -1,10 +1,11 @@
 #!/bin/bash
 # ctest: timeout=600
 # Several ranks on one GPU train a model whose matrix products fill multiprocessors: kernels of ranks that
-# wait for the exchange of gradients must leave room for those of ranks that still compute. All ways of
-# exchange end with the same loss. Processes that share a GPU need MPS (tools/test-gpu starts it).
+# wait for others must leave room for those of ranks that still compute. All ways to exchange gradients,
+# and plans, end with the same loss. Processes that share a GPU need MPS (tools/test-gpu starts it).
 set -u
 weft=$WEFT_BIN
+export WEFT_MATMUL_TUNE=0 # starts sooner
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -30,7 +31,7 @@ if ! alone=$(train -n 1); then
 fi
 echo "-n 1: $alone"
 for ranks in 2 4 8; do
-    for way in "" "--overlap no" "--bucket 0 --overlap no"; do
+    for way in "" "--overlap no" "--bucket 0 --overlap no" "--zero 3" "--tp 2 --sequence" "--pp 2 --micro-batches 2"; do
         # shellcheck disable=SC2086 # several words
         if ! loss=$(train -n $ranks $way); then
             if grep -q 'MPS is off' "$work/log"; then

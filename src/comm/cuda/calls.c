@@ -204,6 +204,16 @@ static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call, weft_c
     }
 }
 
+/* How a grid comes onto the GPU. Up to half of a share, it may wait there behind the call before: with
+ * that, of two communicators at once, it all fits. A larger one has a gate to wait for others at, and
+ * overlaps that. */
+static void place(const weft_cuda_t *cuda, weft_cuda_call_t *k, bool capturing)
+{
+    bool large = 2 * k->blocks > cuda->most_blocks;
+    k->gate = k->direct && large && k->blocks > 1;
+    k->overlap = cuda->overlaps && !capturing && (k->gate || !large);
+}
+
 /* Queue the kernel of a call whose buffers kernels can reach. */
 static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_call_t *k,
                            weft_stream_h stream, bool capturing)
@@ -227,11 +237,11 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
         weft_cuda_ragged_t vectors;
         fill_ragged(cuda, call, &vectors);
         k->blocks = cuda->most_blocks; /* the same on all ranks, which may have nothing in common */
+        place(cuda, k, capturing);
         error = ops->ragged(cuda->gpu, &cuda->world, k, &vectors, native);
     } else {
         k->blocks = blocks_for(cuda, call, k->direct, bytes);
-        /* With the call that waits behind this one, of two communicators at once: it all fits. */
-        k->overlap = cuda->overlaps && !capturing && 2 * k->blocks <= cuda->most_blocks;
+        place(cuda, k, capturing);
         if (!k->direct) {
             k->route = find_route(cuda, call, bytes);
             k->even = cuda->size <= WEFT_CUDA_POLL_FAN &&

@@ -6,7 +6,13 @@
  *     done, wait until all are done            nobody touches my buffers any more
  *
  * Every block waits for the announcements itself, and at the end for its counterparts on the other
- * ranks, so that nothing is gathered in one place. */
+ * ranks, so that nothing is gathered in one place.
+ *
+ * A large grid must not wait long: what it holds is missing to ranks that still compute, on this GPU
+ * and on this stream's neighbours, and matrix products that need whole multiprocessors may not find
+ * any. So a gate goes in front of it, a kernel of one warp that announces the call and ends when all
+ * have announced it; the grid behind it finds all announcements. Whether a rank has a gate is its own
+ * affair. */
 #ifndef WEFT_COMM_CUDA_DIRECT_CUH
 #define WEFT_COMM_CUDA_DIRECT_CUH
 
@@ -187,6 +193,17 @@ template <int OP> struct direct_work<-1, OP> {
     }
 };
 
+/* In front of a large call. `tell(number)` announces it, with one warp. */
+template <typename TELL>
+static __device__ __forceinline__ void hold_gate(const world_t &world, const call_t &call, TELL tell)
+{
+    await_before();
+    uint64_t number = call_number(world);
+    tell(number);
+    await_heads(world, call, number, [](int, int, uint32_t) {}); /* the call finds out if it failed */
+    let_next_come();
+}
+
 template <int TYPE, int OP>
 static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
     direct_kernel(const __grid_constant__ world_t world, const __grid_constant__ call_t call,
@@ -198,7 +215,7 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
     await_turn();
     __shared__ parties_t parties;
     uint64_t number = call_number(world);
-    if (blockIdx.x == 0 && threadIdx.x < 32) {
+    if (!call.gate && blockIdx.x == 0 && threadIdx.x < 32) {
         announce(world, call, number);
     }
     bool met = meet(world, call, number, &parties);

@@ -117,7 +117,43 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
     }
 }
 
-/* Each rank tells each peer where its block is and how long; the receiver takes it. */
+/* One warp tells each peer where its block is and how long it is. */
+static __device__ __forceinline__ void announce_ragged(const world_t &world, const call_t &call,
+                                                       const weft_cuda_ragged_t &ragged,
+                                                       uint64_t number)
+{
+    int lane = threadIdx.x, i = lane % WEFT_CUDA_HEAD_WORDS;
+    for (int k = lane / WEFT_CUDA_HEAD_WORDS; k < world.size; k += 4) {
+        if (k != world.rank) {
+            word_store(&world.box[k]->head[number & 1][world.rank][i],
+                       head_word(i, call.sig, call.count, call.src_ref + ragged.send_at[k],
+                                 ragged.send_bytes[k]),
+                       (uint32_t)number);
+        }
+    }
+}
+
+static __global__ void gate_kernel(const __grid_constant__ world_t world,
+                                   const __grid_constant__ call_t call)
+{
+    if (world.size == 0) {
+        return; /* only to be loaded */
+    }
+    hold_gate(world, call, [&](uint64_t number) { announce(world, call, number); });
+}
+
+static __global__ void ragged_gate_kernel(const __grid_constant__ world_t world,
+                                          const __grid_constant__ call_t call,
+                                          const __grid_constant__ weft_cuda_ragged_t ragged)
+{
+    if (world.size == 0) {
+        return; /* only to be loaded */
+    }
+    hold_gate(world, call,
+              [&](uint64_t number) { announce_ragged(world, call, ragged, number); });
+}
+
+/* The receiver takes what it was told of. */
 static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
     ragged_kernel(const __grid_constant__ world_t world, const __grid_constant__ call_t call,
                   const __grid_constant__ weft_cuda_ragged_t ragged)
@@ -125,18 +161,11 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
     if (world.size == 0) {
         return; /* only to be loaded */
     }
+    await_turn();
     __shared__ parties_t parties;
     uint64_t number = call_number(world);
-    if (blockIdx.x == 0 && threadIdx.x < 32) {
-        int lane = threadIdx.x, i = lane % WEFT_CUDA_HEAD_WORDS;
-        for (int k = lane / WEFT_CUDA_HEAD_WORDS; k < world.size; k += 4) {
-            if (k != world.rank) {
-                word_store(&world.box[k]->head[number & 1][world.rank][i],
-                           head_word(i, call.sig, call.count, call.src_ref + ragged.send_at[k],
-                                     ragged.send_bytes[k]),
-                           (uint32_t)number);
-            }
-        }
+    if (!call.gate && blockIdx.x == 0 && threadIdx.x < 32) {
+        announce_ragged(world, call, ragged, number);
     }
     bool met = meet(world, call, number, &parties);
     if (met && threadIdx.x == 0) {

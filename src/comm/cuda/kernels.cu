@@ -18,19 +18,34 @@ static bool reduces(int coll)
            coll == WEFT_COLL_REDUCE_SCATTER;
 }
 
+/* Of the priorities that kernels may have, the highest. Blocks of a grid are placed before those of
+ * grids behind it in the queue of their priority, and one that finds no place holds up all behind it:
+ * were that a product of matrices that waits for whole multiprocessors, and behind it our kernel that
+ * others wait for on those multiprocessors, none would go on. */
+static int highest_priority()
+{
+    static const int highest = [] {
+        int least = 0, greatest = 0;
+        return cudaDeviceGetStreamPriorityRange(&least, &greatest) == cudaSuccess ? greatest : 0;
+    }();
+    return highest;
+}
+
 static int launch(int gpu, const void *kernel, int blocks, int threads, void **args, void *stream,
                   bool overlap = false)
 {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaError_t error = cudaSetDevice(gpu);
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributePriority;
+    attributes[0].val.priority = highest_priority();
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3((unsigned)threads);
     config.stream = (cudaStream_t)stream;
-    config.attrs = &attribute;
-    config.numAttrs = overlap ? 1 : 0;
-    cudaError_t error = cudaSetDevice(gpu);
+    config.attrs = attributes;
+    config.numAttrs = overlap ? 2 : 1;
     error = error ? error : cudaLaunchKernelExC(&config, kernel, args);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
@@ -56,15 +71,25 @@ static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_c
     unsigned threads;
     kernel_fn kernel = kernel_of(call, &threads);
     void *args[] = {(void *)world, (void *)call, &bytes};
-    return launch(gpu, (const void *)kernel, call->blocks, (int)threads, args, stream,
-                  call->overlap != 0);
+    int error = call->gate ? launch(gpu, (const void *)gate_kernel, 1, 32, args, stream,
+                                    call->overlap != 0)
+                           : 0;
+    return error ? error
+                 : launch(gpu, (const void *)kernel, call->blocks, (int)threads, args, stream,
+                          call->overlap != 0);
 }
 
 static int ragged(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                   const weft_cuda_ragged_t *ragged, void *stream)
 {
     void *args[] = {(void *)world, (void *)call, (void *)ragged};
-    return launch(gpu, (const void *)ragged_kernel, call->blocks, WEFT_CUDA_THREADS, args, stream);
+    bool overlap = call->overlap != 0;
+    int error = call->gate
+                    ? launch(gpu, (const void *)ragged_gate_kernel, 1, 32, args, stream, overlap)
+                    : 0;
+    return error ? error
+                 : launch(gpu, (const void *)ragged_kernel, call->blocks, WEFT_CUDA_THREADS, args,
+                          stream, overlap);
 }
 
 static int exchange(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
@@ -92,7 +117,7 @@ static int run_once(int gpu)
         call.type = call.coll == WEFT_COLL_ALLREDUCE ? i / WEFT_OP_COUNT : WEFT_U8;
         call.op = i % WEFT_OP_COUNT;
         for (int kind = 0; kind < 3 && error == 0; kind++) {
-            call.direct = kind == 0;
+            call.direct = call.gate = kind == 0;
             call.even = kind == 1;
             error = collective(gpu, &nobody, &call, cudaStreamPerThread);
         }

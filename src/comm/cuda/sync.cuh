@@ -170,14 +170,27 @@ static __device__ __forceinline__ bool poll_failed(const world_t &world, waiter_
 
 /* ---- announcements ---------------------------------------------------------------------- */
 
-/* Of kernels that were launched to overlap: wait for the call before, then let the next one come. Only
- * then, so that never more than one of them waits on the GPU. */
-static __device__ __forceinline__ void await_turn()
+/* Of kernels that were launched to overlap: wait until the kernel before has ended. */
+static __device__ __forceinline__ void await_before()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* The next kernel may become resident, if it was launched to overlap. */
+static __device__ __forceinline__ void let_next_come()
+{
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+/* Both, in this order, so that never more than one of them waits on the GPU. */
+static __device__ __forceinline__ void await_turn()
+{
+    await_before();
+    let_next_come();
 }
 
 /* The number of this call. */

@@ -1,6 +1,8 @@
 /* ctest: timeout=300 gpu */
 /* The nccl backend with the real NCCL, on as many GPUs as there are, a process each. Where there is one
- * GPU, two ranks on it must be refused with advice, or, by NCCL 2.30 and later if it is told to, work. */
+ * GPU, two ranks on it must be refused with advice, or work: by NCCL 2.30 and later if it is told to, and
+ * by all versions if each believes to be on a host of its own (NCCL_HOSTID). Then NCCL goes through the
+ * network, as it does between hosts. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -349,22 +351,32 @@ static void two_on_one_gpu_are_refused(team_t *team)
     CHECK_TEXT(weft_last_error(), "WEFT_ENGINE=weft");
 }
 
+#define HOSTS_OF_THEIR_OWN "NCCL_HOSTID=weft-test-% NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1"
+
+static void run_with(team_fn fn, int ranks, int timeout_ms, bool dies, const char *env)
+{
+    print_message("%d ranks%s%s\n", ranks, env ? ", " : "", env ? env : "");
+    assert_true(team_run(&(team_plan_t){.ranks = ranks,
+                                        .limit_s = 60,
+                                        .timeout_ms = timeout_ms,
+                                        .env = env,
+                                        .may_die = dies ? 1u << (ranks - 1) : 0},
+                         fn));
+}
+
 static void run(team_fn fn, int least, int timeout_ms, bool dies)
 {
     int most = found.gpus < MOST ? found.gpus : MOST;
-    if (most == 1 && found.version >= 23000) {
-        setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-        most = 2;
-    }
     for (int n = least; n <= most; n++) {
-        uint32_t die = dies ? 1u << (n - 1) : 0;
-        assert_true(team_run(
-            &(team_plan_t){.ranks = n, .limit_s = 60, .timeout_ms = timeout_ms, .may_die = die},
-            fn));
+        run_with(fn, n, timeout_ms, dies, NULL);
     }
-    if (least > most) {
-        print_message("needs %d GPUs, or NCCL 2.30 and one\n", least);
-        skip();
+    if (found.gpus == 1) {
+        for (int n = 2; n <= 4; n++) {
+            run_with(fn, n, timeout_ms, dies, HOSTS_OF_THEIR_OWN);
+        }
+    }
+    if (found.gpus == 1 && found.version >= 23000) {
+        run_with(fn, 2, timeout_ms, dies, "NCCL_MULTI_RANK_GPU_ENABLE=1");
     }
 }
 
