@@ -31,7 +31,7 @@ if ! alone=$(train -n 1); then
 fi
 echo "-n 1: $alone"
 for ranks in 2 4 8; do
-    for way in "" "--overlap no" "--bucket 0 --overlap no" "--zero 3" "--tp 2 --sequence" "--pp 2 --micro-batches 2"; do
+    for way in "" "--overlap no" "--bucket 0 --overlap no" "--zero 3" "--tp 2 --sequence-parallel" "--pp 2 --micro-batches 2"; do
         # shellcheck disable=SC2086 # several words
         if ! loss=$(train -n $ranks $way); then
             if grep -q 'MPS is off' "$work/log"; then
