@@ -1,4 +1,4 @@
-/* ctest: timeout=120 tsan */
+/* ctest: timeout=120 tsan waits */
 /* The rendezvous store: what every call does, alone and among many clients. */
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-/* ctest: timeout=120 tsan cores=1 */
+/* ctest: timeout=120 tsan waits */
 /* Ranks on virtual GPUs that disagree, leave, abort, or pass nonsense. */
 #include <setjmp.h>
 

@@ -1,4 +1,4 @@
-/* ctest: timeout=120 cores=1 */
+/* ctest: timeout=120 waits */
 /* Ranks on virtual GPUs that die, stop or come late. */
 #include <setjmp.h>
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: timeout=60 cores=1
+# ctest: timeout=60 waits
 # A rank that keeps others waiting is named long before the timeout, once, by one of those that wait.
 set -eu
 program=$WEFT_BUILD/test/comm/late_rank

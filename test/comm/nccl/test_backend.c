@@ -1,4 +1,4 @@
-/* ctest: timeout=120 tsan cores=1 */
+/* ctest: timeout=120 tsan waits */
 /* The nccl backend with a fake NCCL and a fake GPU, and a real store: what ranks learn of each other.
  * All ranks are in this process; one that dies is one whose connection to the store ends. */
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: timeout=180 plain cores=1
+# ctest: timeout=180 plain waits
 # The tests of groups, communicators and killed ranks, the command and an example, over the nccl backend.
 set -eu
 # shellcheck source=test/comm/nccl/over_nccl.sh
