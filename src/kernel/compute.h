@@ -6,10 +6,10 @@
  * the stream has passed the call. Pointers are device memory unless said otherwise, matrices are
  * stored row by row, a stride ("ld") of 0 means that rows follow each other without a gap.
  *
- * Types. `type` is how tensors are stored: f32, bf16 or f16 (CPUs only for now). All sums are in
- * f32 at least; a result of 16 bits is rounded once. Statistics (mean, rstd, lse, losses) are f32 always.
- * `grad_type` is the type of parameters' gradients, which may be f32 beside tensors of 16 bits. Gradients of
- * parameters are added to what is there, since micro-batches accumulate, but where `accumulate` of a
+ * Types. `type` is how tensors are stored: f32, bf16 or f16. All sums are in f32 at
+ * least; a result of 16 bits is rounded once, and one too large for f16 is infinite. Statistics
+ * (mean, rstd, lse, losses) are f32 always. `grad_type` is the type of parameters' gradients, which
+ * may be f32 beside tensors of 16 bits. Gradients of parameters are added to what is there, since micro-batches accumulate, but where `accumulate` of a
  * product says otherwise; gradients of activations are overwritten.
  *
  * Same bits: for the same shapes, device and number of threads (WEFT_THREADS), each function gives

@@ -100,7 +100,7 @@ typedef struct weft_slice {
 typedef struct weft_model {
     weft_model_config_t config;
     weft_slice_t slice;
-    weft_dtype_t type;      /* of parameters and activations: f32 or bf16 */
+    weft_dtype_t type;      /* of parameters and activations: f32, bf16 or f16 */
     weft_dtype_t grad_type; /* of parameters' gradients: f32, or `type` */
 
     /* Sizes of this slice. */

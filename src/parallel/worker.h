@@ -32,7 +32,7 @@ typedef struct weft_worker weft_worker_t;
 typedef struct weft_worker_options {
     weft_plan_t plan; /* checked by the caller (weft__plan_check) */
     weft_model_config_t model;
-    weft_dtype_t type;         /* of weights and activations: f32 or bf16 */
+    weft_dtype_t type;         /* of weights and activations: f32, bf16 or f16 */
     weft_dtype_t grad_type;    /* of gradients: f32, or `type`: less memory, sums are rounded */
     int vocab_multiple;        /* as in weft_slice_t */
     size_t bucket_bytes;       /* of gradients that are exchanged at once */

@@ -65,7 +65,7 @@
     X(REAL, dropout, "dropout", 0, "X", "0", "", "share of activations dropped in training")       \
     X(ONE, precision, "precision", 0, "TYPE", "auto", "auto fp32 bf16 fp16",                       \
       "of weights and activations, not of optimizer state, which is fp32; auto: bf16 on cuda, "    \
-      "else fp32; fp16 (virtual GPUs) scales the loss")                                            \
+      "else fp32; fp16 scales the loss")                                                           \
     X(REAL, loss_scale, "loss-scale", 0, "X", "65536", "",                                         \
       "fp16: what the loss is multiplied with at first; it halves when gradients overflow, and "   \
       "doubles after 2000 steps in which they did not")                                            \

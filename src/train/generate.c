@@ -174,8 +174,9 @@ static weft_status_t fetch_logits(writer_t *w)
         return WEFT_OK;
     }
     const uint16_t *halves = w->host;
+    bool f16 = w->g->model->type == WEFT_F16;
     for (int i = 0; i < vocab; i++) {
-        w->values[i] = weft__bf16_to_f32(halves[i]);
+        w->values[i] = f16 ? weft__f16_to_f32(halves[i]) : weft__bf16_to_f32(halves[i]);
     }
     return WEFT_OK;
 }

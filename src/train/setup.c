@@ -48,14 +48,9 @@ static weft_status_t choose_device(weft_setup_t *setup)
     if (strcmp(config->precision, "auto") == 0) {
         config->precision = strcmp(setup->device, "cuda") == 0 ? "bf16" : "fp32";
     }
-    bool half = strcmp(config->precision, "fp16") == 0;
-    if (half && strcmp(setup->device, "cuda") == 0) {
-        return weft__fail(
-            WEFT_ERR_UNSUPPORTED,
-            "--precision fp16 is for virtual GPUs so far; on GPUs use bf16, which has "
-            "the range of fp32");
-    }
-    setup->type = half ? WEFT_F16 : strcmp(config->precision, "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
+    setup->type = strcmp(config->precision, "fp16") == 0   ? WEFT_F16
+                  : strcmp(config->precision, "bf16") == 0 ? WEFT_BF16
+                                                           : WEFT_F32;
     return WEFT_OK;
 }
 

@@ -1,6 +1,7 @@
 /* ctest: timeout=300 serial */
-/* The GPU's compute kernels against the CPU's, on random inputs: f32 and bf16, odd sizes, gradients that
+/* The GPU's compute kernels against the CPU's, on random inputs: f32, bf16 and f16, odd sizes, gradients that
  * are added to what is there, the same bits in a second run. Prints the worst difference by function. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,12 +14,18 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static const weft_dtype_t types[] = {WEFT_F32, WEFT_BF16};
+static const weft_dtype_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
 
-/* Gradients of bf16 parameters are bf16 or f32. */
+/* Gradients of parameters of 16 bits are of the same type or f32. */
 static weft_dtype_t grad_type(weft_dtype_t type, int round)
 {
-    return type == WEFT_BF16 && round % 2 == 1 ? WEFT_F32 : type;
+    return type != WEFT_F32 && round % 2 == 1 ? WEFT_F32 : type;
+}
+
+/* Where intermediate results are rounded too: f16 has three digits more than bf16. */
+static double limit_of(weft_dtype_t type, double f32, double bf16)
+{
+    return type == WEFT_F32 ? f32 : type == WEFT_BF16 ? bf16 : bf16 / 8;
 }
 
 static weft_mask_t mask(float rate, int64_t width)
@@ -44,9 +51,8 @@ static void elements(twins_t *twins, weft_dtype_t type, int64_t count)
         TWIN(din, twin_result(twins, count, type, 1));
         TWIN_RUN(twins, gelu_backward, 1e-5);
     }
-    for (int wide = 0; wide < 2; wide++) {
-        weft_cast_t cpu = {
-            .in_type = type, .out_type = wide ? WEFT_F32 : WEFT_BF16, .count = count};
+    for (size_t i = 0; i < COUNT(types); i++) {
+        weft_cast_t cpu = {.in_type = type, .out_type = types[i], .count = count};
         weft_cast_t gpu = cpu;
         TWIN(in, twin_input(twins, count, type, 4));
         TWIN(out, twin_result(twins, count, cpu.out_type, 1));
@@ -188,8 +194,8 @@ static void embed(twins_t *twins, weft_dtype_t type, int64_t width, int round)
         TWIN(dpositions, twin_result(twins, context * width, cpu.grad_type, 1));
     }
     TWIN(work, twin_work(twins, twins->cpu->embed_work(&cpu), twins->gpu->embed_work(&gpu)));
-    /* The CPU rounds bf16 sums with every addition. */
-    TWIN_RUN(twins, embed_backward, cpu.grad_type == WEFT_BF16 ? 6e-2 : 1e-5);
+    /* The CPU rounds sums of 16 bits with every addition. */
+    TWIN_RUN(twins, embed_backward, limit_of(cpu.grad_type, 1e-5, 6e-2));
 }
 
 /* ---- attention ---------------------------------------------------------------------------------- */
@@ -220,7 +226,7 @@ static void attend(twins_t *twins, weft_dtype_t type, const heads_t *s, float ra
     TWIN(qkv, twin_input(twins, tokens * row, type, 1));
     TWIN(out, twin_result(twins, tokens * s->heads * s->dim, type, 1));
     TWIN(lse, twin_result(twins, tokens * s->heads, WEFT_F32, 1));
-    TWIN_RUN(twins, attention_forward, type == WEFT_F32 ? 1e-5 : 2e-2);
+    TWIN_RUN(twins, attention_forward, limit_of(type, 1e-5, 2e-2));
 }
 
 /* Backward wants what forward found: made by the CPU, for both. */
@@ -247,7 +253,7 @@ static void attend_backward(twins_t *twins, weft_dtype_t type, const heads_t *s,
     twin_check(twins->cpu->attention_forward(&cpu, NULL));
     twin_restart(cpu.out);
     twin_restart(cpu.lse);
-    TWIN_RUN(twins, attention_backward, type == WEFT_F32 ? 2e-5 : 2e-2);
+    TWIN_RUN(twins, attention_backward, limit_of(type, 2e-5, 2e-2));
 }
 
 static void decode(twins_t *twins, weft_dtype_t type, int64_t seq, int64_t past)
@@ -291,7 +297,7 @@ static void classify(twins_t *twins, weft_dtype_t type, int64_t vocab, int64_t l
 
     TWIN(logits, twin_result(twins, rows * ld, type, 8));
     TWIN(targets, twin_numbers(twins, rows, -1, (int32_t)(3 * vocab)));
-    TWIN(lse, twin_input(twins, rows, WEFT_F32, 8));
+    TWIN(lse, twin_input(twins, rows, WEFT_F32, type == WEFT_F16 ? 3 : 8)); /* exp(16) overflows */
     TWIN_RUN(twins, classify_finish, 2e-5);
 }
 
@@ -311,7 +317,7 @@ static void adamw(twins_t *twins, weft_dtype_t type, int64_t count, int round)
     weft_adamw_t gpu = cpu;
     twin_note("%s, %lld elements", weft_dtype_name(type), (long long)count);
     TWIN(param, twin_result(twins, count, type, 1));
-    if (type == WEFT_BF16 || round % 2 == 1) {
+    if (type != WEFT_F32 || round % 2 == 1) {
         TWIN(master, twin_result(twins, count, WEFT_F32, 1));
     }
     TWIN(grad, twin_input(twins, count, cpu.grad_type, 1));
@@ -387,6 +393,116 @@ static void gradient_norm(twins_t *twins, weft_dtype_t type, int64_t count)
     }
 }
 
+/* ---- overflow ------------------------------------------------------------------------------------- */
+
+/* Numbers beyond f16, in its last step, and in its smallest steps. */
+static void narrow(twins_t *twins, weft_dtype_t from)
+{
+    static const double edges[] = {65504,    65519.9,   65520,     65536,   -1e30,
+                                   INFINITY, -INFINITY, NAN,       0x1p-14, 0x1.8p-25,
+                                   0x1p-25,  -0x1p-24,  0x1.4p-23, -0.0,    1e-30,
+                                   2049,     2051,      0x1p-126,  0x1p-149};
+    int64_t count = 64 + (int64_t)COUNT(edges);
+    static const double scales[] = {1e5, 1e-4, 1e-6};
+    for (size_t i = 0; i < COUNT(scales); i++) {
+        weft_cast_t cpu = {.in_type = from, .out_type = WEFT_F16, .count = count}, gpu = cpu;
+        twin_note("%s in %g to f16", weft_dtype_name(from), scales[i]);
+        TWIN(in, twin_input(twins, count, from, scales[i]));
+        TWIN(out, twin_result(twins, count, WEFT_F16, 1));
+        for (size_t e = 0; e < COUNT(edges); e++) {
+            twin_put(cpu.in, 40 + (int64_t)e, edges[e]);
+        }
+        TWIN_RUN(twins, cast, 0);
+    }
+}
+
+/* A gradient that is not finite makes the norm so, wherever it is, and AdamW leaves all as it was. */
+static void skipped(twins_t *twins, weft_dtype_t type, double odd)
+{
+    int64_t count = 3 * WEFT_SUMSQ_CHUNK - 5, at = (int64_t)(twins->seed % (uint64_t)count);
+    twin_note("%s, element %lld is %g", weft_dtype_name(type), (long long)at, odd);
+    {
+        weft_sumsq_t cpu = {.type = type, .count = count}, gpu = cpu;
+        TWIN(in, twin_input(twins, count, type, 1));
+        TWIN(partial, twin_result(twins, 3, WEFT_F64, 1));
+        twin_put(cpu.in, at, odd);
+        TWIN_RUN(twins, sumsq, 0);
+    }
+    {
+        weft_clip_t cpu = {.count = 3, .scale = 0x1p-16f, .max_norm = 1}, gpu = cpu;
+        TWIN(partial, twin_input(twins, 3, WEFT_F64, 0));
+        TWIN(norm, twin_result(twins, 2, WEFT_F32, 1));
+        twin_put(cpu.partial, at % 3, fabs(odd));
+        TWIN_RUN(twins, clip, 0);
+    }
+    weft_adamw_t cpu = {.type = type,
+                        .grad_type = WEFT_F32,
+                        .count = count,
+                        .lr = 0.01f,
+                        .beta1 = 0.9f,
+                        .beta2 = 0.95f,
+                        .eps = 1e-8f,
+                        .decay = 0.1f,
+                        .step = 3};
+    weft_adamw_t gpu = cpu;
+    TWIN(param, twin_result(twins, count, type, 1));
+    TWIN(master, twin_result(twins, count, WEFT_F32, 1));
+    TWIN(grad, twin_input(twins, count, WEFT_F32, 1));
+    TWIN(m, twin_result(twins, count, WEFT_F32, 1));
+    TWIN(v, twin_result(twins, count, WEFT_F32, 1));
+    TWIN(grad_scale, twin_input(twins, 1, WEFT_F32, 0));
+    twin_put(cpu.grad, at, odd);
+    TWIN_RUN(twins, adamw, 0);
+}
+
+/* Are all of `count` elements of f16 in device memory, from `at` on, infinite or NaN? */
+static bool is_lost(const void *device, int64_t at, int64_t count)
+{
+    uint16_t found[256];
+    twin_check(weft_memcpy(found, (const uint16_t *)device + at, (size_t)count * 2, NULL));
+    for (int64_t i = 0; i < count; i++) {
+        if ((found[i] & 0x7c00) != 0x7c00) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One gradient that is infinite must not come back as numbers: the query's gradient is lost, and with it the
+ * step. How far it spreads beyond, over keys of the same tile, is the kernels' own. */
+static bool infinite_gradient(twins_t *twins, const heads_t *s)
+{
+    int64_t tokens = (int64_t)s->batch * s->seq, row = (s->heads + 2 * s->kv_heads) * s->dim;
+    int64_t width = s->heads * s->dim, token = tokens / 2;
+    weft_attention_t cpu = {.type = WEFT_F16,
+                            .batch = s->batch,
+                            .seq = s->seq,
+                            .heads = s->heads,
+                            .kv_heads = s->kv_heads,
+                            .head_dim = s->dim,
+                            .scale = 0.25f};
+    weft_attention_t gpu = cpu;
+    twin_note("T %d, heads of %d, an infinite gradient", s->seq, s->dim);
+    TWIN(qkv, twin_input(twins, tokens * row, WEFT_F16, 1));
+    TWIN(out, twin_input(twins, tokens * width, WEFT_F16, 1));
+    TWIN(lse, twin_input(twins, tokens * s->heads, WEFT_F32, 1));
+    TWIN(dout, twin_input(twins, tokens * width, WEFT_F16, 1));
+    TWIN(dqkv, twin_input(twins, tokens * row, WEFT_F16, 1));
+    TWIN(work,
+         twin_work(twins, twins->cpu->attention_work(&cpu), twins->gpu->attention_work(&gpu)));
+    twin_put(cpu.dout, token * width + s->dim + 3, INFINITY);
+    twin_check(twins->gpu->attention_forward(&gpu, twins->stream));
+    twin_check(twins->gpu->attention_backward(&gpu, twins->stream));
+    twin_check(weft_stream_synchronize(twins->stream));
+    bool good = is_lost(gpu.dqkv, token * row + s->dim, s->dim);
+    if (!good) {
+        printf("attention_backward, T %d, heads of %d: an infinite gradient became finite\n",
+               s->seq, s->dim);
+    }
+    twin_repeat(twins, "attention_backward"); /* no results: gives the tensors back */
+    return good;
+}
+
 /* ---- everything --------------------------------------------------------------------------------- */
 
 static void all_rows(twins_t *twins, weft_dtype_t type)
@@ -441,6 +557,23 @@ static void all_attention(twins_t *twins, weft_dtype_t type)
     decode(twins, type, 13, 40);
 }
 
+static bool all_overflows(twins_t *twins)
+{
+    static const double odd[] = {INFINITY, -INFINITY, NAN};
+    bool good = true;
+    narrow(twins, WEFT_F32);
+    narrow(twins, WEFT_BF16);
+    for (size_t i = 0; i < COUNT(types); i++) {
+        for (size_t j = 0; j < COUNT(odd); j++) {
+            skipped(twins, types[i], odd[j]);
+        }
+    }
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        good &= infinite_gradient(twins, &shapes[i]);
+    }
+    return good;
+}
+
 int main(int argc, char **argv)
 {
     twins_t twins = {.cpu = &weft__compute_cpu, .seed = (uint64_t)time(NULL)};
@@ -457,6 +590,7 @@ int main(int argc, char **argv)
         all_rows(&twins, types[i]);
         all_attention(&twins, types[i]);
     }
+    bool good = all_overflows(&twins);
     twin_check(weft_stream_destroy(twins.stream));
-    return twin_summary() == 0 ? 0 : 1;
+    return twin_summary() == 0 && good ? 0 : 1;
 }

@@ -1,5 +1,5 @@
 /* ctest: timeout=300 serial */
-/* Matrix products on the GPU against the CPU's: all transpositions, strides, endings, both types. */
+/* Matrix products on the GPU against the CPU's: all transpositions, strides, endings, types. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -33,8 +33,8 @@ static const char *const ending_names[] = {
 static const int64_t sizes[][3] = {{1, 1, 1},  {65, 33, 17},    {128, 96, 64},
                                    {8, 24, 8}, {257, 768, 384}, {100, 520, 1000}};
 
-/* Where bias or add come after the product in a kernel of their own, the product p is rounded to bf16
- * before: y = p (1 + d) + bias + add with |d| <= 2^-9. That is off by up to 2^-9 |p|, and
+/* Where bias or add come after the product in a kernel of their own, the product p is rounded to 16 bits
+ * before: y = p (1 + d) + bias + add with |d| <= 2^-9 (bf16). That is off by up to 2^-9 |p|, and
  * |p| <= |y| + |bias| + |add|: relative to y alone there is no bound, since terms may cancel (they
  * do, with one element of each). GELU's slope of at most 1.13 changes nothing that 2^-6 does not cover. */
 static double magnitude_of(ending_t ending)
@@ -93,6 +93,20 @@ static void product(twins_t *twins, weft_dtype_t type, const int64_t *size, int 
     TWIN_RUN(twins, matmul, 2e-5);
 }
 
+/* Sums beyond f16 are infinite, not its largest number. One term each, so that both sides have the same. */
+static void overflow(twins_t *twins, bool bias)
+{
+    weft_matmul_t cpu = {.type = WEFT_F16, .c_type = WEFT_F16, .m = 64, .n = 72, .k = 1}, gpu = cpu;
+    twin_note("f16, products that overflow%s", bias ? ", with a bias" : "");
+    TWIN(a, twin_input(twins, cpu.m, WEFT_F16, 3000));
+    TWIN(b, twin_input(twins, cpu.n, WEFT_F16, 100));
+    TWIN(c, twin_result(twins, cpu.m * cpu.n, WEFT_F16, 1));
+    if (bias) {
+        TWIN(bias, twin_input(twins, cpu.n, WEFT_F16, 0));
+    }
+    TWIN_RUN(twins, matmul, 0);
+}
+
 int main(int argc, char **argv)
 {
     twins_t twins = {.cpu = &weft__compute_cpu, .seed = (uint64_t)time(NULL)};
@@ -109,9 +123,12 @@ int main(int argc, char **argv)
             for (int ending = 0; ending < ENDINGS; ending++) {
                 product(&twins, WEFT_F32, sizes[i], trans, (ending_t)ending, trans == 1 ? 3 : 0);
                 product(&twins, WEFT_BF16, sizes[i], trans, (ending_t)ending, trans == 2 ? 8 : 0);
+                product(&twins, WEFT_F16, sizes[i], trans, (ending_t)ending, trans == 2 ? 8 : 0);
             }
         }
     }
+    overflow(&twins, false);
+    overflow(&twins, true);
     twin_check(weft_stream_destroy(twins.stream));
     return twin_summary() == 0 ? 0 : 1;
 }

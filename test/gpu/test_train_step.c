@@ -1,6 +1,7 @@
 /* ctest: timeout=300 serial */
 /* Training steps of whole models, on the GPU against the CPU: losses, every gradient, and parameters after
- * three steps of AdamW with clipping. GPT-2 and LLaMA; f32 exactly enough, bf16 as its digits allow. */
+ * three steps of AdamW with clipping. GPT-2 and LLaMA; f32 exactly enough, bf16 and f16 as their digits
+ * allow. f16 is trained as weft train does: gradients in f32, of a loss that is scaled. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +10,15 @@
 
 #include <weft/weft.h>
 
+#include "base/half.h"
 #include "base/rng.h"
 #include "gpu/gpu.h"
 #include "kernel/cpu/compute.h"
 #include "model/model.h"
 
 enum { STEPS = 3 };
+
+#define LOSS_SCALE 1024.0f /* of f16 */
 
 static void check(weft_status_t status, const char *what)
 {
@@ -24,7 +28,7 @@ static void check(weft_status_t status, const char *what)
     }
 }
 
-/* One of the two: its table, and the model's memory. All parameters are one array of f32; bf16 copies
+/* One of the two: its table, and the model's memory. All parameters are one array of f32; copies of 16 bits
  * are made of it. */
 typedef struct side {
     const weft_compute_t *compute;
@@ -64,11 +68,17 @@ static void copy(const side_t *side, void *to, const void *from, size_t bytes)
     }
 }
 
-/* bf16 parameters are where f32 ones would be: the offsets are the same, in elements. */
+static float loss_scale(const weft_model_t *model)
+{
+    return model->type == WEFT_F16 ? LOSS_SCALE : 1.0f;
+}
+
+/* Parameters of 16 bits are where f32 ones would be: the offsets are the same, in elements. */
 static void open_side(side_t *side, const weft_model_t *model, const weft_shape_t *shape,
                       const float *values)
 {
     size_t element = weft_dtype_size(model->type), count = (size_t)model->element_count;
+    size_t grad_element = weft_dtype_size(model->grad_type);
     side->model = model;
     side->shape = *shape;
     if (side->device) {
@@ -76,7 +86,7 @@ static void open_side(side_t *side, const weft_model_t *model, const weft_shape_
     }
     weft_stream_h stream = side->pass.stream;
     side->flat = get(side, count * element);
-    side->flat_grads = get(side, count * element);
+    side->flat_grads = get(side, count * grad_element);
     side->master = get(side, count * 4);
     side->m = get(side, count * 4);
     side->v = get(side, count * 4);
@@ -88,7 +98,7 @@ static void open_side(side_t *side, const weft_model_t *model, const weft_shape_
     side->grads = calloc((size_t)model->param_count, sizeof(void *));
     for (int64_t i = 0, at = 0; i < model->param_count; at += model->params[i++].count) {
         side->params[i] = (char *)side->flat + (size_t)at * element;
-        side->grads[i] = (char *)side->flat_grads + (size_t)at * element;
+        side->grads[i] = (char *)side->flat_grads + (size_t)at * grad_element;
     }
     check(weft__acts_carve(model, shape, acts, &side->acts), "activations");
     side->pass = weft__pass_make(model, side->compute, shape);
@@ -96,6 +106,7 @@ static void open_side(side_t *side, const weft_model_t *model, const weft_shape_
     side->pass.params = side->params;
     side->pass.grads = side->grads;
     side->pass.seed = 5;
+    side->pass.loss_scale *= loss_scale(model);
     weft__scratch_carve(model, side->compute, shape, scratch, &side->pass.scratch);
     copy(side, side->master, values, count * 4);
     weft_cast_t cast = {WEFT_F32, model->type, (int64_t)count, side->master, side->flat};
@@ -149,8 +160,8 @@ static void update(side_t *side, int64_t step)
     int64_t count = side->model->element_count;
     weft_stream_h stream = side->pass.stream;
     weft_sumsq_t sumsq = {side->model->grad_type, count, side->flat_grads, side->partial};
-    weft_clip_t clip = {side->partial, (count + WEFT_SUMSQ_CHUNK - 1) / WEFT_SUMSQ_CHUNK, 1.0f,
-                        0.5f, side->norm};
+    weft_clip_t clip = {side->partial, (count + WEFT_SUMSQ_CHUNK - 1) / WEFT_SUMSQ_CHUNK,
+                        1.0f / loss_scale(side->model), 0.5f, side->norm};
     weft_adamw_t adamw = {.type = side->model->type,
                           .grad_type = side->model->grad_type,
                           .count = count,
@@ -173,14 +184,8 @@ static void update(side_t *side, int64_t step)
 
 static double value(const void *data, int64_t i, weft_dtype_t type)
 {
-    uint32_t bits;
-    float x;
-    if (type == WEFT_F32) {
-        return (double)((const float *)data)[i];
-    }
-    bits = (uint32_t)((const uint16_t *)data)[i] << 16;
-    memcpy(&x, &bits, sizeof(x));
-    return (double)x;
+    return type == WEFT_F32 ? (double)((const float *)data)[i]
+                            : (double)weft__bf16_to_f32(((const uint16_t *)data)[i]);
 }
 
 /* Root of the mean square of the difference over that of the first, of one tensor. */
@@ -227,7 +232,8 @@ static bool compare(const char *preset, weft_dtype_t type, float dropout, uint64
     weft_slice_t slice = WEFT_SLICE_WHOLE(&config);
     weft_shape_t shape = WEFT_SHAPE(3, 91);
     slice.vocab_multiple = 8;
-    check(weft__model_create(&config, &slice, type, type, &model), "model");
+    weft_dtype_t grad_type = type == WEFT_F16 ? WEFT_F32 : type;
+    check(weft__model_create(&config, &slice, type, grad_type, &model), "model");
     float *values = calloc((size_t)model->element_count, sizeof(*values)), *at = values;
     float *found = calloc((size_t)model->element_count, sizeof(*found));
     for (int i = 0; i < model->param_count; at += model->params[i++].count) {
@@ -238,7 +244,8 @@ static bool compare(const char *preset, weft_dtype_t type, float dropout, uint64
     check(weft__compute(&gpu.compute), "compute");
     open_side(&cpu, model, &shape, values);
     open_side(&gpu, model, &shape, values);
-    double limit = type == WEFT_F32 ? 1e-4 : 4e-2, loss[2] = {0}, gradient = 0;
+    double limit = type == WEFT_F32 ? 1e-4 : type == WEFT_BF16 ? 4e-2 : 4e-2 / 8;
+    double loss[2] = {0}, gradient = 0;
     for (int step = 1; step <= STEPS; step++) {
         for (int i = 0; i <= 3 * 91; i++) {
             tokens[i] = (int32_t)(weft__rng_at(seed + (uint64_t)step, (uint64_t)i) % 301);
@@ -274,8 +281,8 @@ int main(int argc, char **argv)
     seed = asked != NULL ? strtoull(asked, NULL, 10) : seed;
     gpu_start(argc, argv, false);
     printf("WEFT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    for (int round = 0; round < 2; round++) {
-        weft_dtype_t type = round == 0 ? WEFT_F32 : WEFT_BF16;
+    for (int round = 0; round < 3; round++) {
+        weft_dtype_t type = round == 0 ? WEFT_F32 : round == 1 ? WEFT_BF16 : WEFT_F16;
         good &= compare("tiny", type, 0.0f, seed);
         good &= compare("tiny", type, 0.1f, seed);
         good &= compare("llama-tiny", type, 0.0f, seed);

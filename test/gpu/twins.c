@@ -8,6 +8,7 @@
 
 #include <weft/weft.h>
 
+#include "base/half.h"
 #include "base/rng.h"
 
 enum { MOST_TENSORS = 24, MOST_NAMES = 96 };
@@ -98,24 +99,43 @@ void twin_restart(const void *host)
     }
 }
 
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static double value(const void *data, int64_t i, weft_dtype_t type)
 {
-    if (type == WEFT_BF16) {
-        uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
-        float x;
-        memcpy(&x, &bits, sizeof(x));
-        return (double)x;
+    switch (type) {
+    case WEFT_F64:
+        return ((const double *)data)[i];
+    case WEFT_F32:
+        return (double)((const float *)data)[i];
+    case WEFT_BF16:
+        return (double)weft__bf16_to_f32(((const uint16_t *)data)[i]);
+    case WEFT_F16:
+        return (double)weft__f16_to_f32(((const uint16_t *)data)[i]);
+    default:
+        return (double)((const int32_t *)data)[i];
     }
-    return type == WEFT_F64   ? ((const double *)data)[i]
-           : type == WEFT_F32 ? (double)((const float *)data)[i]
-                              : (double)((const int32_t *)data)[i];
+}
+
+static void set_value(void *data, int64_t i, weft_dtype_t type, double x)
+{
+    if (type == WEFT_BF16) {
+        ((uint16_t *)data)[i] = weft__f32_to_bf16((float)x);
+    } else if (type == WEFT_F16) {
+        ((uint16_t *)data)[i] = weft__f32_to_f16((float)x);
+    } else if (type == WEFT_F32) {
+        ((float *)data)[i] = (float)x;
+    } else {
+        ((double *)data)[i] = x;
+    }
+}
+
+void twin_put(const void *host, int64_t at, double x)
+{
+    for (int i = 0; i < tensor_count; i++) {
+        if (tensors[i].twin.host == host) {
+            set_value(tensors[i].twin.host, at, tensors[i].type, x);
+        }
+    }
+    twin_restart(host);
 }
 
 static tensor_t *make(twins_t *twins, int64_t count, weft_dtype_t type, double scale)
@@ -125,13 +145,7 @@ static tensor_t *make(twins_t *twins, int64_t count, weft_dtype_t type, double s
     uint64_t key = weft__rng_at(twins->seed++, 7);
     for (int64_t i = 0; i < count; i++) {
         double x = scale * ((double)(weft__rng_at(key, (uint64_t)i) >> 11) * 0x1p-52 - 1.0);
-        if (type == WEFT_BF16) {
-            ((uint16_t *)tensor->twin.host)[i] = to_bf16((float)x);
-        } else if (type == WEFT_F32) {
-            ((float *)tensor->twin.host)[i] = (float)x;
-        } else {
-            ((double *)tensor->twin.host)[i] = x;
-        }
+        set_value(tensor->twin.host, i, type, x);
     }
     start(tensor);
     return tensor;
@@ -187,6 +201,13 @@ static name_t *find_name(const char *name, weft_dtype_t type)
     return &names[name_count++];
 }
 
+/* What has no size is the same or it is not: an infinity of the same sign, or any NaN. */
+static double difference_of(double expected, double found)
+{
+    bool same = expected == found || (isnan(expected) && isnan(found));
+    return same ? 0.0 : fabs(expected - found);
+}
+
 /* Of one tensor: largest difference and root of the mean square, both relative to the largest value and
  * the root of the mean square of what is expected and of what it was made of. */
 static void differences(const tensor_t *tensor, double *largest_p, double *rms_p, int64_t *where_p)
@@ -195,34 +216,40 @@ static void differences(const tensor_t *tensor, double *largest_p, double *rms_p
     double squares = 1e-30 + magnitude * magnitude * (double)tensor->count;
     for (int64_t i = 0; i < tensor->count; i++) {
         double expected = value(tensor->twin.host, i, tensor->type);
-        double difference = fabs(expected - value(tensor->found, i, tensor->type));
+        double difference = difference_of(expected, value(tensor->found, i, tensor->type));
         if (!(difference <= apart)) { /* nan too */
             apart = difference;
             *where_p = i;
         }
-        most = fabs(expected) > most ? fabs(expected) : most;
-        squares += expected * expected;
         apart_squares += difference * difference;
+        if (isfinite(expected)) {
+            most = fabs(expected) > most ? fabs(expected) : most;
+            squares += expected * expected;
+        }
     }
     *largest_p = apart / (most + magnitude);
     *rms_p = sqrt(apart_squares / squares);
 }
 
-static bool same_integers(const tensor_t *tensor)
+static bool same_bits(const tensor_t *tensor)
 {
     return memcmp(tensor->twin.host, tensor->found, tensor->bytes) == 0;
+}
+
+/* 2^-6 for bf16. f16 has three digits more: an eighth of it. A limit of 0 is 0 for all. */
+static double allowed_of(weft_dtype_t type, double limit)
+{
+    double digits = type == WEFT_BF16 ? 0x1p-6 : type == WEFT_F16 ? 0x1p-9 : 0;
+    return limit == 0 || limit > digits ? limit : digits;
 }
 
 static void judge(tensor_t *tensor, int number, const char *function, double limit)
 {
     name_t *name = find_name(function, tensor->type);
-    double largest = 0, rms = 0, allowed = limit;
+    double largest = 0, rms = 0, allowed = allowed_of(tensor->type, limit);
     int64_t where = 0;
     differences(tensor, &largest, &rms, &where);
-    if (tensor->type == WEFT_BF16) {
-        allowed = limit > 0x1p-6 ? limit : 0x1p-6;
-    }
-    bool good = tensor->type == WEFT_F64 ? same_integers(tensor) || largest <= limit
+    bool good = tensor->type == WEFT_F64 ? same_bits(tensor) || largest <= limit
                                          : largest <= allowed && rms <= allowed;
     name->cases++;
     name->largest = !(largest <= name->largest) ? largest : name->largest;

@@ -26,6 +26,9 @@ twin_t twin_numbers(twins_t *twins, int64_t count, int32_t from, int32_t to);
 /* Memory without a meaning. */
 twin_t twin_work(twins_t *twins, size_t host_bytes, size_t device_bytes);
 
+/* Element `at` of the tensor with this host's side is x, on both sides. */
+void twin_put(const void *host, int64_t at, double x);
+
 /* The host's side was changed by the case: the device's starts from that, too. */
 void twin_restart(const void *host);
 
@@ -43,7 +46,7 @@ void twin_magnitude(double magnitude);
 
 /* Run a function on both sides; then once more on the device from the same start: every bit of a result
  * must be the same again. Frees the tensors of the case. `limit` is for f32, relative to the largest
- * value of a tensor; bf16 gets what its digits allow. */
+ * value of a tensor; bf16 and f16 get what their digits allow. A limit of 0: the very same numbers. */
 #define TWIN_RUN(twins, name, limit)                                                               \
     do {                                                                                           \
         twin_check((twins)->cpu->name(&cpu, NULL));                                                \

@@ -33,8 +33,8 @@ static __device__ __forceinline__ void score(float scores[S::SLABS][S::KEYS / 8]
             rows_b<S::D>(b, k, 16 * n, 2 * step);
 #pragma unroll
             for (int s = 0; s < S::SLABS; s++) {
-                multiply(scores[s][2 * n], q.a[s][step], b);
-                multiply(scores[s][2 * n + 1], q.a[s][step], b + 2);
+                multiply<typename S::T>(scores[s][2 * n], q.a[s][step], b);
+                multiply<typename S::T>(scores[s][2 * n + 1], q.a[s][step], b + 2);
             }
         }
     }
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void weigh(forward_state<S> &state,
         uint32_t a[S::SLABS][4];
 #pragma unroll
         for (int s = 0; s < S::SLABS; s++) {
-            as_a(a[s], scores[s][2 * n], scores[s][2 * n + 1]);
+            as_a<typename S::T>(a[s], scores[s][2 * n], scores[s][2 * n + 1]);
         }
 #pragma unroll
         for (int d = 0; d < S::D / 16; d++) {
@@ -58,8 +58,8 @@ static __device__ __forceinline__ void weigh(forward_state<S> &state,
             cols_b<S::D>(b, v, 16 * n, 2 * d);
 #pragma unroll
             for (int s = 0; s < S::SLABS; s++) {
-                multiply(state.out[s][2 * d], a[s], b);
-                multiply(state.out[s][2 * d + 1], a[s], b + 2);
+                multiply<typename S::T>(state.out[s][2 * d], a[s], b);
+                multiply<typename S::T>(state.out[s][2 * d + 1], a[s], b + 2);
             }
         }
     }
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void weigh(forward_state<S> &state,
 
 template <typename S, bool DROP>
 static __global__ void __launch_bounds__(S::THREADS)
-    attend(heads_t at, const bf16_t *__restrict__ qkv, bf16_t *__restrict__ out,
+    attend(heads_t at, const typename S::T *__restrict__ qkv, typename S::T *__restrict__ out,
            float *__restrict__ lse)
 {
     extern __shared__ __align__(1024) char shared[];
@@ -113,20 +113,30 @@ static __global__ void __launch_bounds__(S::THREADS)
 template <typename S, bool DROP>
 static int launch(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
+    typedef typename S::T T;
     heads_t at = heads_of(args);
     unsigned grid = (unsigned)(ceil_div(args->seq, S::ROWS) * args->batch * args->heads);
     WEFT_TRY(cudaFuncSetAttribute((const void *)attend<S, DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED));
     attend<S, DROP><<<grid, S::THREADS, S::SHARED, stream_of(place)>>>(
-        at, (const bf16_t *)args->qkv, (bf16_t *)args->out, args->lse);
+        at, (const T *)args->qkv, (T *)args->out, args->lse);
     return launched();
+}
+
+template <typename T>
+static int run_forward(const weft_cuda_place_t *place, const weft_attention_t *args)
+{
+    typedef forward_shape<T, 64, 4, 2, 64> narrow;
+    typedef forward_shape<T, 128, 8, 1, 64> broad;
+    bool drops = args->mask.rate != 0.0f;
+    if (args->head_dim == 64) {
+        return drops ? launch<narrow, true>(place, args) : launch<narrow, false>(place, args);
+    }
+    return drops ? launch<broad, true>(place, args) : launch<broad, false>(place, args);
 }
 
 int weft_cuda_attention_forward(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
-    typedef forward_shape<64, 4, 2, 64> narrow;
-    typedef forward_shape<128, 8, 1, 64> broad;
-    bool drops = args->mask.rate != 0.0f;
     if (args->batch == 0 || args->seq == 0) {
         return 0;
     }
@@ -136,10 +146,8 @@ int weft_cuda_attention_forward(const weft_cuda_place_t *place, const weft_atten
     if (attention_is_hopper(place, args)) {
         return weft_cuda_attention_forward_hopper(place, args);
     }
-    if (args->head_dim == 64) {
-        return drops ? launch<narrow, true>(place, args) : launch<narrow, false>(place, args);
-    }
-    return drops ? launch<broad, true>(place, args) : launch<broad, false>(place, args);
+    return args->type == WEFT_F16 ? run_forward<f16_t>(place, args)
+                                  : run_forward<bf16_t>(place, args);
 }
 
 int weft_cuda_attention_backward(const weft_cuda_place_t *place, const weft_attention_t *args)

@@ -1,6 +1,6 @@
 /* Attention on tensor cores: tiles in shared memory, and the instructions that work on them.
  *
- * Tiles hold rows of D bf16 in units of 16 bytes. Unit u of row r is kept at u ^ (r % 8), so that the
+ * Tiles hold rows of D elements, bf16 or f16, in units of 16 bytes. Unit u of row r is kept at u ^ (r % 8), so that the
  * eight rows that a fragment is loaded from are in different banks. */
 #ifndef WEFT_KERNEL_CUDA_ATTENTION_CUH
 #define WEFT_KERNEL_CUDA_ATTENTION_CUH
@@ -40,10 +40,10 @@ int weft_cuda_attention_backward_plain(const weft_cuda_place_t *place,
 int weft_cuda_attention_delta(const weft_cuda_place_t *place, const weft_attention_t *args,
                               float *delta, uint32_t *flags, int64_t flag_count);
 
-/* With tensor cores: bf16, heads of 64 or 128, aligned to 16 bytes. */
+/* With tensor cores: bf16 and f16, heads of 64 or 128, aligned to 16 bytes. */
 static inline bool attention_is_fast(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
-    return place->attention != WEFT_CUDA_ATTENTION_PLAIN && args->type == WEFT_BF16 &&
+    return place->attention != WEFT_CUDA_ATTENTION_PLAIN && args->type != WEFT_F32 &&
            (args->head_dim == 64 || args->head_dim == 128) &&
            is_wide(LANE, args->qkv, args->out, args->dout, args->dqkv);
 }
@@ -121,29 +121,39 @@ __device__ __forceinline__ void cols_a(uint32_t out[4], uint32_t tile, int row, 
 }
 
 /* c += a b: 16 x 16 times 16 x 8, in f32. A thread holds c of rows lane / 4 and + 8, columns
- * 2 (lane % 4) and + 1. */
-__device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], const uint32_t b[2])
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
+ * 2 (lane % 4) and + 1. T is what a and b are made of. */
+template <typename T>
+__device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], const uint32_t b[2]);
+
+#define WEFT_MULTIPLY(T, type)                                                                     \
+    template <>                                                                                    \
+    __device__ __forceinline__ void multiply<T>(float c[4], const uint32_t a[4],                   \
+                                                const uint32_t b[2])                               \
+    {                                                                                              \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, " \
+                     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                      \
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                              \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));          \
+    }
+WEFT_MULTIPLY(bf16_t, "bf16")
+WEFT_MULTIPLY(f16_t, "f16")
+#undef WEFT_MULTIPLY
 
 /* Two neighbouring accumulators as the A of the next product. */
+template <typename T>
 __device__ __forceinline__ void as_a(uint32_t out[4], const float left[4], const float right[4])
 {
-    out[0] = pack2(left[0], left[1]);
-    out[1] = pack2(left[2], left[3]);
-    out[2] = pack2(right[0], right[1]);
-    out[3] = pack2(right[2], right[3]);
+    out[0] = pack2<T>(left[0], left[1]);
+    out[1] = pack2<T>(left[2], left[3]);
+    out[2] = pack2<T>(right[0], right[1]);
+    out[3] = pack2<T>(right[2], right[3]);
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------- */
 
 /* Start copying rows [first, first + ROWS) of a head into a tile; rows from `end` on become 0. */
-template <int D, int ROWS, int THREADS>
-__device__ __forceinline__ void fetch_tile(uint32_t tile, const bf16_t *from, int64_t stride,
+template <int D, int ROWS, int THREADS, typename T>
+__device__ __forceinline__ void fetch_tile(uint32_t tile, const T *from, int64_t stride,
                                            int64_t first, int64_t end)
 {
     const int units = D / LANE;
@@ -152,7 +162,7 @@ __device__ __forceinline__ void fetch_tile(uint32_t tile, const bf16_t *from, in
     for (int i = 0; i < ROWS * units / THREADS; i++) {
         int at = i * THREADS + (int)threadIdx.x, row = at / units, unit = at % units;
         bool inside = first + row < end;
-        const bf16_t *source = from + (inside ? (first + row) * stride : 0) + unit * LANE;
+        const T *source = from + (inside ? (first + row) * stride : 0) + unit * LANE;
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                          tile + unit_at<D>(row, unit)),
                      "l"(source), "r"(inside ? 16 : 0));

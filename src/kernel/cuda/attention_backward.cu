@@ -14,8 +14,8 @@ static __device__ __forceinline__ void products(float c[S::QUERIES / 8][4], uint
         for (int n = 0; n < S::QUERIES / 16; n++) {
             uint32_t b[4];
             rows_b<S::D>(b, b_tile, 16 * n, 2 * step);
-            multiply(c[2 * n], a, b);
-            multiply(c[2 * n + 1], a, b + 2);
+            multiply<typename S::T>(c[2 * n], a, b);
+            multiply<typename S::T>(c[2 * n + 1], a, b + 2);
         }
     }
 }
@@ -28,13 +28,13 @@ static __device__ __forceinline__ void gather(float sum[S::D / 8][4],
 #pragma unroll
     for (int n = 0; n < S::QUERIES / 16; n++) {
         uint32_t a[4];
-        as_a(a, x[2 * n], x[2 * n + 1]);
+        as_a<typename S::T>(a, x[2 * n], x[2 * n + 1]);
 #pragma unroll
         for (int d = 0; d < S::D / 16; d++) {
             uint32_t b[4];
             cols_b<S::D>(b, b_tile, 16 * n, 2 * d);
-            multiply(sum[2 * d], a, b);
-            multiply(sum[2 * d + 1], a, b + 2);
+            multiply<typename S::T>(sum[2 * d], a, b);
+            multiply<typename S::T>(sum[2 * d + 1], a, b + 2);
         }
     }
 }
@@ -54,14 +54,15 @@ static __device__ __forceinline__ void make_dq(float dq[S::WIDTH / 8][4], uint32
         for (int n = 0; n < S::WIDTH / 16; n++) {
             uint32_t b[4];
             cols_b<S::D>(b, k, 16 * step, column + 2 * n);
-            multiply(dq[2 * n], a, b);
-            multiply(dq[2 * n + 1], a, b + 2);
+            multiply<typename S::T>(dq[2 * n], a, b);
+            multiply<typename S::T>(dq[2 * n + 1], a, b + 2);
         }
     }
 }
 
 template <typename S, bool DROP>
-static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward(backward_t args)
+static __global__ void __launch_bounds__(S::THREADS, 1)
+    attend_backward(backward_t<typename S::T> args)
 {
     extern __shared__ __align__(1024) char shared[];
     const heads_t &at = args.at;
@@ -111,30 +112,38 @@ static __global__ void __launch_bounds__(S::THREADS, 1) attend_backward(backward
     put_rows<S>(dv, 1.0f, args.dqkv + keys.v_at, at, key);
 }
 
-typedef backward_shape<64, 8, 64> narrow;
-typedef backward_shape<128, 4, 32> broad;
+template <typename T> using narrow = backward_shape<T, 64, 8, 64>;
+template <typename T> using broad = backward_shape<T, 128, 4, 32>;
 
 size_t weft_cuda_attention_fast_work(const weft_attention_t *args)
 {
     int64_t words = ceil_div(args->batch * args->heads * args->seq, 64) * 64;
-    if (args->type == WEFT_BF16 && (args->head_dim == 64 || args->head_dim == 128)) {
-        parts_t parts = args->head_dim == 64 ? parts_of<narrow>(args) : parts_of<broad>(args);
+    if (args->type != WEFT_F32 && (args->head_dim == 64 || args->head_dim == 128)) {
+        parts_t parts = args->head_dim == 64 ? parts_of<narrow<bf16_t>>(args)
+                                             : parts_of<broad<bf16_t>>(args); /* f16 has the same */
         words = parts.delta + parts.dq + parts.flags;
     }
     size_t hopper = weft_cuda_attention_hopper_work(args), warp = (size_t)words * sizeof(float);
     return hopper > warp ? hopper : warp; /* which of them it will be is not known here */
 }
 
-int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft_attention_t *args)
+template <typename S>
+static int run_backward(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
     bool drops = args->mask.rate != 0.0f;
+    return launch_backward<S>(place, args,
+                              drops ? attend_backward<S, true> : attend_backward<S, false>);
+}
+
+int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft_attention_t *args)
+{
+    bool f16 = args->type == WEFT_F16;
     if (attention_is_hopper(place, args)) {
         return weft_cuda_attention_backward_hopper(place, args);
     }
     if (args->head_dim == 64) {
-        return launch_backward<narrow>(
-            place, args, drops ? attend_backward<narrow, true> : attend_backward<narrow, false>);
+        return f16 ? run_backward<narrow<f16_t>>(place, args)
+                   : run_backward<narrow<bf16_t>>(place, args);
     }
-    return launch_backward<broad>(
-        place, args, drops ? attend_backward<broad, true> : attend_backward<broad, false>);
+    return f16 ? run_backward<broad<f16_t>>(place, args) : run_backward<broad<bf16_t>>(place, args);
 }

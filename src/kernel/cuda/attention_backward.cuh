@@ -23,7 +23,8 @@
 
 #include "kernel/cuda/attention.cuh"
 
-template <int D_, int WARPS_, int QUERIES_> struct backward_shape {
+template <typename T_, int D_, int WARPS_, int QUERIES_> struct backward_shape {
+    typedef T_ T;
     enum {
         D = D_,
         WARPS = WARPS_,
@@ -50,11 +51,11 @@ template <int D_, int WARPS_, int QUERIES_> struct backward_shape {
     }
 };
 
-struct backward_t {
+template <typename T> struct backward_t {
     heads_t at;
-    const bf16_t *qkv, *dout;
+    const T *qkv, *dout;
     const float *lse, *delta;
-    bf16_t *dqkv;
+    T *dqkv;
     float *dq;       /* B x H x tiles x QUERIES x D, in the order of threads */
     uint32_t *flags; /* B x H x tiles x WARPS: blocks that have added; then the ticket */
     uint32_t *ticket;
@@ -98,8 +99,8 @@ struct dq_part_t {
 };
 
 template <typename S>
-static __device__ __forceinline__ dq_part_t find_dq(const backward_t &args, const keys_t &keys,
-                                                    int h, int64_t tile)
+static __device__ __forceinline__ dq_part_t find_dq(const backward_t<typename S::T> &args,
+                                                    const keys_t &keys, int h, int64_t tile)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int64_t at = (keys.b * args.at.heads + h) * args.tiles + tile;
@@ -136,7 +137,8 @@ static __device__ __forceinline__ void begin_dq(const dq_part_t &part, float dq[
 
 /* Leave the sum to the next block, or write dq, if this is the last one. */
 template <typename S>
-static __device__ __forceinline__ void end_dq(const backward_t &args, const dq_part_t &part,
+static __device__ __forceinline__ void end_dq(const backward_t<typename S::T> &args,
+                                              const dq_part_t &part,
                                               const float dq[S::WIDTH / 8][4], int64_t b, int h,
                                               int64_t tile)
 {
@@ -149,14 +151,14 @@ static __device__ __forceinline__ void end_dq(const backward_t &args, const dq_p
         return;
     }
     int64_t t = tile * S::QUERIES + S::slab(warp) * 16 + lane / 4;
-    bf16_t *row = args.dqkv + (b * args.at.seq + t) * args.at.row + h * S::D +
-                  S::part(warp) * S::WIDTH + lane % 4 * 2;
+    typename S::T *row = args.dqkv + (b * args.at.seq + t) * args.at.row + h * S::D +
+                         S::part(warp) * S::WIDTH + lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; half++, t += 8, row += 8 * args.at.row) {
 #pragma unroll
         for (int n = 0; n < S::WIDTH / 8 && t < args.at.seq; n++) {
-            *reinterpret_cast<uint32_t *>(row + 8 * n) = pack2(dq[n][2 * half] * args.at.scale,
-                                                               dq[n][2 * half + 1] * args.at.scale);
+            *reinterpret_cast<uint32_t *>(row + 8 * n) = pack2<typename S::T>(
+                dq[n][2 * half] * args.at.scale, dq[n][2 * half + 1] * args.at.scale);
         }
     }
 }
@@ -234,7 +236,7 @@ static __device__ __forceinline__ void put_slopes(const float ds[S::QUERIES / 8]
         int r = row + lane / 4 + 8 * half;
 #pragma unroll
         for (int n = 0; n < S::QUERIES / 8; n++) {
-            *reinterpret_cast<uint32_t *>(tile + slope_at<S>(r, n) + lane % 4 * 4) = pack2(
+            *reinterpret_cast<uint32_t *>(tile + slope_at<S>(r, n) + lane % 4 * 4) = pack2<typename S::T>(
                 ds[n][2 * half], ds[n][2 * half + 1]);
         }
     }
@@ -243,7 +245,7 @@ static __device__ __forceinline__ void put_slopes(const float ds[S::QUERIES / 8]
 /* A gradient of 16 keys by D. */
 template <typename S>
 static __device__ __forceinline__ void put_rows(const float sum[S::D / 8][4], float factor,
-                                                bf16_t *out, const heads_t &at, int64_t key)
+                                                typename S::T *out, const heads_t &at, int64_t key)
 {
     int lane = (int)threadIdx.x % 32;
 #pragma unroll
@@ -251,14 +253,15 @@ static __device__ __forceinline__ void put_rows(const float sum[S::D / 8][4], fl
         int64_t t = key + lane / 4 + 8 * half;
 #pragma unroll
         for (int d = 0; d < S::D / 8 && t < at.seq; d++) {
-            *reinterpret_cast<uint32_t *>(out + t * at.row + 8 * d + lane % 4 * 2) = pack2(
+            *reinterpret_cast<uint32_t *>(out + t * at.row + 8 * d + lane % 4 * 2) = pack2<typename S::T>(
                 sum[d][2 * half] * factor, sum[d][2 * half + 1] * factor);
         }
     }
 }
 
 template <typename S>
-static __device__ __forceinline__ keys_t find_keys(const backward_t &args, uint32_t drawn)
+static __device__ __forceinline__ keys_t find_keys(const backward_t<typename S::T> &args,
+                                                   uint32_t drawn)
 {
     const heads_t &at = args.at;
     keys_t keys;
@@ -277,8 +280,9 @@ static __device__ __forceinline__ keys_t find_keys(const backward_t &args, uint3
 /* Start copying the queries of a step, their gradients, and their statistics; twice as much room. Past
  * the end all of these are 0, and so is what comes of them: ds = 1 (0 - 0), dv += 1 x 0. */
 template <typename S>
-static __device__ __forceinline__ void fetch_step(const backward_t &args, const keys_t &keys,
-                                                  uint32_t tiles, float *statistics, int64_t step)
+static __device__ __forceinline__ void fetch_step(const backward_t<typename S::T> &args,
+                                                  const keys_t &keys, uint32_t tiles,
+                                                  float *statistics, int64_t step)
 {
     const heads_t &at = args.at;
     int h = keys.g * at.group + (int)(step / keys.each), half = (int)(step % 2);
@@ -304,7 +308,7 @@ static __device__ __forceinline__ void fetch_step(const backward_t &args, const 
 }
 
 /* Draw work: last keys first. For all threads of a block. */
-static __device__ __forceinline__ uint32_t draw(const backward_t &args)
+template <typename T> static __device__ __forceinline__ uint32_t draw(const backward_t<T> &args)
 {
     __shared__ uint32_t drawn;
     if (threadIdx.x == 0) {
@@ -331,22 +335,23 @@ template <typename S> static parts_t parts_of(const weft_attention_t *args)
 /* Find delta and set flags to 0; then run the kernel. */
 template <typename S>
 static int launch_backward(const weft_cuda_place_t *place, const weft_attention_t *args,
-                           void (*kernel)(backward_t))
+                           void (*kernel)(backward_t<typename S::T>))
 {
+    typedef typename S::T T;
     parts_t parts = parts_of<S>(args);
     float *delta = (float *)args->work;
     uint32_t *flags = (uint32_t *)(delta + parts.delta + parts.dq);
-    backward_t all = {heads_of(args),
-                      (const bf16_t *)args->qkv,
-                      (const bf16_t *)args->dout,
-                      args->lse,
-                      delta,
-                      (bf16_t *)args->dqkv,
-                      delta + parts.delta,
-                      flags,
-                      flags + parts.flags - 1,
-                      parts.tiles,
-                      ceil_div(args->seq, S::KEYS)};
+    backward_t<T> all = {heads_of(args),
+                         (const T *)args->qkv,
+                         (const T *)args->dout,
+                         args->lse,
+                         delta,
+                         (T *)args->dqkv,
+                         delta + parts.delta,
+                         flags,
+                         flags + parts.flags - 1,
+                         parts.tiles,
+                         ceil_div(args->seq, S::KEYS)};
     unsigned grid = (unsigned)(all.blocks * args->batch * args->kv_heads);
     WEFT_TRY(weft_cuda_attention_delta(place, args, delta, flags, parts.flags));
     WEFT_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

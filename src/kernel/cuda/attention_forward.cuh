@@ -5,8 +5,9 @@
 
 #include "kernel/cuda/attention.cuh"
 
-/* ROWS queries per block, 16 x SLABS per warp; KEYS keys per step. */
-template <int D_, int WARPS_, int SLABS_, int KEYS_> struct forward_shape {
+/* Of elements T; ROWS queries per block, 16 x SLABS per warp; KEYS keys per step. */
+template <typename T_, int D_, int WARPS_, int SLABS_, int KEYS_> struct forward_shape {
+    typedef T_ T;
     enum {
         D = D_, WARPS = WARPS_, SLABS = SLABS_, KEYS = KEYS_,
         THREADS = 32 * WARPS, ROWS = 16 * WARPS * SLABS,
@@ -99,8 +100,8 @@ static __device__ __forceinline__ void drop(float scores[S::SLABS][S::KEYS / 8][
 
 template <typename S>
 static __device__ __forceinline__ void put_out(const forward_state<S> &state, const heads_t &at,
-                                               int64_t b, int h, int64_t query, bf16_t *out,
-                                               float *lse)
+                                               int64_t b, int h, int64_t query,
+                                               typename S::T *out, float *lse)
 {
     int lane = (int)threadIdx.x % 32;
 #pragma unroll
@@ -115,10 +116,10 @@ static __device__ __forceinline__ void put_out(const forward_state<S> &state, co
                 continue;
             }
             float factor = 1.0f / sum;
-            bf16_t *row = out + ((b * at.seq + t) * at.heads + h) * S::D + lane % 4 * 2;
+            typename S::T *row = out + ((b * at.seq + t) * at.heads + h) * S::D + lane % 4 * 2;
 #pragma unroll
             for (int d = 0; d < S::D / 8; d++) {
-                *reinterpret_cast<uint32_t *>(row + 8 * d) = pack2(
+                *reinterpret_cast<uint32_t *>(row + 8 * d) = pack2<typename S::T>(
                     state.out[s][d][2 * half] * factor, state.out[s][d][2 * half + 1] * factor);
             }
             if (lane % 4 == 0) {
@@ -133,11 +134,12 @@ static __device__ __forceinline__ void put_out(const forward_state<S> &state, co
 template <typename S> struct block_t {
     int64_t first, b; /* query, sequence */
     int h, steps;     /* head; tiles of keys */
-    const bf16_t *q, *k, *v;
+    const typename S::T *q, *k, *v;
 };
 
 template <typename S>
-static __device__ __forceinline__ block_t<S> find_block(const heads_t &at, const bf16_t *qkv)
+static __device__ __forceinline__ block_t<S> find_block(const heads_t &at,
+                                                        const typename S::T *qkv)
 {
     int64_t tiles = (at.seq + S::ROWS - 1) / S::ROWS, heads = at.batch * at.heads;
     block_t<S> block;

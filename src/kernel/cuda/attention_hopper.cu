@@ -8,7 +8,7 @@
 #include "kernel/cuda/hopper.cuh"
 #include "kernel/cuda/wgmma.cuh"
 
-typedef forward_shape<SIDE, TAKERS, 1, SIDE> shape_64;
+template <typename T> using shape_64 = forward_shape<T, SIDE, TAKERS, 1, SIDE>;
 
 struct attend_t {
     heads_t at;
@@ -74,7 +74,8 @@ static __device__ __forceinline__ void feed(const attend_maps_t &maps, const att
 }
 
 /* Divide by the sums, and keep their logarithms. `first` is the group's first query. */
-static __device__ __forceinline__ void finish(forward_state<shape_64> &state, const attend_t &args,
+template <typename S>
+static __device__ __forceinline__ void finish(forward_state<S> &state, const attend_t &args,
                                               const piece_t &work, int first)
 {
     int lane = (int)threadIdx.x % 32, local = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
@@ -97,11 +98,11 @@ static __device__ __forceinline__ void finish(forward_state<shape_64> &state, co
     }
 }
 
-template <bool DROP>
+template <typename T, bool DROP>
 static __device__ __forceinline__ void take(const attend_maps_t &maps, const attend_t &args,
                                             char *memory, rings_t *rings)
 {
-    typedef shape_64 S;
+    typedef shape_64<T> S;
     const uint32_t shared = shared_address(memory);
     const int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / 128;
     char *leave = memory + OUT_AT + group * TILE_BYTES;
@@ -125,7 +126,7 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
                 continue;
             }
             group_start();
-            products_64(scores[0], q, k);
+            products_64<T>(scores[0], q, k);
             group_commit();
             group_wait<0>();
             settle(scores[0]);
@@ -138,11 +139,11 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
             }
 #pragma unroll
             for (int n = 0; n < 4; n++) {
-                as_a(weights[n], scores[0][2 * n], scores[0][2 * n + 1]);
+                as_a<T>(weights[n], scores[0][2 * n], scores[0][2 * n + 1]);
             }
             settle(state.out[0]);
             group_start();
-            gather_64(state.out[0], weights, k + TILE_BYTES);
+            gather_64<T>(state.out[0], weights, k + TILE_BYTES);
             group_commit();
             group_wait<0>();
             settle(state.out[0]);
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
         finish(state, args, work, first);
         tile_stored(); /* the one of the piece before, by the thread that has sent it */
         group_sync(group);
-        put_tile(state.out[0], 1.0f, leave);
+        put_tile<T>(state.out[0], 1.0f, leave);
         publish();
         group_sync(group);
         if (threadIdx.x % 128 == 0 && first < args.at.seq) {
@@ -164,7 +165,7 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
 
 #endif
 
-template <bool DROP>
+template <typename T, bool DROP>
 static __global__ void __launch_bounds__(HOPPER_THREADS, WEFT_HOPPER_BLOCKS)
     attend_hopper(const __grid_constant__ attend_maps_t maps, const attend_t args)
 {
@@ -174,7 +175,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, WEFT_HOPPER_BLOCKS)
     rings_open(rings);
     if (threadIdx.x < 128 * GROUPS) {
         taker_starts();
-        take<DROP>(maps, args, shared, rings);
+        take<T, DROP>(maps, args, shared, rings);
     } else {
         feeder_starts();
         if (threadIdx.x == 128 * GROUPS) {
@@ -203,8 +204,8 @@ static encode_fn find_encode(void)
     return found == cudaDriverEntryPointSuccess ? (encode_fn)fn : NULL;
 }
 
-int weft_cuda_tile_map(CUtensorMap *map, const void *tensor, int64_t batch, int64_t seq,
-                       int64_t width)
+int weft_cuda_tile_map(CUtensorMap *map, weft_dtype_t type, const void *tensor, int64_t batch,
+                       int64_t seq, int64_t width)
 {
     static const encode_fn encode = find_encode();
     const cuuint64_t sizes[] = {(cuuint64_t)width, (cuuint64_t)seq, (cuuint64_t)batch};
@@ -213,9 +214,12 @@ int weft_cuda_tile_map(CUtensorMap *map, const void *tensor, int64_t batch, int6
     if (encode == NULL) {
         return WEFT_CUDA_UNSUPPORTED;
     }
-    CUresult result = encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)(uintptr_t)tensor,
-                             sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+    CUresult result = encode(map,
+                             type == WEFT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                             3, (void *)(uintptr_t)tensor, sizes, strides, box, steps,
+                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return (int)result; /* the runtime's errors have the same numbers */
 }
@@ -239,15 +243,15 @@ bool attention_is_hopper(const weft_cuda_place_t *place, const weft_attention_t 
 #endif
 }
 
-template <bool DROP>
+template <typename T, bool DROP>
 static int launch(const weft_cuda_place_t *place, const attend_maps_t &maps, const attend_t &all)
 {
     int sms = 0;
     WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, place->gpu));
-    WEFT_TRY(cudaFuncSetAttribute((const void *)attend_hopper<DROP>,
+    WEFT_TRY(cudaFuncSetAttribute((const void *)attend_hopper<T, DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
     unsigned grid = blocks_of(all.pieces, WEFT_HOPPER_BLOCKS * sms);
-    attend_hopper<DROP><<<grid, HOPPER_THREADS, SHARED, stream_of(place)>>>(maps, all);
+    attend_hopper<T, DROP><<<grid, HOPPER_THREADS, SHARED, stream_of(place)>>>(maps, all);
     return launched();
 }
 
@@ -258,10 +262,13 @@ int weft_cuda_attention_forward_hopper(const weft_cuda_place_t *place, const wef
     int blocks = (int)ceil_div(args->seq, BLOCK_ROWS);
     attend_t all = {heads_of(args), args->lse, (uint32_t *)place->space, blocks,
                     (uint32_t)(args->batch * args->heads * blocks)};
-    WEFT_TRY(weft_cuda_tile_map(&maps.qkv, args->qkv, args->batch, args->seq,
+    WEFT_TRY(weft_cuda_tile_map(&maps.qkv, args->type, args->qkv, args->batch, args->seq,
                                 width + 2 * (int64_t)args->kv_heads * SIDE));
-    WEFT_TRY(weft_cuda_tile_map(&maps.out, args->out, args->batch, args->seq, width));
+    WEFT_TRY(weft_cuda_tile_map(&maps.out, args->type, args->out, args->batch, args->seq, width));
     WEFT_TRY(cudaMemsetAsync(all.ticket, 0, sizeof(*all.ticket), stream_of(place)));
-    return args->mask.rate != 0.0f ? launch<true>(place, maps, all)
-                                   : launch<false>(place, maps, all);
+    bool drops = args->mask.rate != 0.0f;
+    if (args->type == WEFT_F16) {
+        return drops ? launch<f16_t, true>(place, maps, all) : launch<f16_t, false>(place, maps, all);
+    }
+    return drops ? launch<bf16_t, true>(place, maps, all) : launch<bf16_t, false>(place, maps, all);
 }

@@ -112,6 +112,7 @@ struct rows_t {
 };
 
 /* A quarter of a row's do x out each, then the sum; left to the other kernel as well. */
+template <typename T>
 static __device__ __forceinline__ rows_t find_rows(const slopes_t &args, const piece_t &work,
                                                    int first, const char *dout, const char *out)
 {
@@ -126,8 +127,8 @@ static __device__ __forceinline__ rows_t find_rows(const slopes_t &args, const p
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             uint32_t at = unit_at<SIDE>(local, lane % 4 * 2 + i);
-            lane8 x = unpack(*reinterpret_cast<const uint4 *>(dout + at));
-            lane8 y = unpack(*reinterpret_cast<const uint4 *>(out + at));
+            lane8 x = unpack<T>(*reinterpret_cast<const uint4 *>(dout + at));
+            lane8 y = unpack<T>(*reinterpret_cast<const uint4 *>(out + at));
 #pragma unroll
             for (int j = 0; j < LANE; j++) {
                 sum += x.x[j] * y.x[j];
@@ -189,7 +190,7 @@ static __device__ __forceinline__ void query_slopes(const slopes_t &args, const 
 
 /* Products of the next step are started before those that need this one's result, so that dq's sum runs
  * while the next exponentials are taken. */
-template <bool DROP>
+template <typename T, bool DROP>
 static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, const slopes_t &args,
                                                     char *memory, rings_t *rings)
 {
@@ -206,22 +207,22 @@ static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, co
         int tile = first < args.at.seq ? first / SIDE : 0;
         const int piece_at = piece.at * QUERY_PIECE + group * TILE_BYTES;
         const uint32_t q = shared + (uint32_t)piece_at, dout = q + GROUPS * TILE_BYTES;
-        const rows_t rows = find_rows(args, work, first, memory + piece_at + GROUPS * TILE_BYTES,
-                                      memory + piece_at + 2 * GROUPS * TILE_BYTES);
+        const rows_t rows = find_rows<T>(args, work, first, memory + piece_at + GROUPS * TILE_BYTES,
+                                         memory + piece_at + 2 * GROUPS * TILE_BYTES);
         float s[8][4], dp[8][4], dq[8][4] = {};
         uint32_t slopes[4][4];
         steps_skip(rings, step, work.each - 1 - tile);
         uint32_t k = shared + (uint32_t)(QUERY_STEPS_AT + step.at * QUERY_STEP);
         group_start();
-        products_64(s, q, k);
-        products_64(dp, dout, k + TILE_BYTES);
+        products_64<T>(s, q, k);
+        products_64<T>(dp, dout, k + TILE_BYTES);
         group_commit();
         group_wait<0>();
         settle(s);
         settle(dp);
         hide_after<false>(s);
         query_slopes<DROP>(args, work, first, tile * SIDE, rows, s, dp);
-        as_tile(slopes, dp);
+        as_tile<T>(slopes, dp);
         for (; tile > 0; tile--) {
             const uint32_t k_now = k;
             const int slot = step.at;
@@ -230,10 +231,10 @@ static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, co
             k = shared + (uint32_t)(QUERY_STEPS_AT + step.at * QUERY_STEP);
             settle(dq);
             group_start();
-            products_64(s, q, k);
-            products_64(dp, dout, k + TILE_BYTES);
+            products_64<T>(s, q, k);
+            products_64<T>(dp, dout, k + TILE_BYTES);
             group_commit();
-            gather_64(dq, slopes, k_now);
+            gather_64<T>(dq, slopes, k_now);
             group_commit();
             group_wait<1>();
             settle(s);
@@ -243,11 +244,11 @@ static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, co
             group_wait<0>();
             settle(dq);
             step_release(rings, slot);
-            as_tile(slopes, dp);
+            as_tile<T>(slopes, dp);
         }
         settle(dq);
         group_start();
-        gather_64(dq, slopes, k);
+        gather_64<T>(dq, slopes, k);
         group_commit();
         group_wait<0>();
         settle(dq);
@@ -256,7 +257,7 @@ static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, co
         barrier_arrive(bar(&rings->piece_free[piece.at]), lane == 0);
         tile_stored(); /* the one of the piece before, by the thread that has sent it */
         group_sync(group);
-        put_tile(dq, args.at.scale, leave);
+        put_tile<T>(dq, args.at.scale, leave);
         publish();
         group_sync(group);
         if (threadIdx.x % 128 == 0 && first < args.at.seq) {
@@ -325,7 +326,7 @@ static __device__ __forceinline__ void key_slopes(const slopes_t &args, const pi
     }
 }
 
-template <bool DROP>
+template <typename T, bool DROP>
 static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const slopes_t &args,
                                                  char *memory, rings_t *rings)
 {
@@ -350,8 +351,8 @@ static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const
             int step_at = KEY_STEPS_AT + step.at * KEY_STEP;
             uint32_t q = shared + (uint32_t)step_at;
             group_start();
-            products_64(s, k, q);
-            products_64(dp, v, q + TILE_BYTES);
+            products_64<T>(s, k, q);
+            products_64<T>(dp, v, q + TILE_BYTES);
             group_commit();
             group_wait<0>();
             settle(s);
@@ -359,8 +360,8 @@ static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const
             hide_after<true>(s);
             key_slopes<DROP>(args, work, h, tile * SIDE, first,
                              (const float *)(memory + step_at + 2 * TILE_BYTES), s, dp);
-            as_tile(weights, s);
-            as_tile(slopes, dp);
+            as_tile<T>(weights, s);
+            as_tile<T>(slopes, dp);
             for (tile++; tile < args.tiles; tile++) {
                 const uint32_t q_now = q;
                 const int slot = step.at;
@@ -371,11 +372,11 @@ static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const
                 settle(dk);
                 settle(dv);
                 group_start();
-                products_64(s, k, q);
-                products_64(dp, v, q + TILE_BYTES);
+                products_64<T>(s, k, q);
+                products_64<T>(dp, v, q + TILE_BYTES);
                 group_commit();
-                gather_64(dv, weights, q_now + TILE_BYTES);
-                gather_64(dk, slopes, q_now);
+                gather_64<T>(dv, weights, q_now + TILE_BYTES);
+                gather_64<T>(dk, slopes, q_now);
                 group_commit();
                 group_wait<1>();
                 settle(s);
@@ -387,14 +388,14 @@ static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const
                 settle(dk);
                 settle(dv);
                 step_release(rings, slot);
-                as_tile(weights, s);
-                as_tile(slopes, dp);
+                as_tile<T>(weights, s);
+                as_tile<T>(slopes, dp);
             }
             settle(dk);
             settle(dv);
             group_start();
-            gather_64(dv, weights, q + TILE_BYTES);
-            gather_64(dk, slopes, q);
+            gather_64<T>(dv, weights, q + TILE_BYTES);
+            gather_64<T>(dk, slopes, q);
             group_commit();
             group_wait<0>();
             settle(dk);
@@ -405,8 +406,8 @@ static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const
         barrier_arrive(bar(&rings->piece_free[piece.at]), lane == 0);
         tile_stored(); /* those of the piece before, by the thread that has sent them */
         group_sync(group);
-        put_tile(dk, args.at.scale, leave);
-        put_tile(dv, 1.0f, leave + TILE_BYTES);
+        put_tile<T>(dk, args.at.scale, leave);
+        put_tile<T>(dv, 1.0f, leave + TILE_BYTES);
         publish();
         group_sync(group);
         if (threadIdx.x % 128 == 0 && first < args.at.seq) {
@@ -423,7 +424,7 @@ static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const
 
 /* ---- launches --------------------------------------------------------------------------------- */
 
-template <bool DROP>
+template <typename T, bool DROP>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     slopes_of_queries(const __grid_constant__ slope_maps_t maps, const slopes_t args)
 {
@@ -433,7 +434,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     rings_open(rings);
     if (threadIdx.x < 128 * GROUPS) {
         taker_starts();
-        take_queries<DROP>(maps, args, shared, rings);
+        take_queries<T, DROP>(maps, args, shared, rings);
     } else {
         feeder_starts();
         if (threadIdx.x == 128 * GROUPS) {
@@ -443,7 +444,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
 #endif
 }
 
-template <bool DROP>
+template <typename T, bool DROP>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     slopes_of_keys(const __grid_constant__ slope_maps_t maps, const slopes_t args)
 {
@@ -453,7 +454,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     rings_open(rings);
     if (threadIdx.x < 128 * GROUPS) {
         taker_starts();
-        take_keys<DROP>(maps, args, shared, rings);
+        take_keys<T, DROP>(maps, args, shared, rings);
     } else {
         feeder_starts();
         if (threadIdx.x == 128 * GROUPS) {
@@ -467,10 +468,10 @@ static int make_maps(const weft_attention_t *args, slope_maps_t *maps)
 {
     int64_t b = args->batch, t = args->seq, width = (int64_t)args->heads * SIDE;
     int64_t row = width + 2 * (int64_t)args->kv_heads * SIDE;
-    WEFT_TRY(weft_cuda_tile_map(&maps->qkv, args->qkv, b, t, row));
-    WEFT_TRY(weft_cuda_tile_map(&maps->dqkv, args->dqkv, b, t, row));
-    WEFT_TRY(weft_cuda_tile_map(&maps->out, args->out, b, t, width));
-    return weft_cuda_tile_map(&maps->dout, args->dout, b, t, width);
+    WEFT_TRY(weft_cuda_tile_map(&maps->qkv, args->type, args->qkv, b, t, row));
+    WEFT_TRY(weft_cuda_tile_map(&maps->dqkv, args->type, args->dqkv, b, t, row));
+    WEFT_TRY(weft_cuda_tile_map(&maps->out, args->type, args->out, b, t, width));
+    return weft_cuda_tile_map(&maps->dout, args->type, args->dout, b, t, width);
 }
 
 /* Statistics, and a ticket for each kernel. */
@@ -484,19 +485,19 @@ size_t weft_cuda_attention_hopper_work(const weft_attention_t *args)
     return (size_t)(statistics_of(args) + 2) * sizeof(float);
 }
 
-template <bool DROP>
+template <typename T, bool DROP>
 static int launch(const weft_cuda_place_t *place, const slope_maps_t &maps, const slopes_t &all)
 {
     int sms = 0;
     WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, place->gpu));
-    WEFT_TRY(cudaFuncSetAttribute((const void *)slopes_of_queries<DROP>,
+    WEFT_TRY(cudaFuncSetAttribute((const void *)slopes_of_queries<T, DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, QUERY_SHARED));
-    WEFT_TRY(cudaFuncSetAttribute((const void *)slopes_of_keys<DROP>,
+    WEFT_TRY(cudaFuncSetAttribute((const void *)slopes_of_keys<T, DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, KEY_SHARED));
     unsigned queries = blocks_of(all.query_pieces, sms), keys = blocks_of(all.key_pieces, sms);
     cudaStream_t stream = stream_of(place);
-    slopes_of_queries<DROP><<<queries, HOPPER_THREADS, QUERY_SHARED, stream>>>(maps, all);
-    slopes_of_keys<DROP><<<keys, HOPPER_THREADS, KEY_SHARED, stream>>>(maps, all);
+    slopes_of_queries<T, DROP><<<queries, HOPPER_THREADS, QUERY_SHARED, stream>>>(maps, all);
+    slopes_of_keys<T, DROP><<<keys, HOPPER_THREADS, KEY_SHARED, stream>>>(maps, all);
     return launched();
 }
 
@@ -517,6 +518,9 @@ int weft_cuda_attention_backward_hopper(const weft_cuda_place_t *place,
                     (uint32_t)(args->batch * args->kv_heads * blocks)};
     WEFT_TRY(make_maps(args, &maps));
     WEFT_TRY(cudaMemsetAsync(tickets, 0, 2 * sizeof(*tickets), stream_of(place)));
-    return args->mask.rate != 0.0f ? launch<true>(place, maps, all)
-                                   : launch<false>(place, maps, all);
+    bool drops = args->mask.rate != 0.0f;
+    if (args->type == WEFT_F16) {
+        return drops ? launch<f16_t, true>(place, maps, all) : launch<f16_t, false>(place, maps, all);
+    }
+    return drops ? launch<bf16_t, true>(place, maps, all) : launch<bf16_t, false>(place, maps, all);
 }

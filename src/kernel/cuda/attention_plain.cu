@@ -103,8 +103,8 @@ int weft_cuda_attention_forward_plain(const weft_cuda_place_t *place, const weft
     if (args->head_dim > MOST_D) {
         return WEFT_CUDA_UNSUPPORTED;
     }
-    return args->type == WEFT_F32 ? run_forward<float>(place, args)
-                                  : run_forward<bf16_t>(place, args);
+    return by_type(args->type,
+                   [&](auto zero) { return run_forward<decltype(zero)>(place, args); });
 }
 
 /* ---- decoding ------------------------------------------------------------------------------- */
@@ -147,8 +147,7 @@ int weft_cuda_decode(const weft_cuda_place_t *place, const weft_decode_t *args)
     if (args->head_dim > MOST_D) {
         return WEFT_CUDA_UNSUPPORTED;
     }
-    return args->type == WEFT_F32 ? run_decode<float>(place, args)
-                                  : run_decode<bf16_t>(place, args);
+    return by_type(args->type, [&](auto zero) { return run_decode<decltype(zero)>(place, args); });
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -180,9 +179,10 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* The same for rows of whole units: eight threads have a head, 16 bytes at a time. */
+template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-    delta_of_units(heads_t at, const bf16_t *out, const bf16_t *dout, float *delta,
-                   uint32_t *flags, int64_t flag_count)
+    delta_of_units(heads_t at, const T *out, const T *dout, float *delta, uint32_t *flags,
+                   int64_t flag_count)
 {
     int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x, item = thread / 8;
     int part = (int)(thread % 8);
@@ -209,23 +209,32 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-int weft_cuda_attention_delta(const weft_cuda_place_t *place, const weft_attention_t *args,
-                              float *delta, uint32_t *flags, int64_t flag_count)
+template <typename T>
+static int run_delta(const weft_cuda_place_t *place, const weft_attention_t *args, float *delta,
+                     uint32_t *flags, int64_t flag_count)
 {
     heads_t at = heads_of(args);
     int64_t items = at.batch * at.seq * at.heads;
+    const T *out = (const T *)args->out, *dout = (const T *)args->dout;
     cudaStream_t stream = stream_of(place);
-    if (args->type == WEFT_F32) {
-        delta_of_rows<<<grid_of(items, WARPS), THREADS, 0, stream>>>(
-            at, (const float *)args->out, (const float *)args->dout, delta, flags, flag_count);
-    } else if (is_wide(args->head_dim, args->out, args->dout)) {
-        delta_of_units<<<grid_of(items, THREADS / 8), THREADS, 0, stream>>>(
-            at, (const bf16_t *)args->out, (const bf16_t *)args->dout, delta, flags, flag_count);
-    } else {
-        delta_of_rows<<<grid_of(items, WARPS), THREADS, 0, stream>>>(
-            at, (const bf16_t *)args->out, (const bf16_t *)args->dout, delta, flags, flag_count);
+    if constexpr (sizeof(T) == 2) {
+        if (is_wide(args->head_dim, out, dout)) {
+            delta_of_units<<<grid_of(items, THREADS / 8), THREADS, 0, stream>>>(
+                at, out, dout, delta, flags, flag_count);
+            return launched();
+        }
     }
+    delta_of_rows<<<grid_of(items, WARPS), THREADS, 0, stream>>>(at, out, dout, delta, flags,
+                                                                 flag_count);
     return launched();
+}
+
+int weft_cuda_attention_delta(const weft_cuda_place_t *place, const weft_attention_t *args,
+                              float *delta, uint32_t *flags, int64_t flag_count)
+{
+    return by_type(args->type, [&](auto zero) {
+        return run_delta<decltype(zero)>(place, args, delta, flags, flag_count);
+    });
 }
 
 /* What backward reads and writes of one kind of row. */
@@ -364,6 +373,6 @@ int weft_cuda_attention_backward_plain(const weft_cuda_place_t *place, const wef
     if (args->head_dim > MOST_D) {
         return WEFT_CUDA_UNSUPPORTED;
     }
-    return args->type == WEFT_F32 ? run_backward<float>(place, args)
-                                  : run_backward<bf16_t>(place, args);
+    return by_type(args->type,
+                   [&](auto zero) { return run_backward<decltype(zero)>(place, args); });
 }

@@ -117,7 +117,7 @@ static product_key_t key_of(const weft_matmul_t *args)
 
 static cudaDataType type_of(int32_t type)
 {
-    return type == WEFT_F32 ? CUDA_R_32F : CUDA_R_16BF;
+    return type == WEFT_F32 ? CUDA_R_32F : type == WEFT_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
 static int set(weft_cuda_blas_t *blas, product_plan_t *plan, cublasLtMatmulDescAttributes_t which,
@@ -126,7 +126,7 @@ static int set(weft_cuda_blas_t *blas, product_plan_t *plan, cublasLtMatmulDescA
     return blas_error(blas->desc_set(&plan->desc, which, value, bytes));
 }
 
-/* What runs after the product and in the same kernel. GELU there is for bf16 only: it is computed
+/* What runs after the product and in the same kernel. GELU there is for 16 bits only: it is computed
  * less exactly than f32 is. */
 static cublasLtEpilogue_t epilogue_of(const product_plan_t *plan)
 {
@@ -204,11 +204,16 @@ static int ask(weft_cuda_blas_t *blas, product_plan_t *plan, size_t work_bytes,
                    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                     key->align_add < key->align_c ? key->align_add : key->align_c},
                    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key->align_c}};
+    const uint32_t in_f32 = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint64_t most_work = work_bytes;
     *count_p = 0;
     TRY_BLAS(blas->preference_init(&preference, sizeof(preference)));
     TRY_BLAS(blas->preference_set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most_work,
                                   sizeof(most_work)));
+    if (key->c_type == WEFT_F16) { /* parts of a sum, where it is cut, may overflow when it does not */
+        TRY_BLAS(blas->preference_set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                      &in_f32, sizeof(in_f32)));
+    }
     for (size_t i = 0; i < sizeof(aligned) / sizeof(aligned[0]); i++) {
         uint32_t bytes = (uint32_t)aligned[i].bytes;
         TRY_BLAS(blas->preference_set(&preference, aligned[i].which, &bytes, sizeof(bytes)));
@@ -228,7 +233,7 @@ static int make_plan(const weft_cuda_place_t *place, const weft_matmul_t *args, 
     int count = 0, most = blas->tune > 0 ? blas->tune : 1, error = 0;
     bool wanted = key->bias || key->epilogue != WEFT_EPILOGUE_NONE;
     bool possible = key->c_type == key->type && (key->epilogue == WEFT_EPILOGUE_NONE ||
-                                                 (key->type == WEFT_BF16 && key->ldc % 8 == 0));
+                                                 (key->type != WEFT_F32 && key->ldc % 8 == 0));
     possible = possible && !(key->bias && key->epilogue == WEFT_EPILOGUE_DGELU);
     for (plan->fused = wanted && possible;; plan->fused = false) {
         WEFT_TRY(describe(blas, plan));

@@ -1,4 +1,4 @@
-/* Softmax and cross-entropy. A block has a row. Rows of bf16 that fit into shared memory, two of them in an
+/* Softmax and cross-entropy. A block has a row. Rows of 16 bits that fit into shared memory, two of them in an
  * SM, are read once and written once. Others take one pass from memory for maximum and sum together, and,
  * for the gradient, a second one that finds most of the row in the L2 cache, since it goes backwards. */
 #include "kernel/cuda/common.cuh"
@@ -113,8 +113,20 @@ static __global__ void __launch_bounds__(THREADS) finish_rows(weft_classify_t ar
 
 /* ---- a row in shared memory ------------------------------------------------------------------ */
 
+/* Two elements at a time; -inf as it is in memory. */
+template <typename T> struct pair_t;
+template <> struct pair_t<bf16_t> {
+    typedef __nv_bfloat162 type;
+    static const uint32_t HIDDEN = 0xff80;
+};
+template <> struct pair_t<f16_t> {
+    typedef __half2 type;
+    static const uint32_t HIDDEN = 0xfc00;
+};
+
 /* Start copying; a thread reads only what it has copied itself, so that no barrier is needed. */
-static __device__ __forceinline__ void hold_row(uint4 *held, const bf16_t *row, int chunks)
+template <typename T>
+static __device__ __forceinline__ void hold_row(uint4 *held, const T *row, int chunks)
 {
     for (int c = threadIdx.x; c < chunks; c += HELD_THREADS) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
@@ -125,19 +137,20 @@ static __device__ __forceinline__ void hold_row(uint4 *held, const bf16_t *row, 
 }
 
 /* The larger of each of the 8. */
-static __device__ __forceinline__ void larger(__nv_bfloat162 max[4], const uint4 &word)
+template <typename P>
+static __device__ __forceinline__ void larger(P max[4], const uint4 &word)
 {
     const uint32_t words[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        max[i] = __hmax2(max[i], *reinterpret_cast<const __nv_bfloat162 *>(&words[i]));
+        max[i] = __hmax2(max[i], *reinterpret_cast<const P *>(&words[i]));
     }
 }
 
 /* Elements from `n` on do not count. */
-static __device__ __forceinline__ uint4 cut_chunk(uint4 word, int left)
+template <typename T> static __device__ __forceinline__ uint4 cut_chunk(uint4 word, int left)
 {
-    const uint32_t hidden = 0xff80; /* -inf */
+    const uint32_t hidden = pair_t<T>::HIDDEN;
     uint32_t words[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -147,28 +160,32 @@ static __device__ __forceinline__ uint4 cut_chunk(uint4 word, int left)
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+template <typename T>
 static __device__ __forceinline__ float held_max(const uint4 *held, int n, float *slots)
 {
-    const __nv_bfloat162 none = __float2bfloat162_rn(-INFINITY);
-    __nv_bfloat162 max[4] = {none, none, none, none};
+    typedef typename pair_t<T>::type P;
+    const T least = from_float<T>(-INFINITY);
+    const P none = {least, least};
+    P max[4] = {none, none, none, none};
     int c = threadIdx.x;
     for (; (c + 1) * LANE <= n; c += HELD_THREADS) {
         larger(max, held[c]);
     }
     if (c * LANE < n) {
-        larger(max, cut_chunk(held[c], n - c * LANE));
+        larger(max, cut_chunk<T>(held[c], n - c * LANE));
     }
-    __nv_bfloat162 most = __hmax2(__hmax2(max[0], max[1]), __hmax2(max[2], max[3]));
+    P most = __hmax2(__hmax2(max[0], max[1]), __hmax2(max[2], max[3]));
     return block_max(fmaxf(__low2float(most), __high2float(most)), slots);
 }
 
+template <typename T>
 static __device__ __forceinline__ float held_sum(const uint4 *held, int n, float max, float *slots)
 {
     float shift = max * LOG2E, sum[2] = {};
     int c = threadIdx.x;
     for (; c * LANE < n; c += HELD_THREADS) {
-        uint4 word = (c + 1) * LANE <= n ? held[c] : cut_chunk(held[c], n - c * LANE);
-        lane8 x = unpack(word);
+        uint4 word = (c + 1) * LANE <= n ? held[c] : cut_chunk<T>(held[c], n - c * LANE);
+        lane8 x = unpack<T>(word);
 #pragma unroll
         for (int j = 0; j < LANE; j++) {
             sum[j % 2] += exp2_fast(x.x[j] * LOG2E - shift);
@@ -178,14 +195,15 @@ static __device__ __forceinline__ float held_sum(const uint4 *held, int n, float
 }
 
 /* The gradient goes to memory straight away; chunks that have the target or padding in them are few. */
+template <typename T>
 static __device__ __forceinline__ void held_gradient(const weft_classify_t &args, const uint4 *held,
-                                                     bf16_t *row, int64_t target, float lse,
+                                                     T *row, int64_t target, float lse,
                                                      int chunks)
 {
     float shift = lse * LOG2E, scale = target >= 0 ? args.scale : 0.0f;
     int hit = (int)(target / LANE), n = (int)args.vocab;
     for (int c = threadIdx.x; c < chunks; c += HELD_THREADS) {
-        lane8 x = unpack(held[c]);
+        lane8 x = unpack<T>(held[c]);
 #pragma unroll
         for (int j = 0; j < LANE; j++) {
             x.x[j] = exp2_fast(x.x[j] * LOG2E - shift) * scale;
@@ -201,17 +219,18 @@ static __device__ __forceinline__ void held_gradient(const weft_classify_t &args
     }
 }
 
+template <typename T>
 static __global__ void __launch_bounds__(HELD_THREADS, 2) classify_held(weft_classify_t args)
 {
     extern __shared__ __align__(16) uint4 held[];
     __shared__ float slots[32];
-    bf16_t *row = (bf16_t *)args.logits + blockIdx.x * args.ld;
+    T *row = (T *)args.logits + blockIdx.x * args.ld;
     int64_t target = args.targets[blockIdx.x];
     int chunks = (int)(args.ld / LANE), n = (int)args.vocab;
     float at_target = target >= 0 && threadIdx.x == 0 ? to_float(row[target]) : 0.0f;
     hold_row(held, row, chunks);
-    float max = held_max(held, n, slots);
-    float lse = max + logf(held_sum(held, n, max, slots));
+    float max = held_max<T>(held, n, slots);
+    float lse = max + logf(held_sum<T>(held, n, max, slots));
     if (threadIdx.x == 0) {
         args.losses[blockIdx.x] = target >= 0 ? lse - at_target : 0.0f;
     }
@@ -222,6 +241,9 @@ static __global__ void __launch_bounds__(HELD_THREADS, 2) classify_held(weft_cla
 
 typedef void (*kernel_fn)(weft_classify_t args, bool wide);
 
+#define KERNEL_OF(type, name)                                                                      \
+    by_type(type, [](auto zero) -> kernel_fn { return name<decltype(zero)>; })
+
 static weft_classify_t filled_in(const weft_classify_t *args)
 {
     weft_classify_t filled = *args;
@@ -229,16 +251,14 @@ static weft_classify_t filled_in(const weft_classify_t *args)
     return filled;
 }
 
-static int run(const weft_cuda_place_t *place, const weft_classify_t *args, kernel_fn f32,
-               kernel_fn bf16)
+static int run(const weft_cuda_place_t *place, const weft_classify_t *args, kernel_fn kernel)
 {
     weft_classify_t filled = filled_in(args);
     bool wide = is_wide(filled.ld, args->logits);
     if (args->rows == 0) {
         return 0;
     }
-    (args->type == WEFT_F32 ? f32 : bf16)<<<(unsigned)args->rows, THREADS, 0, stream_of(place)>>>(
-        filled, wide);
+    kernel<<<(unsigned)args->rows, THREADS, 0, stream_of(place)>>>(filled, wide);
     return launched();
 }
 
@@ -246,7 +266,7 @@ static int run(const weft_cuda_place_t *place, const weft_classify_t *args, kern
 static int held_bytes(const weft_cuda_place_t *place, const weft_classify_t *args)
 {
     int most = 0;
-    if (args->type != WEFT_BF16 || args->scale == 0.0f || args->ld > HELD_MOST / 2 ||
+    if (args->type == WEFT_F32 || args->scale == 0.0f || args->ld > HELD_MOST / 2 ||
         !is_wide(args->ld, args->logits) ||
         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, place->gpu) !=
             cudaSuccess) {
@@ -260,20 +280,22 @@ int weft_cuda_classify(const weft_cuda_place_t *place, const weft_classify_t *ar
     weft_classify_t filled = filled_in(args);
     int bytes = held_bytes(place, &filled);
     if (args->rows == 0 || bytes == 0) {
-        return run(place, args, classify_rows<float>, classify_rows<bf16_t>);
+        return run(place, args, KERNEL_OF(args->type, classify_rows));
     }
-    WEFT_TRY(cudaFuncSetAttribute((const void *)classify_held,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    classify_held<<<(unsigned)args->rows, HELD_THREADS, (size_t)bytes, stream_of(place)>>>(filled);
+    void (*kernel)(weft_classify_t) = args->type == WEFT_F16 ? classify_held<f16_t>
+                                                             : classify_held<bf16_t>;
+    WEFT_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  bytes));
+    kernel<<<(unsigned)args->rows, HELD_THREADS, (size_t)bytes, stream_of(place)>>>(filled);
     return launched();
 }
 
 int weft_cuda_classify_stats(const weft_cuda_place_t *place, const weft_classify_t *args)
 {
-    return run(place, args, stats_of_rows<float>, stats_of_rows<bf16_t>);
+    return run(place, args, KERNEL_OF(args->type, stats_of_rows));
 }
 
 int weft_cuda_classify_finish(const weft_cuda_place_t *place, const weft_classify_t *args)
 {
-    return run(place, args, finish_rows<float>, finish_rows<bf16_t>);
+    return run(place, args, KERNEL_OF(args->type, finish_rows));
 }

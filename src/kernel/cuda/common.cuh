@@ -4,11 +4,13 @@
 #define WEFT_KERNEL_CUDA_COMMON_CUH
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include "kernel/cuda/launch.h"
 
 typedef __nv_bfloat16 bf16_t;
+typedef __half f16_t;
 
 #define WEFT_TRY(call)                                                                             \
     do {                                                                                           \
@@ -59,6 +61,20 @@ static inline int launched(void)
     return (int)cudaGetLastError();
 }
 
+/* Call f with a zero of the type that tensors are stored in: f is a lambda of (auto zero), and
+ * decltype(zero) what a kernel is instantiated with. */
+template <typename F> static inline auto by_type(weft_dtype_t type, F f)
+{
+    return type == WEFT_F32 ? f(float()) : type == WEFT_F16 ? f(f16_t()) : f(bf16_t());
+}
+
+/* The same with that of gradients or results behind it, which is f32 or the same. */
+template <typename F> static inline auto by_types(weft_dtype_t type, weft_dtype_t other, F f)
+{
+    return by_type(
+        type, [&](auto zero) { return other == WEFT_F32 ? f(zero, float()) : f(zero, zero); });
+}
+
 /* ---- 8 elements ---------------------------------------------------------------------------- */
 
 enum { LANE = 8 };
@@ -75,6 +91,10 @@ __device__ __forceinline__ float to_float(bf16_t x)
 {
     return __bfloat162float(x);
 }
+__device__ __forceinline__ float to_float(f16_t x)
+{
+    return __half2float(x);
+}
 template <typename T> __device__ __forceinline__ T from_float(float x);
 template <> __device__ __forceinline__ float from_float<float>(float x)
 {
@@ -84,28 +104,51 @@ template <> __device__ __forceinline__ bf16_t from_float<bf16_t>(float x)
 {
     return __float2bfloat16_rn(x);
 }
+/* What is too large becomes infinite, never the largest number: that is how loss scaling hears of it. */
+template <> __device__ __forceinline__ f16_t from_float<f16_t>(float x)
+{
+    return __float2half_rn(x);
+}
 
-__device__ __forceinline__ lane8 unpack(uint4 word)
+/* Two elements of 16 bits in a word, the first one in the lower half. */
+template <typename T> __device__ __forceinline__ float2 unpack2(uint32_t word);
+template <> __device__ __forceinline__ float2 unpack2<bf16_t>(uint32_t word)
+{
+    return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
+}
+template <> __device__ __forceinline__ float2 unpack2<f16_t>(uint32_t word)
+{
+    return __half22float2(*reinterpret_cast<const __half2 *>(&word));
+}
+template <typename T> __device__ __forceinline__ uint32_t pack2(float low, float high);
+template <> __device__ __forceinline__ uint32_t pack2<bf16_t>(float low, float high)
+{
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<uint32_t *>(&pair);
+}
+template <> __device__ __forceinline__ uint32_t pack2<f16_t>(float low, float high)
+{
+    __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<uint32_t *>(&pair);
+}
+
+template <typename T> __device__ __forceinline__ lane8 unpack(uint4 word)
 {
     lane8 v;
     const uint32_t words[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        v.x[2 * i] = __uint_as_float(words[i] << 16);
-        v.x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+        float2 two = unpack2<T>(words[i]);
+        v.x[2 * i] = two.x;
+        v.x[2 * i + 1] = two.y;
     }
     return v;
 }
 
-__device__ __forceinline__ uint32_t pack2(float low, float high)
+/* Of elements of 16 bits; those of f32 below. */
+template <typename T> __device__ __forceinline__ lane8 load_wide(const T *at)
 {
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<uint32_t *>(&pair);
-}
-
-__device__ __forceinline__ lane8 load_wide(const bf16_t *at)
-{
-    return unpack(*reinterpret_cast<const uint4 *>(at));
+    return unpack<T>(*reinterpret_cast<const uint4 *>(at));
 }
 
 __device__ __forceinline__ lane8 load_wide(const float *at)
@@ -114,10 +157,10 @@ __device__ __forceinline__ lane8 load_wide(const float *at)
     return {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 }
 
-__device__ __forceinline__ void store_wide(bf16_t *at, const lane8 &v)
+template <typename T> __device__ __forceinline__ void store_wide(T *at, const lane8 &v)
 {
-    *reinterpret_cast<uint4 *>(at) = make_uint4(pack2(v.x[0], v.x[1]), pack2(v.x[2], v.x[3]),
-                                                pack2(v.x[4], v.x[5]), pack2(v.x[6], v.x[7]));
+    *reinterpret_cast<uint4 *>(at) = make_uint4(pack2<T>(v.x[0], v.x[1]), pack2<T>(v.x[2], v.x[3]),
+                                                pack2<T>(v.x[4], v.x[5]), pack2<T>(v.x[6], v.x[7]));
 }
 
 __device__ __forceinline__ void store_wide(float *at, const lane8 &v)

@@ -35,11 +35,9 @@ static int run_gelu(const weft_cuda_place_t *place, const weft_gelu_t *args)
 {
     bool wide = BACKWARD ? is_wide(LANE, args->in, args->dout, args->din) : is_wide(LANE, args->in, args->out);
     unsigned grid = grid_of(args->count, THREADS * LANE);
-    if (args->type == WEFT_F32) {
-        gelu<float, BACKWARD><<<grid, THREADS, 0, stream_of(place)>>>(*args, wide);
-    } else {
-        gelu<bf16_t, BACKWARD><<<grid, THREADS, 0, stream_of(place)>>>(*args, wide);
-    }
+    by_type(args->type, [&](auto zero) {
+        gelu<decltype(zero), BACKWARD><<<grid, THREADS, 0, stream_of(place)>>>(*args, wide);
+    });
     return launched();
 }
 
@@ -93,11 +91,10 @@ static int run_swiglu(const weft_cuda_place_t *place, const weft_swiglu_t *args)
                          : is_wide(args->width, args->in, args->out);
     int64_t chunks = ceil_div(args->width, LANE);
     unsigned grid = grid_of(args->rows * chunks, THREADS);
-    if (args->type == WEFT_F32) {
-        swiglu<float, BACKWARD><<<grid, THREADS, 0, stream_of(place)>>>(*args, chunks, wide);
-    } else {
-        swiglu<bf16_t, BACKWARD><<<grid, THREADS, 0, stream_of(place)>>>(*args, chunks, wide);
-    }
+    by_type(args->type, [&](auto zero) {
+        swiglu<decltype(zero), BACKWARD>
+            <<<grid, THREADS, 0, stream_of(place)>>>(*args, chunks, wide);
+    });
     return launched();
 }
 
@@ -140,11 +137,9 @@ int weft_cuda_dropout(const weft_cuda_place_t *place, const weft_dropout_t *args
     int64_t chunks = ceil_div(args->width, LANE);
     unsigned grid = grid_of(args->rows * chunks, THREADS);
     mask_t mask = mask_of(&args->mask);
-    if (args->type == WEFT_F32) {
-        drop<float><<<grid, THREADS, 0, stream_of(place)>>>(*args, mask, chunks, wide);
-    } else {
-        drop<bf16_t><<<grid, THREADS, 0, stream_of(place)>>>(*args, mask, chunks, wide);
-    }
+    by_type(args->type, [&](auto zero) {
+        drop<decltype(zero)><<<grid, THREADS, 0, stream_of(place)>>>(*args, mask, chunks, wide);
+    });
     return launched();
 }
 
@@ -166,22 +161,15 @@ static void run_cast(const weft_cuda_place_t *place, const weft_cast_t *args)
 {
     bool wide = is_wide(LANE, args->in, args->out);
     unsigned grid = grid_of(args->count, THREADS * LANE);
-    if (args->out_type == WEFT_F32) {
-        convert<<<grid, THREADS, 0, stream_of(place)>>>((const IN *)args->in, (float *)args->out,
-                                                        args->count, wide);
-    } else {
-        convert<<<grid, THREADS, 0, stream_of(place)>>>((const IN *)args->in, (bf16_t *)args->out,
-                                                        args->count, wide);
-    }
+    by_type(args->out_type, [&](auto zero) {
+        convert<<<grid, THREADS, 0, stream_of(place)>>>(
+            (const IN *)args->in, (decltype(zero) *)args->out, args->count, wide);
+    });
 }
 
 int weft_cuda_cast(const weft_cuda_place_t *place, const weft_cast_t *args)
 {
-    if (args->in_type == WEFT_F32) {
-        run_cast<float>(place, args);
-    } else {
-        run_cast<bf16_t>(place, args);
-    }
+    by_type(args->in_type, [&](auto zero) { run_cast<decltype(zero)>(place, args); });
     return launched();
 }
 
@@ -212,10 +200,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) turn(wef
 int weft_cuda_rope(const weft_cuda_place_t *place, const weft_rope_t *args)
 {
     unsigned grid = grid_of(args->batch * args->seq * (args->head_dim / 2), THREADS);
-    if (args->type == WEFT_F32) {
-        turn<float><<<grid, THREADS, 0, stream_of(place)>>>(*args);
-    } else {
-        turn<bf16_t><<<grid, THREADS, 0, stream_of(place)>>>(*args);
-    }
+    by_type(args->type, [&](auto zero) {
+        turn<decltype(zero)><<<grid, THREADS, 0, stream_of(place)>>>(*args);
+    });
     return launched();
 }

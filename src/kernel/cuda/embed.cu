@@ -36,11 +36,9 @@ int weft_cuda_embed_forward(const weft_cuda_place_t *place, const weft_embed_t *
     bool wide = is_wide(args->width, args->table, args->positions, args->out);
     int64_t chunks = ceil_div(args->width, LANE);
     unsigned grid = grid_of(args->batch * args->seq * chunks, THREADS);
-    if (args->type == WEFT_F32) {
-        look_up<float><<<grid, THREADS, 0, stream_of(place)>>>(*args, chunks, wide);
-    } else {
-        look_up<bf16_t><<<grid, THREADS, 0, stream_of(place)>>>(*args, chunks, wide);
-    }
+    by_type(args->type, [&](auto zero) {
+        look_up<decltype(zero)><<<grid, THREADS, 0, stream_of(place)>>>(*args, chunks, wide);
+    });
     return launched();
 }
 
@@ -192,9 +190,7 @@ static int run_backward(const weft_cuda_place_t *place, const weft_embed_t *args
 
 int weft_cuda_embed_backward(const weft_cuda_place_t *place, const weft_embed_t *args)
 {
-    if (args->type == WEFT_F32) {
-        return run_backward<float, float>(place, args);
-    }
-    return args->grad_type == WEFT_F32 ? run_backward<bf16_t, float>(place, args)
-                                       : run_backward<bf16_t, bf16_t>(place, args);
+    return by_types(args->type, args->grad_type, [&](auto zero, auto grad) {
+        return run_backward<decltype(zero), decltype(grad)>(place, args);
+    });
 }

@@ -27,7 +27,7 @@ enum {
     GROUPS = 2,          /* warpgroups that take, beside one that feeds them */
     TAKERS = 4 * GROUPS, /* in warps */
     HOPPER_THREADS = 128 * (GROUPS + 1),
-    SIDE = 64, /* a tile is SIDE rows of SIDE bf16 */
+    SIDE = 64, /* a tile is SIDE rows of SIDE elements of 16 bits */
     TILE_BYTES = SIDE * SIDE * 2,
     BLOCK_ROWS = SIDE * GROUPS, /* of a piece of work */
     PIECES = 2,                 /* slots of the rings */
@@ -48,8 +48,8 @@ enum {
 
 /* The map of a tensor of tokens by features, for tile_load and tile_store: x is a feature, then position, then
  * sequence (attention_hopper.cu). */
-int weft_cuda_tile_map(CUtensorMap *map, const void *tensor, int64_t batch, int64_t seq,
-                       int64_t width);
+int weft_cuda_tile_map(CUtensorMap *map, weft_dtype_t type, const void *tensor, int64_t batch,
+                       int64_t seq, int64_t width);
 
 /* As many blocks as there is room for, or one for each piece if there are fewer. */
 static inline unsigned blocks_of(uint32_t pieces, int room)
@@ -144,6 +144,7 @@ static __device__ __forceinline__ void tile_stored(void)
 }
 
 /* A group's 64 x 64 results, times a factor and rounded, into a tile. */
+template <typename T>
 static __device__ __forceinline__ void put_tile(const float c[8][4], float factor, char *tile)
 {
     int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
@@ -151,7 +152,7 @@ static __device__ __forceinline__ void put_tile(const float c[8][4], float facto
     for (int half = 0; half < 2; half++, row += 8) {
 #pragma unroll
         for (int n = 0; n < SIDE / 8; n++) {
-            *reinterpret_cast<uint32_t *>(tile + unit_at<SIDE>(row, n) + lane % 4 * 4) = pack2(
+            *reinterpret_cast<uint32_t *>(tile + unit_at<SIDE>(row, n) + lane % 4 * 4) = pack2<T>(
                 c[n][2 * half] * factor, c[n][2 * half + 1] * factor);
         }
     }

@@ -53,13 +53,9 @@ static int run_finish(const weft_cuda_place_t *place, const weft_matmul_t *args)
     int64_t chunks = ceil_div(args->n, LANE);
     unsigned grid = grid_of(args->m * chunks, THREADS);
     cudaStream_t stream = stream_of(place);
-    if (args->type == WEFT_F32) {
-        finish<float, float><<<grid, THREADS, 0, stream>>>(*args, chunks, wide);
-    } else if (args->c_type == WEFT_F32) {
-        finish<bf16_t, float><<<grid, THREADS, 0, stream>>>(*args, chunks, wide);
-    } else {
-        finish<bf16_t, bf16_t><<<grid, THREADS, 0, stream>>>(*args, chunks, wide);
-    }
+    by_types(args->type, args->c_type, [&](auto zero, auto c) {
+        finish<decltype(zero), decltype(c)><<<grid, THREADS, 0, stream>>>(*args, chunks, wide);
+    });
     return launched();
 }
 
@@ -136,21 +132,15 @@ static int run_bias_grad(const weft_cuda_place_t *place, const weft_matmul_t *ar
     dim3 grid((unsigned)across, (unsigned)parts);
     bool wide = is_wide(args->n, args->b) && args->ldb % LANE == 0;
     cudaStream_t stream = stream_of(place);
-    if (args->type == WEFT_F32) {
-        column_sums<<<grid, THREADS, 0, stream>>>((const float *)args->b, args->k, args->n,
+    by_type(args->type, [&](auto zero) {
+        column_sums<<<grid, THREADS, 0, stream>>>((const decltype(zero) *)args->b, args->k, args->n,
                                                   args->ldb, partial, wide);
-    } else {
-        column_sums<<<grid, THREADS, 0, stream>>>((const bf16_t *)args->b, args->k, args->n,
-                                                  args->ldb, partial, wide);
-    }
+    });
     unsigned blocks = grid_of(args->n, ACROSS);
-    if (args->c_type == WEFT_F32) {
+    by_type(args->c_type, [&](auto zero) {
         add_parts<<<blocks, THREADS, 0, stream>>>(partial, (int)parts, args->n,
-                                                  (float *)args->bias_grad);
-    } else {
-        add_parts<<<blocks, THREADS, 0, stream>>>(partial, (int)parts, args->n,
-                                                  (bf16_t *)args->bias_grad);
-    }
+                                                  (decltype(zero) *)args->bias_grad);
+    });
     return launched();
 }
 

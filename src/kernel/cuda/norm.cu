@@ -1,6 +1,6 @@
 /* LayerNorm and RMSNorm, with the residual sum in front.
  *
- * Rows of bf16 up to NARROW elements are held in the registers of one warp, so that a row is read once.
+ * Rows of 16 bits up to NARROW elements are held in the registers of one warp, so that a row is read once.
  * All others have a block each and read from cache what they need again. In backward, gradients of
  * weight and bias are summed in two fixed steps: each block over its rows, then over blocks. */
 #include "kernel/cuda/common.cuh"
@@ -87,7 +87,8 @@ static __device__ __forceinline__ void keep_statistics(const weft_norm_t &args, 
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-template <int CHUNKS> static __global__ void __launch_bounds__(THREADS) norm_narrow(norm_t given)
+template <typename T, int CHUNKS>
+static __global__ void __launch_bounds__(THREADS) norm_narrow(norm_t given)
 {
     const norm_t norm = {given.args, given.mask, true};
     const weft_norm_t &args = given.args;
@@ -100,7 +101,7 @@ template <int CHUNKS> static __global__ void __launch_bounds__(THREADS) norm_nar
     }
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        x[c] = norm_input<bf16_t>(norm, row, c * CHUNK + lane * LANE);
+        x[c] = norm_input<T>(norm, row, c * CHUNK + lane * LANE);
         sum += sum8(x[c]);
     }
     mean = args.rms ? 0.0f : warp_sum(sum) / (float)n;
@@ -111,7 +112,7 @@ template <int CHUNKS> static __global__ void __launch_bounds__(THREADS) norm_nar
     float rstd = 1.0f / sqrtf(warp_sum(squares) / (float)n + args.eps);
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        norm_output<bf16_t>(norm, row, c * CHUNK + lane * LANE, x[c], mean, rstd);
+        norm_output<T>(norm, row, c * CHUNK + lane * LANE, x[c], mean, rstd);
     }
     if (lane == 0) {
         keep_statistics(args, row, mean, rstd);
@@ -237,7 +238,7 @@ template <int CHUNKS> struct raw_t {
 
 static __device__ __forceinline__ uint4 raw_of(const void *tensor, int64_t at, bool there)
 {
-    return there ? *reinterpret_cast<const uint4 *>((const bf16_t *)tensor + at) : uint4{};
+    return there ? *reinterpret_cast<const uint4 *>((const uint16_t *)tensor + at) : uint4{};
 }
 
 template <int CHUNKS>
@@ -259,12 +260,13 @@ static __device__ __forceinline__ void fetch_row(const weft_norm_t &args, int64_
 }
 
 /* y and g of 8 elements. Past the end of a row dout and weight are 0, and so are g and what is summed. */
+template <typename T>
 static __device__ __forceinline__ void raw_terms(const weft_norm_t &args, const uint4 &x,
                                                  const lane8 &dout, int64_t i, const row_t &row,
                                                  lane8 &y, lane8 &g)
 {
-    lane8 weight = load8((const bf16_t *)args.weight + i, args.width - i, true);
-    y = unpack(x);
+    lane8 weight = load8((const T *)args.weight + i, args.width - i, true);
+    y = unpack<T>(x);
 #pragma unroll
     for (int j = 0; j < LANE; j++) {
         y.x[j] = (y.x[j] - row.mean) * row.rstd;
@@ -273,7 +275,7 @@ static __device__ __forceinline__ void raw_terms(const weft_norm_t &args, const 
 }
 
 /* A row's part of the sums, and its dx. */
-template <int CHUNKS>
+template <typename T, int CHUNKS>
 static __device__ __forceinline__ void take_row(const weft_norm_t &args, int64_t r,
                                                 const raw_t<CHUNKS> &raw, sums_t<CHUNKS> &sums)
 {
@@ -283,8 +285,8 @@ static __device__ __forceinline__ void take_row(const weft_norm_t &args, int64_t
     lane8 y, g;
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-        lane8 dout = unpack(raw.dout[c]);
-        raw_terms(args, raw.x[c], dout, c * CHUNK + lane * LANE, row, y, g);
+        lane8 dout = unpack<T>(raw.dout[c]);
+        raw_terms<T>(args, raw.x[c], dout, c * CHUNK + lane * LANE, row, y, g);
 #pragma unroll
         for (int j = 0; j < LANE; j++) {
             sums.dw[c].x[j] += dout.x[j] * y.x[j];
@@ -298,18 +300,18 @@ static __device__ __forceinline__ void take_row(const weft_norm_t &args, int64_t
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         int64_t i = c * CHUNK + lane * LANE;
-        lane8 dx = unpack(raw.dresidual[c]);
-        raw_terms(args, raw.x[c], unpack(raw.dout[c]), i, row, y, g);
+        lane8 dx = unpack<T>(raw.dresidual[c]);
+        raw_terms<T>(args, raw.x[c], unpack<T>(raw.dout[c]), i, row, y, g);
 #pragma unroll
         for (int j = 0; j < LANE; j++) {
             dx.x[j] += row.rstd * (g.x[j] - row.mean_g - y.x[j] * row.mean_gy);
         }
-        store8((bf16_t *)args.dx + r * args.width + i, dx, args.width - i, true);
+        store8((T *)args.dx + r * args.width + i, dx, args.width - i, true);
     }
 }
 
 /* Where an SM has two blocks, they hide each other's latency; else a warp has the next row on its way. */
-template <int CHUNKS>
+template <typename T, int CHUNKS>
 static __global__ void __launch_bounds__(THREADS, CHUNKS *CHUNK <= LIGHT ? 2 : 1)
     norm_backward_narrow(norm_t given, float *partial)
 {
@@ -327,11 +329,11 @@ static __global__ void __launch_bounds__(THREADS, CHUNKS *CHUNK <= LIGHT ? 2 : 1
         if (ahead) {
             raw_t<CHUNKS> next;
             fetch_row<CHUNKS>(args, r + stride, next);
-            take_row<CHUNKS>(args, r, raw, sums);
+            take_row<T, CHUNKS>(args, r, raw, sums);
             raw = next;
         } else {
             fetch_row<CHUNKS>(args, r, raw);
-            take_row<CHUNKS>(args, r, raw, sums);
+            take_row<T, CHUNKS>(args, r, raw, sums);
         }
     }
     join_warps<CHUNKS>(sums, shared, partial, args.width);
@@ -409,19 +411,25 @@ static __global__ void __launch_bounds__(THREADS)
 /* Has this kernel a warp for a row? */
 static bool is_narrow(const norm_t &norm)
 {
-    return norm.args.type == WEFT_BF16 && norm.wide && norm.args.width <= NARROW;
+    return norm.args.type != WEFT_F32 && norm.wide && norm.args.width <= NARROW;
 }
 
 typedef void (*forward_fn)(norm_t);
 typedef void (*backward_fn)(norm_t, float *);
 
-/* By chunks of a row, less one. */
+/* By type (is it f16?) and chunks of a row, less one. */
+#define INSTANCES_OF(name, T)                                                                      \
+    {                                                                                              \
+        name<T, 1>, name<T, 2>, name<T, 3>, name<T, 4>, name<T, 5>, name<T, 6>, name<T, 7>,        \
+            name<T, 8>                                                                             \
+    }
 #define INSTANCES(name)                                                                            \
     {                                                                                              \
-        name<1>, name<2>, name<3>, name<4>, name<5>, name<6>, name<7>, name<8>                     \
+        INSTANCES_OF(name, bf16_t), INSTANCES_OF(name, f16_t)                                      \
     }
-static const forward_fn narrow_forward[] = INSTANCES(norm_narrow);
-static const backward_fn narrow_backward[] = INSTANCES(norm_backward_narrow);
+static const forward_fn narrow_forward[2][NARROW / CHUNK] = INSTANCES(norm_narrow);
+static const backward_fn narrow_backward[2][NARROW / CHUNK] = INSTANCES(norm_backward_narrow);
+#undef INSTANCES_OF
 #undef INSTANCES
 
 int weft_cuda_norm_forward(const weft_cuda_place_t *place, const weft_norm_t *args)
@@ -434,12 +442,12 @@ int weft_cuda_norm_forward(const weft_cuda_place_t *place, const weft_norm_t *ar
         return 0;
     }
     if (is_narrow(norm)) {
-        narrow_forward[ceil_div(args->width, CHUNK) -
-                       1]<<<grid_of(args->rows, WARPS), THREADS, 0, stream>>>(norm);
-    } else if (args->type == WEFT_F32) {
-        norm_any<float><<<(unsigned)args->rows, THREADS, 0, stream>>>(norm);
+        forward_fn kernel = narrow_forward[args->type == WEFT_F16][ceil_div(args->width, CHUNK) - 1];
+        kernel<<<grid_of(args->rows, WARPS), THREADS, 0, stream>>>(norm);
     } else {
-        norm_any<bf16_t><<<(unsigned)args->rows, THREADS, 0, stream>>>(norm);
+        by_type(args->type, [&](auto zero) {
+            norm_any<decltype(zero)><<<(unsigned)args->rows, THREADS, 0, stream>>>(norm);
+        });
     }
     return launched();
 }
@@ -470,15 +478,15 @@ int weft_cuda_norm_backward(const weft_cuda_place_t *place, const weft_norm_t *a
                            args->dx, args->work)};
     cudaStream_t stream = stream_of(place);
     int64_t chunks = ceil_div(args->width, CHUNK);
-    backward_fn kernel = args->type == WEFT_F32 ? norm_backward_any<float>
-                                                : norm_backward_any<bf16_t>;
+    backward_fn kernel = by_type(
+        args->type, [](auto zero) -> backward_fn { return norm_backward_any<decltype(zero)>; });
     size_t shared = (size_t)(2 * args->width) * sizeof(float);
     unsigned parts = (unsigned)parts_of(args), grid = grid_of(2 * args->width, FINISH_COLUMNS);
     if (args->rows == 0) {
         return 0;
     }
     if (is_narrow(norm)) {
-        kernel = narrow_backward[chunks - 1];
+        kernel = narrow_backward[args->type == WEFT_F16][chunks - 1];
         shared = (size_t)(WARPS / 2 * 2 * chunks * CHUNK) * sizeof(float);
         parts = narrow_parts(args);
     }
@@ -490,14 +498,11 @@ int weft_cuda_norm_backward(const weft_cuda_place_t *place, const weft_norm_t *a
                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     }
     kernel<<<parts, THREADS, shared, stream>>>(norm, (float *)args->work);
-    if (args->grad_type == WEFT_F32) {
+    by_type(args->grad_type, [&](auto zero) {
+        typedef decltype(zero) G;
         norm_finish<<<grid, THREADS, 0, stream>>>((const float *)args->work, (int)parts,
-                                                  args->width, (float *)args->dweight,
-                                                  (float *)args->dbias);
-    } else {
-        norm_finish<<<grid, THREADS, 0, stream>>>((const float *)args->work, (int)parts,
-                                                  args->width, (bf16_t *)args->dweight,
-                                                  (bf16_t *)args->dbias);
-    }
+                                                  args->width, (G *)args->dweight,
+                                                  (G *)args->dbias);
+    });
     return launched();
 }

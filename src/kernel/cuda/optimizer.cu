@@ -12,27 +12,27 @@ struct four_t {
     float x[EACH];
 };
 
+template <typename T> static __device__ __forceinline__ four_t load_four(const T *at)
+{
+    uint2 v = *reinterpret_cast<const uint2 *>(at);
+    float2 a = unpack2<T>(v.x), b = unpack2<T>(v.y);
+    return {a.x, a.y, b.x, b.y};
+}
+
 static __device__ __forceinline__ four_t load_four(const float *at)
 {
     float4 v = *reinterpret_cast<const float4 *>(at);
     return {v.x, v.y, v.z, v.w};
 }
 
-static __device__ __forceinline__ four_t load_four(const bf16_t *at)
+template <typename T> static __device__ __forceinline__ void store_four(T *at, const four_t &v)
 {
-    uint2 v = *reinterpret_cast<const uint2 *>(at);
-    return {__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u),
-            __uint_as_float(v.y << 16), __uint_as_float(v.y & 0xffff0000u)};
+    *reinterpret_cast<uint2 *>(at) = make_uint2(pack2<T>(v.x[0], v.x[1]), pack2<T>(v.x[2], v.x[3]));
 }
 
 static __device__ __forceinline__ void store_four(float *at, const four_t &v)
 {
     *reinterpret_cast<float4 *>(at) = make_float4(v.x[0], v.x[1], v.x[2], v.x[3]);
-}
-
-static __device__ __forceinline__ void store_four(bf16_t *at, const four_t &v)
-{
-    *reinterpret_cast<uint2 *>(at) = make_uint2(pack2(v.x[0], v.x[1]), pack2(v.x[2], v.x[3]));
 }
 
 /* All of them if `whole`, else the first `left`. */
@@ -149,6 +149,19 @@ static rule_t rule_of(const weft_adamw_t *args)
             (float)(1.0 / (1.0 - std::pow(beta2, step)))};
 }
 
+typedef void (*update_fn)(const tensors_t, const rule_t);
+
+/* Beside parameters of f32, gradients of 16 bits are bf16. */
+static update_fn find_update(weft_dtype_t type, weft_dtype_t grad_type)
+{
+    if (type == WEFT_F32 && grad_type != WEFT_F32) {
+        return update<float, bf16_t>;
+    }
+    return by_types(type, grad_type, [](auto zero, auto grad) -> update_fn {
+        return update<decltype(zero), decltype(grad)>;
+    });
+}
+
 int weft_cuda_adamw_list(const weft_cuda_place_t *place, const weft_adamw_t *list, int count)
 {
     tensors_t tensors = {};
@@ -170,11 +183,8 @@ int weft_cuda_adamw_list(const weft_cuda_place_t *place, const weft_adamw_t *lis
     if (blocks == 0) {
         return 0;
     }
-    cudaStream_t stream = stream_of(place);
-    bool f32 = list[0].type == WEFT_F32, grad_f32 = list[0].grad_type == WEFT_F32;
-    (f32 ? grad_f32 ? update<float, float> : update<float, bf16_t>
-     : grad_f32 ? update<bf16_t, float>
-                : update<bf16_t, bf16_t>)<<<(unsigned)blocks, THREADS, 0, stream>>>(tensors, rule);
+    update_fn kernel = find_update(list[0].type, list[0].grad_type);
+    kernel<<<(unsigned)blocks, THREADS, 0, stream_of(place)>>>(tensors, rule);
     return launched();
 }
 
@@ -214,13 +224,10 @@ static __global__ void __launch_bounds__(THREADS)
 int weft_cuda_sumsq(const weft_cuda_place_t *place, const weft_sumsq_t *args)
 {
     unsigned grid = grid_of(ceil_div(args->count, WEFT_SUMSQ_CHUNK) * SUMS, THREADS);
-    if (args->type == WEFT_F32) {
-        squares<<<grid, THREADS, 0, stream_of(place)>>>((const float *)args->in, args->count,
-                                                        args->partial);
-    } else {
-        squares<<<grid, THREADS, 0, stream_of(place)>>>((const bf16_t *)args->in, args->count,
-                                                        args->partial);
-    }
+    by_type(args->type, [&](auto zero) {
+        squares<<<grid, THREADS, 0, stream_of(place)>>>((const decltype(zero) *)args->in,
+                                                        args->count, args->partial);
+    });
     return launched();
 }
 

@@ -1,5 +1,5 @@
-/* Products of a warpgroup (four warps) on Hopper's tensor cores, with tiles of 64 bf16 a row in shared
- * memory. Compiled for sm_90a only.
+/* Products of a warpgroup (four warps) on Hopper's tensor cores, with tiles of 64 bf16 or f16 a row in
+ * shared memory. Compiled for sm_90a only.
  *
  * The swizzle of attention.cuh is the hardware's 128-byte one if a tile starts at a multiple of 1024
  * bytes. Such a tile serves in both ways: with its rows along the product's inner dimension, or across
@@ -71,51 +71,67 @@ static __device__ __forceinline__ void publish(void)
     "%25,%26,%27,%28,%29,%30,%31}"
 
 /* c (64 x 64) += a b over 16, where b's rows are the inner dimension. */
+template <typename T>
 static __device__ __forceinline__ void group_multiply(float c[8][4], const uint32_t a[4],
-                                                      uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_LIST_32
-                 ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"
-                 : WGMMA_OUT_32(c)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+                                                      uint64_t b);
 
 /* c = a b^T or, with `add`, c += a b^T, both from shared memory with rows along the inner dimension. */
+template <typename T>
 static __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, uint64_t b,
-                                                            int add)
-{
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_LIST_32
-                 ", %32, %33, p, 1, 1, 0, 0;\n}"
-                 : WGMMA_OUT_32(c)
-                 : "l"(a), "l"(b), "r"(add));
-}
+                                                            int add);
+
+#define WGMMA_MULTIPLY(T, type)                                                                    \
+    template <>                                                                                    \
+    __device__ __forceinline__ void group_multiply<T>(float c[8][4], const uint32_t a[4],          \
+                                                      uint64_t b)                                  \
+    {                                                                                              \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " WGMMA_LIST_32 \
+                     ", {%32,%33,%34,%35}, %36, 1, 1, 1, 1;"                                       \
+                     : WGMMA_OUT_32(c)                                                             \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                        \
+    }                                                                                              \
+    template <>                                                                                    \
+    __device__ __forceinline__ void group_multiply_tiles<T>(float c[8][4], uint64_t a, uint64_t b, \
+                                                            int add)                               \
+    {                                                                                              \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                  \
+                     "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " WGMMA_LIST_32 \
+                     ", %32, %33, p, 1, 1, 0, 0;\n}"                                               \
+                     : WGMMA_OUT_32(c)                                                             \
+                     : "l"(a), "l"(b), "r"(add));                                                  \
+    }
+WGMMA_MULTIPLY(bf16_t, "bf16")
+WGMMA_MULTIPLY(f16_t, "f16")
+#undef WGMMA_MULTIPLY
 
 /* A whole 64 x 64 result as A of the next products. */
+template <typename T>
 static __device__ __forceinline__ void as_tile(uint32_t a[4][4], const float c[8][4])
 {
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-        as_a(a[n], c[2 * n], c[2 * n + 1]);
+        as_a<T>(a[n], c[2 * n], c[2 * n + 1]);
     }
 }
 
 /* c = a b^T over 64: two tiles of 64 rows. */
+template <typename T>
 static __device__ __forceinline__ void products_64(float c[8][4], uint32_t a, uint32_t b)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        group_multiply_tiles(c, tile_at(a) + i * STEP_ALONG, tile_at(b) + i * STEP_ALONG, i > 0);
+        group_multiply_tiles<T>(c, tile_at(a) + i * STEP_ALONG, tile_at(b) + i * STEP_ALONG, i > 0);
     }
 }
 
 /* sum += x b: x is 64 by 64 in registers, b a tile of 64 rows. */
+template <typename T>
 static __device__ __forceinline__ void gather_64(float sum[8][4], const uint32_t x[4][4],
                                                  uint32_t b)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        group_multiply(sum, x[i], tile_at(b) + i * STEP_TURNED);
+        group_multiply<T>(sum, x[i], tile_at(b) + i * STEP_TURNED);
     }
 }
 
