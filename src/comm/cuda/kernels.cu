@@ -18,10 +18,6 @@ static bool reduces(int coll)
            coll == WEFT_COLL_REDUCE_SCATTER;
 }
 
-/* Of the priorities that kernels may have, the highest. Blocks of a grid are placed before those of
- * grids behind it in the queue of their priority, and one that finds no place holds up all behind it:
- * were that a product of matrices that waits for whole multiprocessors, and behind it our kernel that
- * others wait for on those multiprocessors, none would go on. */
 static int highest_priority()
 {
     static const int highest = [] {
@@ -32,20 +28,25 @@ static int highest_priority()
 }
 
 static int launch(int gpu, const void *kernel, int blocks, int threads, void **args, void *stream,
-                  bool overlap = false)
+                  bool overlap = false, bool urgent = false)
 {
     cudaError_t error = cudaSetDevice(gpu);
     cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributePriority;
-    attributes[0].val.priority = highest_priority();
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    unsigned n = 0;
+    if (overlap) {
+        attributes[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[n++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (urgent) {
+        attributes[n].id = cudaLaunchAttributePriority;
+        attributes[n++].val.priority = highest_priority();
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3((unsigned)threads);
     config.stream = (cudaStream_t)stream;
     config.attrs = attributes;
-    config.numAttrs = overlap ? 2 : 1;
+    config.numAttrs = n;
     error = error ? error : cudaLaunchKernelExC(&config, kernel, args);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
@@ -64,6 +65,16 @@ static kernel_fn kernel_of(const weft_cuda_call_t *call, unsigned *threads_p)
                         : line_family[type][op];
 }
 
+/* The gate, if the call has one, and the grid. */
+static int launch_call(int gpu, const weft_cuda_call_t *call, const void *gate, const void *kernel,
+                       int threads, void **args, void *stream)
+{
+    bool overlap = call->overlap != 0, urgent = call->urgent != 0;
+    int error = call->gate ? launch(gpu, gate, 1, 32, args, stream, overlap, urgent) : 0;
+    return error ? error
+                 : launch(gpu, kernel, call->blocks, threads, args, stream, overlap, urgent);
+}
+
 static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                       void *stream)
 {
@@ -71,25 +82,16 @@ static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_c
     unsigned threads;
     kernel_fn kernel = kernel_of(call, &threads);
     void *args[] = {(void *)world, (void *)call, &bytes};
-    int error = call->gate ? launch(gpu, (const void *)gate_kernel, 1, 32, args, stream,
-                                    call->overlap != 0)
-                           : 0;
-    return error ? error
-                 : launch(gpu, (const void *)kernel, call->blocks, (int)threads, args, stream,
-                          call->overlap != 0);
+    return launch_call(gpu, call, (const void *)gate_kernel, (const void *)kernel, (int)threads, args,
+                       stream);
 }
 
 static int ragged(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                   const weft_cuda_ragged_t *ragged, void *stream)
 {
     void *args[] = {(void *)world, (void *)call, (void *)ragged};
-    bool overlap = call->overlap != 0;
-    int error = call->gate
-                    ? launch(gpu, (const void *)ragged_gate_kernel, 1, 32, args, stream, overlap)
-                    : 0;
-    return error ? error
-                 : launch(gpu, (const void *)ragged_kernel, call->blocks, WEFT_CUDA_THREADS, args,
-                          stream, overlap);
+    return launch_call(gpu, call, (const void *)ragged_gate_kernel, (const void *)ragged_kernel,
+                       WEFT_CUDA_THREADS, args, stream);
 }
 
 static int exchange(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
