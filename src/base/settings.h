@@ -34,7 +34,8 @@
     X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
-    X(STR, simd, "WEFT_SIMD", "auto", "instructions for arithmetic: auto, amx, avx512, avx2, none")     \
+    X(STR, simd, "WEFT_SIMD", "auto",                                                              \
+      "instructions for arithmetic: auto, amx, avx512, avx2, none")                                \
     X(INT, threads, "WEFT_THREADS", "0",                                                           \
       "threads that compute for a rank; 0: as many as the CPUs that it is bound to")               \
     X(STR, blas, "WEFT_BLAS", "auto",                                                              \
@@ -71,7 +72,8 @@
     X(INT, size, "WEFT_SIZE", "-1", "set by weft run: number of ranks")                            \
     X(INT, local_rank, "WEFT_LOCAL_RANK", "-1", "set by weft run: rank on this host")              \
     X(INT, local_size, "WEFT_LOCAL_SIZE", "-1", "set by weft run: ranks on this host")             \
-    X(STR, master_addr, "WEFT_MASTER_ADDR", "", "set by weft run: host of the job's store")        \
+    X(STR, master_addr, "WEFT_MASTER_ADDR", "",                                                    \
+      "set by weft run: host of the job's store (rank 0)")                                         \
     X(INT, master_port, "WEFT_MASTER_PORT", "0", "set by weft run: port of the job's store")       \
     X(STR, secret, "WEFT_SECRET", "", "set by weft run: what a client of the store must know")     \
     X(STR, terminal, "WEFT_TERMINAL", "", "set by weft train: terminal that shows progress")       \

@@ -17,6 +17,7 @@
 #include "base/mac.h"
 #include "base/rng.h"
 #include "base/settings.h"
+#include "boot/master.h"
 #include "boot/store_server.h"
 #include "device/device.h"
 
@@ -57,8 +58,7 @@ static const launcher_t launchers[] = {
 
 extern char **environ;
 
-/* The value of `name`, or NULL; an empty one counts as absent, as shells cannot always unset. */
-static const char *look_up(char *const *environ_p, const char *name)
+const char *weft__job_variable(char *const *environ_p, const char *name)
 {
     size_t length = strlen(name);
     for (; *environ_p != NULL; environ_p++) {
@@ -76,8 +76,8 @@ static const char *look_up(char *const *environ_p, const char *name)
 static weft_status_t read_pair(char *const *environ_p, const char *rank_name, const char *size_name,
                                int *rank_p, int *size_p, bool *found_p)
 {
-    const char *rank = look_up(environ_p, rank_name);
-    const char *size = look_up(environ_p, size_name);
+    const char *rank = weft__job_variable(environ_p, rank_name);
+    const char *size = weft__job_variable(environ_p, size_name);
     *found_p = rank != NULL && size != NULL;
     if (rank == NULL && size == NULL) {
         return WEFT_OK;
@@ -132,16 +132,16 @@ static bool tasks_of_node(const char *list, int node, int *tasks_p)
 
 static weft_status_t slurm_local(char *const *environ_p, weft_job_t *job)
 {
-    const char *local = look_up(environ_p, "SLURM_LOCALID");
-    const char *node_text = look_up(environ_p, "SLURM_NODEID");
+    const char *local = weft__job_variable(environ_p, "SLURM_LOCALID");
+    const char *node_text = weft__job_variable(environ_p, "SLURM_NODEID");
     const char *list_name = "SLURM_STEP_TASKS_PER_NODE";
-    const char *list = look_up(environ_p, list_name);
+    const char *list = weft__job_variable(environ_p, list_name);
     int node = 0;
     job->local_rank = job->rank;
     job->local_size = job->size;
     if (list == NULL) {
         list_name = "SLURM_TASKS_PER_NODE";
-        list = look_up(environ_p, list_name);
+        list = weft__job_variable(environ_p, list_name);
     }
     if (local != NULL && (!weft__parse_int(local, &job->local_rank) || job->local_rank < 0)) {
         return weft__fail(WEFT_ERR_INVALID, "job: SLURM_LOCALID=%s is not a rank", local);
@@ -165,8 +165,8 @@ static weft_status_t slurm_local(char *const *environ_p, weft_job_t *job)
  * interactive shell, whose step has one of the highest ids. */
 static bool is_slurm_step(char *const *environ_p)
 {
-    const char *step = look_up(environ_p, "SLURM_STEP_ID");
-    return step != NULL && look_up(environ_p, "SLURM_PROCID") != NULL &&
+    const char *step = weft__job_variable(environ_p, "SLURM_STEP_ID");
+    return step != NULL && weft__job_variable(environ_p, "SLURM_PROCID") != NULL &&
            strtoull(step, NULL, 10) < 0xfffffff0u;
 }
 
@@ -234,7 +234,7 @@ static void make_key(char *const *environ_p, int which, weft_job_t *job)
         return;
     }
     for (int i = 0; i < KEY_PARTS && launchers[which].key[i] != NULL; i++) {
-        const char *value = look_up(environ_p, launchers[which].key[i]);
+        const char *value = weft__job_variable(environ_p, launchers[which].key[i]);
         any = any || value != NULL;
         int length = snprintf(text + used, sizeof(text) - used, "%s%s", i > 0 ? "/" : "",
                               value != NULL ? value : "");
@@ -299,7 +299,7 @@ weft_status_t weft__job_read(char *const *environ_p, weft_job_t *job_p)
         }
         /* srun also speaks PMI, but says only in its own words which ranks are on this host */
         if (which == LAUNCHER_MPICH && is_slurm_step(environ_p) &&
-            look_up(environ_p, launchers[which].local_rank) == NULL) {
+            weft__job_variable(environ_p, launchers[which].local_rank) == NULL) {
             continue;
         }
         weft_status_t status = read_launcher(environ_p, which, &job, &found);
@@ -417,10 +417,7 @@ weft_status_t weft__job_store(weft_store_conn_t **store_p)
         return connect_to_launcher(store_p);
     }
     if (job->local_size != job->size) {
-        return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "job: %d ranks, but only %d on this host; ranks on "
-                          "several hosts are not supported yet",
-                          job->size, job->local_size);
+        return weft__master_store(job, store_p);
     }
     if (job->size > 1 && job->key[0] == '\0') {
         return weft__fail(WEFT_ERR_INVALID,

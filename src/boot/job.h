@@ -14,6 +14,9 @@ typedef struct weft_job {
     char key[128];        /* tells jobs of foreign launchers apart; "" for weft and none */
 } weft_job_t;
 
+/* The value of `name`, or NULL; an empty one counts as absent, as shells cannot always unset. */
+const char *weft__job_variable(char *const *environ_p, const char *name);
+
 /* Read `environ_p` (NULL: this process's environment). Weft's own variables win, then torchrun's,
  * Open MPI's, MPICH's (PMI), Slurm's; none of them: rank 0 of 1. WEFT_ERR_INVALID, naming the
  * variables, if they contradict each other (rank >= size, one set without the other). */
@@ -24,8 +27,8 @@ weft_status_t weft__job(const weft_job_t **job_pp);
 
 /* Connect to the job's store. Under `weft run` it is the launcher's (WEFT_MASTER_ADDR/PORT/SECRET).
  * Under another launcher rank 0 serves it on an abstract unix socket named after the job's key, and
- * the kernel's word for the peer's user id takes the place of the secret; no file, no port. A job
- * of one starts its own. The server lives as long as the process. */
+ * the kernel's word for the peer's user id takes the place of the secret; no file, no port. If it is on
+ * several hosts, master.h says where. A job of one starts its own. The server lives as long as the process. */
 weft_status_t weft__job_store(weft_store_conn_t **store_p);
 
 #endif

@@ -385,17 +385,13 @@ weft_status_t weft_job_info(int *rank_p, int *size_p, int *local_rank_p, int *lo
 }
 
 /* All ranks of the job come to the communicator's key in the store: which way does it go? */
-static weft_status_t job_route(const weft_job_t *job, weft_comm_h comm, weft_store_conn_t *store,
-                               const char *key, weft_route_t *route_p)
+static weft_status_t vote(const weft_job_t *job, weft_comm_h comm, weft_store_conn_t *store,
+                          const char *key, weft_route_t *route_p)
 {
-    weft_status_t status = weft__route(route_p);
-    if (status == WEFT_OK && *route_p == WEFT_ROUTE_VOTE) {
-        status = weft__route_vote(store, key, job->rank, job->size, store_timeout(comm));
-        status = status != WEFT_OK
-                     ? status
-                     : weft__route_count(store, key, job->size, store_timeout(comm), route_p);
-    }
-    return status;
+    weft_status_t status = weft__route_vote(store, key, job->rank, job->size, store_timeout(comm));
+    return status != WEFT_OK
+               ? status
+               : weft__route_count(store, key, job->size, store_timeout(comm), route_p);
 }
 
 static weft_status_t join_job(const weft_job_t *job, weft_comm_h comm)
@@ -408,6 +404,15 @@ static weft_status_t join_job(const weft_job_t *job, weft_comm_h comm)
     snprintf(road.key, sizeof(road.key), "job/%d/%u", weft__settings()->restart,
              atomic_fetch_add(&counter, 1));
     weft_status_t status = weft__route(&route);
+    if (status == WEFT_OK && job->local_size < job->size) {
+        if (route == WEFT_ROUTE_HOST) {
+            return weft__fail(WEFT_ERR_UNSUPPORTED,
+                              "job: %d of %d ranks are on this host; ranks on several hosts need "
+                              "GPUs (WEFT_DEVICE=cuda) and NCCL (WEFT_ENGINE=auto or nccl)",
+                              job->local_size, job->size);
+        }
+        route = WEFT_ROUTE_NCCL;
+    }
     if (status == WEFT_OK && job->size == 1 && route != WEFT_ROUTE_NCCL) {
         status = weft__segment_create(1, &segment);
         return status == WEFT_OK ? weft__shm_join(segment, 0, comm) : status;
@@ -417,7 +422,7 @@ static weft_status_t join_job(const weft_job_t *job, weft_comm_h comm)
     if (status != WEFT_OK) {
         return status;
     }
-    status = job_route(job, comm, store, road.key, &route);
+    status = route == WEFT_ROUTE_VOTE ? vote(job, comm, store, road.key, &route) : WEFT_OK;
     if (status == WEFT_OK && route == WEFT_ROUTE_HOST) {
         status = find_segment(store, road.key, comm, job->size, job->rank, &segment);
     }

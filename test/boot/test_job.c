@@ -315,7 +315,7 @@ static void store_that_cannot_be_found_is_explained(void **state)
         {{"RANK", "WORLD_SIZE"}, {"0", "2"}, "MASTER_ADDR"},
         {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT"},
          {"0", "4", "0", "2", "1"},
-         "hosts"},
+         "WEFT_MASTER_ADDR"},
         {{"RANK", "WORLD_SIZE"}, {"4", "2"}, "RANK=4"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
