@@ -208,14 +208,12 @@ static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call, weft_c
  * that, of two communicators at once, it all fits. A larger one has a gate to wait for others at, and
  * overlaps that. It also goes before all that computes: blocks are placed grid after grid, and one that
  * finds no place holds up all grids behind it that have its priority. Were that a product which waits for
- * whole multiprocessors, and behind it our grid that others wait for on those multiprocessors, none would go
- * on. But kernels of one priority share queues in a process, so not where ranks are threads, which would
- * wait for each other in there. */
+ * whole multiprocessors, and behind it our grid that others wait for on those multiprocessors, none would
+ * go on. */
 static void place(const weft_cuda_t *cuda, weft_cuda_call_t *k, bool capturing)
 {
     bool large = 2 * k->blocks > cuda->most_blocks;
     k->gate = k->direct && large && k->blocks > 1;
-    k->urgent = k->gate && !weft__cuda_has_threads(cuda->gpu);
     k->overlap = cuda->overlaps && !capturing && (k->gate || !large);
 }
 

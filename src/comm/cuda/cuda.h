@@ -121,10 +121,7 @@ bool weft__cuda_shares_gpu(const weft_cuda_t *cuda);
  * may wait at once. */
 int weft__cuda_known_share(int gpu);
 void weft__cuda_note_share(int gpu, int share);
-/* Whether several ranks of this process were ever on that GPU. */
-bool weft__cuda_has_threads(int gpu);
-void weft__cuda_note_threads(int gpu);
-void weft__cuda_forget_shares(void); /* all of the above, if no communicator is open */
+void weft__cuda_forget_shares(void); /* if none is open */
 
 /* Announce slabs that were made since, and wait until all ranks have mapped number `slab`. */
 weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab);

@@ -286,19 +286,12 @@ static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
  * rank uses two, and the program has streams as well. */
 #define THREADS_MOST 12
 
-/* Ranks of this process on this GPU. */
-static int threads_here(const weft_cuda_t *cuda)
+static weft_status_t check_threads(const weft_cuda_t *cuda)
 {
     int threads = 0;
     for (int p = 0; p < cuda->size; p++) {
         threads += cuda->shm->peers[p].near && same_gpu(cuda, p, cuda->rank);
     }
-    return threads;
-}
-
-static weft_status_t check_threads(const weft_cuda_t *cuda)
-{
-    int threads = threads_here(cuda);
     if (threads > THREADS_MOST) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "%d ranks are threads of one process on GPU %d; at most %d are possible. "
@@ -360,9 +353,6 @@ static void share_gpus(weft_cuda_t *cuda)
         crowd = card->crowd > crowd ? card->crowd : crowd;
     }
     weft__cuda_note_share(cuda->gpu, share > 0 ? share : 1);
-    if (threads_here(cuda) > 1) {
-        weft__cuda_note_threads(cuda->gpu);
-    }
     cuda->most_blocks = share / crowd > 0 ? share / crowd : 1;
     cuda->overlaps = weft__cuda_props(cuda->gpu)->major >= 9 && weft__settings()->overlap != 0;
 }

@@ -69,10 +69,9 @@ static kernel_fn kernel_of(const weft_cuda_call_t *call, unsigned *threads_p)
 static int launch_call(int gpu, const weft_cuda_call_t *call, const void *gate, const void *kernel,
                        int threads, void **args, void *stream)
 {
-    bool overlap = call->overlap != 0, urgent = call->urgent != 0;
-    int error = call->gate ? launch(gpu, gate, 1, 32, args, stream, overlap, urgent) : 0;
-    return error ? error
-                 : launch(gpu, kernel, call->blocks, threads, args, stream, overlap, urgent);
+    bool overlap = call->overlap != 0, gated = call->gate != 0;
+    int error = gated ? launch(gpu, gate, 1, 32, args, stream, overlap, gated) : 0;
+    return error ? error : launch(gpu, kernel, call->blocks, threads, args, stream, overlap, gated);
 }
 
 static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
@@ -113,13 +112,13 @@ static int run_once(int gpu)
     weft_cuda_ragged_t vectors = {};
     weft_cuda_exchange_t messages = {};
     int error = 0;
-    call.blocks = messages.lanes = messages.lane_blocks = 1;
+    call.gate = call.blocks = messages.lanes = messages.lane_blocks = 1;
     for (int i = 0; i < (WEFT_DTYPE_COUNT + 1) * WEFT_OP_COUNT && error == 0; i++) {
         call.coll = i / WEFT_OP_COUNT < WEFT_DTYPE_COUNT ? WEFT_COLL_ALLREDUCE : WEFT_COLL_BROADCAST;
         call.type = call.coll == WEFT_COLL_ALLREDUCE ? i / WEFT_OP_COUNT : WEFT_U8;
         call.op = i % WEFT_OP_COUNT;
         for (int kind = 0; kind < 3 && error == 0; kind++) {
-            call.direct = call.gate = kind == 0;
+            call.direct = kind == 0;
             call.even = kind == 1;
             error = collective(gpu, &nobody, &call, cudaStreamPerThread);
         }

@@ -111,8 +111,8 @@ typedef struct weft_cuda_call {
     int coll, type, op, root; /* weft_coll_t, weft_dtype_t, weft_op_t */
     int direct;    /* 0: data travels in the lines; 1: everybody's buffers are read and written */
     int overlap;   /* may be made resident before the kernel before has ended */
-    int gate;      /* one warp waits for all before the grid is launched; see direct.cuh */
-    int urgent;    /* both have the highest priority */
+    int gate; /* one warp waits for all before the grid is launched, see direct.cuh; both have the
+                    * highest priority */
     int even;      /* in the lines: only whole, aligned units, and at most WEFT_CUDA_POLL_FAN ranks */
     int blocks;    /* of the grid */
     uint64_t mark;   /* what report->finished becomes at the end; 0: nobody waits for that */

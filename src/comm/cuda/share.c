@@ -4,9 +4,7 @@
 #include "comm/cuda/cuda.h"
 
 static pthread_mutex_t share_lock = PTHREAD_MUTEX_INITIALIZER;
-/* By number of the GPU, from 64 on shared by two. */
-static int least_share[64]; /* 0: none is known */
-static bool threads_on[64];
+static int least_share[64]; /* by number of the GPU, from 64 on shared by two; 0: none is known */
 
 int weft__cuda_known_share(int gpu)
 {
@@ -24,27 +22,11 @@ void weft__cuda_note_share(int gpu, int share)
     pthread_mutex_unlock(&share_lock);
 }
 
-bool weft__cuda_has_threads(int gpu)
-{
-    pthread_mutex_lock(&share_lock);
-    bool threads = threads_on[gpu % 64];
-    pthread_mutex_unlock(&share_lock);
-    return threads;
-}
-
-void weft__cuda_note_threads(int gpu)
-{
-    pthread_mutex_lock(&share_lock);
-    threads_on[gpu % 64] = true;
-    pthread_mutex_unlock(&share_lock);
-}
-
 void weft__cuda_forget_shares(void)
 {
     pthread_mutex_lock(&share_lock);
     if (!weft__cuda_held()) {
         memset(least_share, 0, sizeof(least_share));
-        memset(threads_on, 0, sizeof(threads_on));
     }
     pthread_mutex_unlock(&share_lock);
 }
