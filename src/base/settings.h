@@ -57,6 +57,10 @@
       "bytes a rank touches in a call from which stores bypass the cache; 0: the tuner decides")   \
     X(INT, overlap, "WEFT_OVERLAP", "-1",                                                          \
       "let small GPU calls be scheduled while the call before runs: 0 no, else where possible")    \
+    X(INT, gpus_apart, "WEFT_GPUS_APART", "0",                                                     \
+      "1: ranks that share a GPU do as if each had its own, for tests: flags that reach other "    \
+      "GPUs, "                                                                                     \
+      "NCCL for large calls")                                                                      \
     X(INT, take_turns, "WEFT_TAKE_TURNS", "0",                                                     \
       "1: processes may share a GPU without MPS, where their kernels wait for each other in "      \
       "turns "                                                                                     \

@@ -118,9 +118,9 @@ static void check_case(const product_case_t *p, uint64_t seed, weft_dtype_t type
                           .accumulate = p->accumulate};
     expect(p, &o, c, aux, bias_grad);
     numbers_ok(numbers_table()->matmul(&args, NULL));
-    numbers_check("a product", &o.c, c, 1e-5);
+    numbers_check("a product", &o.c, c, 1e-6);
     if (p->epilogue == WEFT_EPILOGUE_GELU) {
-        numbers_check("what went into gelu", &o.aux, aux, 1e-5);
+        numbers_check("what went into gelu", &o.aux, aux, 1e-6);
     }
     if (p->bias_grad) {
         numbers_check("gradient of a bias", &o.bias_grad, bias_grad, 1e-5);

@@ -258,6 +258,12 @@ static bool same_gpu(const weft_cuda_t *cuda, int a, int b)
     return memcmp(cuda->cards[a]->uuid, cuda->cards[b]->uuid, 16) == 0;
 }
 
+/* Do flags and data of these two go from one GPU to another? */
+static bool apart(const weft_cuda_t *cuda, int a, int b)
+{
+    return a != b && (!same_gpu(cuda, a, b) || weft__settings()->gpus_apart == 1);
+}
+
 /* Ranks of other processes on one GPU only run at the same time under MPS. */
 static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
 {
@@ -334,7 +340,7 @@ static void fill_world(weft_cuda_t *cuda)
         size_t slab = (size_t)(card->box >> 48) - 1;
         char *base = cuda->mapped[(size_t)p * WEFT_CUDA_SLABS + slab];
         world->box[p] = (weft_cuda_box_t *)(base + (card->box & 0xffffffffffffu));
-        world->wide |= !same_gpu(cuda, p, cuda->rank);
+        world->wide |= apart(cuda, p, cuda->rank);
     }
 }
 
@@ -366,7 +372,7 @@ bool weft__cuda_shares_gpu(const weft_cuda_t *cuda)
 {
     for (int p = 0; p < cuda->size; p++) {
         for (int q = 0; q < p; q++) {
-            if (same_gpu(cuda, p, q)) {
+            if (!apart(cuda, p, q)) {
                 return true;
             }
         }

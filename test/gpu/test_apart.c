@@ -1,0 +1,143 @@
+/* ctest: timeout=240 serial */
+/* What ranks do whose GPUs are their own, tried with ranks that share one (WEFT_GPUS_APART): flags and
+ * fences that reach other GPUs, and NCCL beside our kernels, for large calls. NCCL takes several ranks on a
+ * GPU if each believes to be on a host of its own. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "gpu/gpu.h"
+
+#include <cmocka.h>
+
+#include "comm/comm.h"
+#include "comm/cuda/cuda.h"
+#include "comm/matrix.h"
+
+#define APART "WEFT_GPUS_APART=1 "
+#define NCCL                                                                                       \
+    APART "WEFT_ENGINE=auto NCCL_HOSTID=weft-test-% NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1"
+
+static const team_fn parts[] = {matrix_small,  matrix_medium, matrix_large,
+                                matrix_ragged, matrix_pairs,  NULL};
+
+static void run(team_fn fn, int ranks, int procs, uint32_t dies, const char *env)
+{
+    double start = team_now();
+    assert_true(team_run(&(team_plan_t){.ranks = ranks,
+                                        .procs = procs,
+                                        .limit_s = 90,
+                                        .may_die = dies,
+                                        .env = env,
+                                        .arg = parts},
+                         fn));
+    print_message("%d ranks: %.2f s\n", ranks, team_now() - start);
+}
+
+static void own_kernels(void **state)
+{
+    (void)state;
+    run(gpu_in_a_row, 2, 2, 0, APART "WEFT_ENGINE=weft");
+    run(gpu_in_a_row, 4, 4, 0, APART "WEFT_ENGINE=weft");
+    run(gpu_in_a_row, 4, 1, 0, APART "WEFT_ENGINE=weft");
+}
+
+/* ---- NCCL beside them --------------------------------------------------------------------- */
+
+/* Is there an NCCL? If not it says so. */
+static bool has_nccl(void)
+{
+    const char *why;
+    if (gpu_virtual()) {
+        return false;
+    }
+    if (weft__nccl(&why)) {
+        return true;
+    }
+    printf("skipped: %s\n", why);
+    return false;
+}
+
+static float sum_of(team_t *team, float *x, float *host, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        host[i] = (float)(team->rank + 1);
+    }
+    CHECK_OK(weft_memcpy(x, host, count * sizeof(float), NULL));
+    CHECK_OK(weft_allreduce(x, x, count, WEFT_F32, WEFT_SUM, team->comm, NULL));
+    CHECK_OK(weft_memcpy(host, x, count * sizeof(float), NULL));
+    for (size_t i = 1; i < count; i++) {
+        CHECK(host[i] == host[0]);
+    }
+    return host[0];
+}
+
+/* Small and large calls by turns, so that kernels of both wait for each other on one stream. */
+static void both_by_turns(team_t *team)
+{
+    const size_t most = (size_t)16 << 20;
+    float *x, *host = malloc(most * sizeof(float));
+    float want = (float)(team->size * (team->size + 1) / 2);
+    if (!has_nccl()) {
+        return;
+    }
+    CHECK(host);
+    CHECK_OK(weft_malloc((void **)&x, most * sizeof(float)));
+    for (int i = 0; i < 20; i++) {
+        size_t count = i % 2 ? most >> (i % 3) : (size_t)1 << i % 11;
+        team_note("%zu floats", count);
+        CHECK(sum_of(team, x, host, count) == want);
+    }
+    CHECK(((const weft_cuda_t *)team->comm->ctx)->engine_known > 0); /* NCCL was used */
+    CHECK_OK(weft_free(x));
+    free(host);
+    gpu_in_a_row(team);
+}
+
+static void nccl_beside_kernels(void **state)
+{
+    (void)state;
+    run(both_by_turns, 2, 2, 0, NCCL);
+    run(both_by_turns, 4, 4, 0, NCCL);
+}
+
+static void last_dies(team_t *team)
+{
+    const size_t count = (size_t)16 << 20;
+    float *x, *host = malloc(count * sizeof(float));
+    if (!has_nccl()) {
+        if (team->rank == team->size - 1) {
+            raise(SIGKILL); /* as the plan says */
+        }
+        return;
+    }
+    CHECK(host);
+    CHECK_OK(weft_malloc((void **)&x, count * sizeof(float)));
+    sum_of(team, x, host, count);
+    team_meet(team);
+    if (team->rank == team->size - 1) {
+        raise(SIGKILL);
+    }
+    double start = team_now();
+    CHECK_STATUS(weft_allreduce(x, x, count, WEFT_F32, WEFT_SUM, team->comm, NULL),
+                 WEFT_ERR_RANK_DEAD);
+    CHECK_WITHIN(team_now() - start, 5.0);
+    CHECK_STATUS(weft_barrier(team->comm, NULL), WEFT_ERR_BROKEN);
+}
+
+static void killed_in_a_call_of_nccl(void **state)
+{
+    (void)state;
+    run(last_dies, 3, 3, 1u << 2, NCCL);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(own_kernels),
+        cmocka_unit_test(nccl_beside_kernels),
+        cmocka_unit_test(killed_in_a_call_of_nccl),
+    };
+    gpu_start(argc, argv, true);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
