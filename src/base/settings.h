@@ -71,15 +71,18 @@
     X(INT, spin, "WEFT_SPIN", "-1",                                                                \
       "polls before a waiting rank yields its core; -1: few when ranks share cores, else many")    \
     X(STR, bind, "WEFT_BIND", "core", "how weft run binds ranks: core, none")                      \
-    X(STR, store_host, "WEFT_STORE_HOST", "127.0.0.1", "address that stores listen on")            \
+    X(STR, store_host, "WEFT_STORE_HOST", "127.0.0.1",                                             \
+      "address that stores listen on; with ranks on several hosts all, if it is not set")          \
     X(INT, rank, "WEFT_RANK", "-1", "set by weft run: rank of this process")                       \
     X(INT, size, "WEFT_SIZE", "-1", "set by weft run: number of ranks")                            \
     X(INT, local_rank, "WEFT_LOCAL_RANK", "-1", "set by weft run: rank on this host")              \
     X(INT, local_size, "WEFT_LOCAL_SIZE", "-1", "set by weft run: ranks on this host")             \
     X(STR, master_addr, "WEFT_MASTER_ADDR", "",                                                    \
-      "set by weft run: host of the job's store (rank 0)")                                         \
-    X(INT, master_port, "WEFT_MASTER_PORT", "0", "set by weft run: port of the job's store")       \
-    X(STR, secret, "WEFT_SECRET", "", "set by weft run: what a client of the store must know")     \
+      "host of the job's store: set by weft run; under other launchers, the host of rank 0")       \
+    X(INT, master_port, "WEFT_MASTER_PORT", "0",                                                   \
+      "port of the job's store: set by weft run; under other launchers, a free one of rank 0's")   \
+    X(STR, secret, "WEFT_SECRET", "",                                                              \
+      "what a client of the job's store must know, 32 hex digits: set by weft run")                \
     X(STR, terminal, "WEFT_TERMINAL", "", "set by weft train: terminal that shows progress")       \
     X(INT, restart, "WEFT_RESTART", "0", "set by weft run: how often the job was restarted")
 

@@ -348,13 +348,7 @@ weft_status_t weft__job(const weft_job_t **job_pp)
 
 /* ---- the store --------------------------------------------------------------------------- */
 
-static int store_timeout(void)
-{
-    int timeout = weft__settings()->timeout;
-    return timeout == 0 ? -1 : timeout;
-}
-
-static weft_status_t connect_to_launcher(weft_store_conn_t **store_p)
+static weft_status_t connect_to_launcher(int timeout_ms, weft_store_conn_t **store_p)
 {
     uint8_t secret[WEFT_SECRET_BYTES];
     weft_settings_t settings;
@@ -377,7 +371,7 @@ static weft_status_t connect_to_launcher(weft_store_conn_t **store_p)
     if (status != WEFT_OK) {
         return weft__fail(status, "job: WEFT_SECRET is not %d hex digits", 2 * WEFT_SECRET_BYTES);
     }
-    return weft__store_connect(settings.master_addr, settings.master_port, secret, store_timeout(),
+    return weft__store_connect(settings.master_addr, settings.master_port, secret, timeout_ms,
                                store_p);
 }
 
@@ -403,7 +397,7 @@ static weft_status_t make_name(const weft_job_t *job, char *name, size_t room)
     return WEFT_OK;
 }
 
-weft_status_t weft__job_store(weft_store_conn_t **store_p)
+weft_status_t weft__job_store(int timeout_ms, weft_store_conn_t **store_p)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static weft_store_server_t *server; /* under the lock, like the name; never stopped */
@@ -413,11 +407,14 @@ weft_status_t weft__job_store(weft_store_conn_t **store_p)
     if (status != WEFT_OK) {
         return status;
     }
+    if (timeout_ms == 0) {
+        timeout_ms = weft__settings()->timeout == 0 ? -1 : weft__settings()->timeout;
+    }
     if (strcmp(job->launcher, "weft") == 0) {
-        return connect_to_launcher(store_p);
+        return connect_to_launcher(timeout_ms, store_p);
     }
     if (job->local_size != job->size) {
-        return weft__master_store(job, store_p);
+        return weft__master_store(job, timeout_ms, store_p);
     }
     if (job->size > 1 && job->key[0] == '\0') {
         return weft__fail(WEFT_ERR_INVALID,
@@ -439,5 +436,5 @@ weft_status_t weft__job_store(weft_store_conn_t **store_p)
     if (status != WEFT_OK) {
         return status;
     }
-    return weft__store_connect_unix(name, store_timeout(), store_p);
+    return weft__store_connect_unix(name, timeout_ms, store_p);
 }

@@ -25,10 +25,10 @@ weft_status_t weft__job_read(char *const *environ_p, weft_job_t *job_p);
 /* This process's job, read once. Also sets the log's rank and the default device. */
 weft_status_t weft__job(const weft_job_t **job_pp);
 
-/* Connect to the job's store. Under `weft run` it is the launcher's (WEFT_MASTER_ADDR/PORT/SECRET).
+/* Connect to the job's store, within timeout_ms (-1: for ever, 0: what WEFT_TIMEOUT says). Under `weft run` it is the launcher's (WEFT_MASTER_ADDR/PORT/SECRET).
  * Under another launcher rank 0 serves it on an abstract unix socket named after the job's key, and
  * the kernel's word for the peer's user id takes the place of the secret; no file, no port. If it is on
  * several hosts, master.h says where. A job of one starts its own. The server lives as long as the process. */
-weft_status_t weft__job_store(weft_store_conn_t **store_p);
+weft_status_t weft__job_store(int timeout_ms, weft_store_conn_t **store_p);
 
 #endif

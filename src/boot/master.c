@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mac.h"
 #include "base/settings.h"
@@ -39,17 +41,28 @@ static bool first_node(const char *list, char *node, size_t room)
     return n > 0 && !in_range;
 }
 
+/* "[::1]" is ::1. */
+static bool copy_addr(const char *addr, char *to, size_t room)
+{
+    size_t n = strlen(addr);
+    bool brackets = n > 2 && addr[0] == '[' && addr[n - 1] == ']';
+    int length = snprintf(to, room, "%.*s", (int)(brackets ? n - 2 : n), addr + brackets);
+    return length > 0 && (size_t)length < room;
+}
+
 static weft_status_t find_addr(char *const *environ_p, const weft_job_t *job, weft_master_t *master)
 {
-    const char *addr = weft__job_variable(environ_p, "WEFT_MASTER_ADDR");
+    const char *own = weft__job_variable(environ_p, "WEFT_MASTER_ADDR");
+    const char *torch = weft__job_variable(environ_p, "MASTER_ADDR");
     const char *nodes = weft__job_variable(environ_p, "SLURM_STEP_NODELIST");
-    addr = addr ? addr : weft__job_variable(environ_p, "MASTER_ADDR");
     nodes = nodes ? nodes : weft__job_variable(environ_p, "SLURM_JOB_NODELIST");
-    if (addr && strlen(addr) < sizeof(master->addr)) {
-        snprintf(master->addr, sizeof(master->addr), "%s", addr);
-        return WEFT_OK;
+    if (own || torch) {
+        return copy_addr(own ? own : torch, master->addr, sizeof(master->addr))
+                   ? WEFT_OK
+                   : weft__fail(WEFT_ERR_INVALID, "job: %s is too long for the name of a host",
+                                own ? "WEFT_MASTER_ADDR" : "MASTER_ADDR");
     }
-    if (!addr && nodes && strcmp(job->launcher, "slurm") == 0 &&
+    if (nodes && strcmp(job->launcher, "slurm") == 0 &&
         first_node(nodes, master->addr, sizeof(master->addr))) {
         return WEFT_OK;
     }
@@ -59,13 +72,23 @@ static weft_status_t find_addr(char *const *environ_p, const weft_job_t *job, we
                       job->local_size, job->size);
 }
 
-/* What all ranks of the job have in common; MPICH tells only those of one host. */
-static void mac_of_job(const weft_job_t *job, const char *addr, uint8_t mac[WEFT_MAC_BYTES])
+/* What only ranks of this job have in common; NULL if the launcher says nothing of the kind. MPICH tells
+ * only those of one host. torchrun's begins with the address of rank 0, which may have several names. */
+static const char *common_key(const weft_job_t *job)
+{
+    if (job->key[0] == '\0' || strcmp(job->launcher, "mpich") == 0) {
+        return NULL;
+    }
+    const char *slash = strcmp(job->launcher, "torchrun") == 0 ? strchr(job->key, '/') : NULL;
+    return slash ? slash : job->key;
+}
+
+static void mac_of_job(const weft_job_t *job, uint8_t mac[WEFT_MAC_BYTES])
 {
     const uint8_t no_key[WEFT_MAC_KEY_BYTES] = {0};
-    char text[512];
-    const char *key = strcmp(job->launcher, "mpich") == 0 ? "" : job->key;
-    int length = snprintf(text, sizeof(text), "%s/%d/%s/%s", job->launcher, job->size, addr, key);
+    char text[sizeof(job->key) + 64];
+    int length = snprintf(text, sizeof(text), "%s/%d/%s", job->launcher, job->size,
+                          common_key(job));
     weft__mac(no_key, text, (size_t)length, mac);
 }
 
@@ -87,13 +110,13 @@ static weft_status_t find_port(char *const *environ_p, const weft_job_t *job, we
         master->port += own ? 0 : master->port < 65535 ? 1 : -1;
         return WEFT_OK;
     }
-    if (job->key[0] == '\0' || strcmp(job->launcher, "mpich") == 0) {
+    if (!common_key(job)) {
         return weft__fail(WEFT_ERR_INVALID,
                           "job: %d of %d ranks are on this host; set WEFT_MASTER_PORT to a port "
                           "that is free on %s, alike on all ranks",
                           job->local_size, job->size, master->addr);
     }
-    mac_of_job(job, master->addr, mac);
+    mac_of_job(job, mac);
     master->port = 20000 + (mac[0] << 8 | mac[1]) % 10000;
     return WEFT_OK;
 }
@@ -110,7 +133,13 @@ static weft_status_t find_secret(char *const *environ_p, const weft_job_t *job,
                    : weft__fail(WEFT_ERR_INVALID, "job: WEFT_SECRET is not %d hex digits",
                                 2 * WEFT_SECRET_BYTES);
     }
-    mac_of_job(job, master->addr, mac);
+    if (!common_key(job)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "job: nothing tells this job of %d ranks on several hosts apart from "
+                          "another; set WEFT_SECRET to %d random hex digits, alike on all ranks",
+                          job->size, 2 * WEFT_SECRET_BYTES);
+    }
+    mac_of_job(job, mac);
     memcpy(master->secret, mac, WEFT_SECRET_BYTES);
     return WEFT_OK;
 }
@@ -127,24 +156,42 @@ weft_status_t weft__master_find(char *const *environ_p, const weft_job_t *job,
 
 /* ---- the store -------------------------------------------------------------------------- */
 
-/* The name of a host often means its loopback on the host itself, so rank 0 does not listen on that. */
-static const char *listen_on(const weft_master_t *master)
+#define LINGER_MS 2000
+
+static weft_store_server_t *server; /* never stopped */
+
+/* Others may be about to read why we end, and are gone when they have. */
+static void linger(void)
+{
+    uint64_t end = weft__now_ns() + LINGER_MS * 1000000ull;
+    while (weft__store_clients(server) > 0 && weft__now_ns() < end) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
+/* The name of a host often means its loopback on the host itself, so rank 0 listens on all addresses. */
+static weft_status_t listen_and_serve(const weft_master_t *master)
 {
     const char *chosen = getenv("WEFT_STORE_HOST");
-    return chosen && chosen[0] ? chosen : strchr(master->addr, ':') ? "::" : "0.0.0.0";
+    int port;
+    if (chosen && chosen[0]) {
+        return weft__store_serve(chosen, master->port, master->secret, &server, &port);
+    }
+    return weft__store_serve("::", master->port, master->secret, &server, &port) == WEFT_OK
+               ? WEFT_OK
+               : weft__store_serve("0.0.0.0", master->port, master->secret, &server, &port);
 }
 
 static weft_status_t serve(const weft_master_t *master)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static weft_store_server_t *server; /* under the lock; never stopped */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of server */
     weft_status_t status = WEFT_OK;
-    int port;
     pthread_mutex_lock(&lock);
     if (!server) {
-        status = weft__store_serve(listen_on(master), master->port, master->secret, &server, &port);
+        status = listen_and_serve(master);
         if (status == WEFT_OK) {
             weft__store_leave_running(server);
+            atexit(linger);
         } else {
             status = weft__fail(status, "%s; WEFT_MASTER_PORT, alike on all ranks, takes another",
                                 weft_last_error());
@@ -154,15 +201,14 @@ static weft_status_t serve(const weft_master_t *master)
     return status;
 }
 
-weft_status_t weft__master_store(const weft_job_t *job, weft_store_conn_t **store_p)
+weft_status_t weft__master_store(const weft_job_t *job, int timeout_ms, weft_store_conn_t **store_p)
 {
     weft_master_t master;
-    int timeout = weft__settings()->timeout;
     weft_status_t status = weft__master_find(NULL, job, &master);
     if (status == WEFT_OK && job->rank == 0) {
         status = serve(&master);
     }
-    return status != WEFT_OK ? status
-                             : weft__store_connect(master.addr, master.port, master.secret,
-                                                   timeout == 0 ? -1 : timeout, store_p);
+    return status != WEFT_OK
+               ? status
+               : weft__store_connect(master.addr, master.port, master.secret, timeout_ms, store_p);
 }

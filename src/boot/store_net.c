@@ -92,6 +92,9 @@ weft_status_t weft__net_listen_tcp(const char *host, int port, int *fd_p, int *p
             continue;
         }
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+        if (a->ai_family == AF_INET6) { /* "::" is every address, also those of IPv4 */
+            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
+        }
         if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
             freeaddrinfo(list);
             *fd_p = fd;

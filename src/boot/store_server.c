@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,7 +23,10 @@
 #include "boot/store_net.h"
 
 #define PROOF_LIMIT_MS 10000
-#define PROVING_MAX 1024    /* clients without proof at a time; the oldest has to go first */
+#define PROVING_MOST                                                                               \
+    1024 /* clients without proof at a time, and at most an eighth of all descriptors */
+#define PROVING_GRACE_MS 1000 /* when there are so many, one that took longer has to go */
+#define COMPLAIN_MS 10000
 #define LISTEN_PAUSE_MS 100 /* when there is no descriptor left for another client */
 #define EVENTS_PER_STEP 64
 #define ACCEPTS_PER_STEP 64
@@ -282,9 +286,9 @@ static void client_event(weft_store_server_t *server, weft_store_client_t *clien
 
 /* ---- new clients ------------------------------------------------------------------------- */
 
-/* Whoever has taken longest over the proof makes way: a flood of idle connections must not keep
- * ranks out. */
-static void drop_oldest_proving(weft_store_server_t *server)
+/* Whoever has taken longest over the proof makes way, if that was long: a flood of idle connections must
+ * not keep ranks out, nor take the descriptors of the program that we are a thread of. */
+static bool make_way(weft_store_server_t *server)
 {
     weft_store_client_t *oldest = NULL;
     for (weft_store_client_t *client = server->clients; client != NULL; client = client->next) {
@@ -292,9 +296,13 @@ static void drop_oldest_proving(weft_store_server_t *server)
             oldest = client;
         }
     }
+    if (oldest != NULL && oldest->deadline > weft__deadline(PROOF_LIMIT_MS - PROVING_GRACE_MS)) {
+        return false;
+    }
     if (oldest != NULL) {
         drop(server, oldest);
     }
+    return true;
 }
 
 weft_status_t weft__store_server_adopt(weft_store_server_t *server, int fd)
@@ -325,9 +333,7 @@ weft_status_t weft__store_server_adopt(weft_store_server_t *server, int fd)
     }
     server->clients = client;
     server->client_count++;
-    if (++server->proving_count > PROVING_MAX) {
-        drop_oldest_proving(server);
-    }
+    server->proving_count++;
     memcpy(hello, weft__store_magic, WEFT_STORE_MAGIC_BYTES);
     memcpy(hello + WEFT_STORE_MAGIC_BYTES, client->nonce, sizeof(client->nonce));
     queue(server, client, hello, sizeof(hello), NULL, 0);
@@ -350,9 +356,21 @@ static void listen_on(weft_store_server_t *server, bool on)
     }
 }
 
+static void complain(weft_store_server_t *server, int error)
+{
+    if (weft__now_ns() >= server->complain_again) {
+        weft__warn("store: cannot accept a client: %s", strerror(error));
+        server->complain_again = weft__deadline(COMPLAIN_MS);
+    }
+}
+
 static void accept_clients(weft_store_server_t *server)
 {
     for (int i = 0; i < ACCEPTS_PER_STEP; i++) {
+        if (server->proving_count >= server->proving_most && !make_way(server)) {
+            listen_on(server, false); /* they wait in the queue */
+            return;
+        }
         int fd = accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -360,7 +378,7 @@ static void accept_clients(weft_store_server_t *server)
             }
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
                 /* the connection stays in the queue, and epoll would report it for ever */
-                weft__warn("store: cannot accept a client: %s", strerror(errno));
+                complain(server, errno);
                 listen_on(server, false);
                 return;
             }
@@ -443,6 +461,15 @@ static void *serve(void *arg)
 
 /* ---- start and stop ---------------------------------------------------------------------- */
 
+static int proving_most(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 8 > PROVING_MOST) {
+        return PROVING_MOST;
+    }
+    return limit.rlim_cur / 8 > 8 ? (int)(limit.rlim_cur / 8) : 8;
+}
+
 weft_status_t weft__store_server_create(int listen_fd, const uint8_t secret[WEFT_SECRET_BYTES],
                                         bool same_user, weft_store_server_t **server_p)
 {
@@ -457,6 +484,7 @@ weft_status_t weft__store_server_create(int listen_fd, const uint8_t secret[WEFT
     server->same_user = same_user;
     server->running = true;
     server->listening = true;
+    server->proving_most = proving_most();
     server->listen_again = server->next_deadline = WEFT_NEVER;
     memcpy(server->secret, secret, WEFT_SECRET_BYTES);
     status = weft__random_bytes(hash_key, sizeof(hash_key));
@@ -565,6 +593,11 @@ weft_status_t weft__store_serve_unix(const char *name, weft_store_server_t **ser
     int fd;
     weft_status_t status = weft__net_listen_unix(name, &fd);
     return status == WEFT_OK ? start(fd, no_secret, true, server_p) : status;
+}
+
+int weft__store_clients(weft_store_server_t *server)
+{
+    return atomic_load_explicit(&server->client_count, memory_order_relaxed);
 }
 
 void weft__store_leave_running(weft_store_server_t *server)

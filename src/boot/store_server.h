@@ -3,6 +3,7 @@
 #define WEFT_BOOT_STORE_SERVER_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "boot/store.h"
@@ -17,6 +18,9 @@ weft_status_t weft__store_connect_unix(const char *name, int timeout_ms,
 
 /* Nobody will stop this server: it ends with the process. */
 void weft__store_leave_running(weft_store_server_t *server);
+
+/* Clients that are connected now; any thread. */
+int weft__store_clients(weft_store_server_t *server);
 
 /* ---- the server without its thread: whoever calls step is the server --------------------- */
 
@@ -71,7 +75,9 @@ struct weft_store_server {
     uint8_t secret[WEFT_SECRET_BYTES];
     weft_store_table_t table;
     weft_store_client_t *clients, *gone;
-    int client_count, proving_count;
+    _Atomic int client_count; /* relaxed: read by weft__store_clients, for information */
+    int proving_count, proving_most;
+    uint64_t complain_again; /* when to warn once more that clients cannot be accepted */
     pthread_t thread;
 };
 

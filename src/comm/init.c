@@ -418,7 +418,7 @@ static weft_status_t join_job(const weft_job_t *job, weft_comm_h comm)
         return status == WEFT_OK ? weft__shm_join(segment, 0, comm) : status;
     }
     weft_store_conn_t *store;
-    status = status == WEFT_OK ? weft__job_store(&store) : status;
+    status = status == WEFT_OK ? weft__job_store(0, &store) : status;
     if (status != WEFT_OK) {
         return status;
     }

@@ -74,11 +74,11 @@ static weft_status_t open_feed(run_t *run)
 static weft_status_t find_peak(run_t *run, weft_comm_h comm, double *flops_p)
 {
     const weft_compute_t *compute;
-    int size;
+    int here; /* ranks that share the GPUs of this host */
     double sheet = weft__peak_of(run->setup->gpu, run->setup->type);
-    WEFT_TRY(weft_comm_size(comm, &size));
+    WEFT_TRY(weft_job_info(NULL, NULL, NULL, &here));
     if (sheet > 0.0) {
-        *flops_p = sheet * (size < run->setup->gpus ? size : run->setup->gpus) / size;
+        *flops_p = sheet * (here < run->setup->gpus ? here : run->setup->gpus) / here;
         return WEFT_OK;
     }
     WEFT_TRY(weft__compute(&compute));

@@ -18,7 +18,7 @@ int main(void)
     if (weft__job(&job) != WEFT_OK) {
         return fail("job");
     }
-    if (weft__job_store(&store) != WEFT_OK) {
+    if (weft__job_store(0, &store) != WEFT_OK) {
         return fail("store");
     }
     snprintf(key, sizeof(key), "rank/%d", job->rank);

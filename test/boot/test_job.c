@@ -192,8 +192,8 @@ static int meet(void)
     weft_store_conn_t *one = NULL, *two = NULL;
     char value[8];
     size_t bytes = sizeof(value);
-    if (weft__job(&job) != WEFT_OK || weft__job_store(&one) != WEFT_OK ||
-        weft__job_store(&two) != WEFT_OK) {
+    if (weft__job(&job) != WEFT_OK || weft__job_store(0, &one) != WEFT_OK ||
+        weft__job_store(0, &two) != WEFT_OK) {
         fprintf(stderr, "%s\n", weft_last_error());
         return 1;
     }
@@ -328,7 +328,7 @@ static void store_that_cannot_be_found_is_explained(void **state)
             }
             /* twice: the second answer must be as good as the first */
             for (int k = 0; k < 2; k++) {
-                if (weft__job_store(&store) == WEFT_OK || store != NULL ||
+                if (weft__job_store(0, &store) == WEFT_OK || store != NULL ||
                     strstr(weft_last_error(), rows[i].named) == NULL) {
                     fprintf(stderr, "row %zu: %s\n", i, weft_last_error());
                     _exit(1);

@@ -91,6 +91,26 @@ static void slurm_has_rank_0_on_its_first_node(void **state)
     find_bad(ENV(SLURM, "SLURM_STEP_NODELIST=,"), "set WEFT_MASTER_ADDR");
 }
 
+/* Rank 0 may be told another name of its own host. */
+static void names_of_a_host_do_not_matter(void **state)
+{
+    (void)state;
+    weft_master_t a = find_good(ENV(TORCH, "MASTER_ADDR=localhost", "MASTER_PORT=29500"));
+    weft_master_t b = find_good(ENV(TORCH, "MASTER_ADDR=[::1]", "MASTER_PORT=29500"));
+    assert_memory_equal(a.secret, b.secret, sizeof(a.secret));
+    assert_string_equal(b.addr, "::1");
+    b = find_good(ENV(TORCH, "MASTER_ADDR=localhost", "MASTER_PORT=29502"));
+    assert_memory_not_equal(a.secret, b.secret, sizeof(a.secret));
+}
+
+static void long_names_are_refused(void **state)
+{
+    (void)state;
+    char addr[400] = "MASTER_ADDR=";
+    memset(addr + strlen(addr), 'x', 300);
+    find_bad(ENV(TORCH, addr, "MASTER_PORT=29500"), "MASTER_ADDR is too long");
+}
+
 static void all_ranks_agree_and_jobs_differ(void **state)
 {
     (void)state;
@@ -112,7 +132,10 @@ static void mpich_must_be_told(void **state)
 #define MPICH "PMI_RANK=0", "PMI_SIZE=4", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=2"
     find_bad(ENV(MPICH), "set WEFT_MASTER_ADDR");
     find_bad(ENV(MPICH, "WEFT_MASTER_ADDR=a"), "set WEFT_MASTER_PORT to a port that is free on a");
-    weft_master_t master = find_good(ENV(MPICH, "WEFT_MASTER_ADDR=a", "WEFT_MASTER_PORT=5"));
+    find_bad(ENV(MPICH, "WEFT_MASTER_ADDR=a", "WEFT_MASTER_PORT=5"),
+             "set WEFT_SECRET to 32 random");
+    weft_master_t master = find_good(ENV(MPICH, "WEFT_MASTER_ADDR=a", "WEFT_MASTER_PORT=5",
+                                         "WEFT_SECRET=000102030405060708090a0b0c0d0e0f"));
     assert_int_equal(master.port, 5);
 #undef MPICH
 }
@@ -123,6 +146,8 @@ int main(void)
         cmocka_unit_test(torchrun_names_host_and_port),
         cmocka_unit_test(own_words_win),
         cmocka_unit_test(slurm_has_rank_0_on_its_first_node),
+        cmocka_unit_test(names_of_a_host_do_not_matter),
+        cmocka_unit_test(long_names_are_refused),
         cmocka_unit_test(all_ranks_agree_and_jobs_differ),
         cmocka_unit_test(mpich_must_be_told),
     };

@@ -66,6 +66,8 @@ train $common --steps 30 --precision fp16 --loss-scale 1e12 -n 2 --out over
 expect_status 0
 grep -o '"loss_scale": [0-9]*' over/metrics.jsonl | awk 'NR == 1 { a = $2 } { b = $2 } END { exit !(a > 1e11 && b < 1e9 && b >= 65536) }' ||
     fail "the loss scale went $(grep -o '"loss_scale": [0-9]*' over/metrics.jsonl | tr '\n' ' ')"
+grep -o '"loss_scale": [0-9]*' over/metrics.jsonl | awk 'NR > 1 && NR < 9 && 2 * $2 != a { bad = 1 } { a = $2 } END { exit bad }' ||
+    fail "not every step that overflows halves the scale of the next"
 losses over | awk 'NR == 1 { a = $1 } END { exit !($1 < a - 0.3) }' || fail "the loss does not fall after steps that were skipped"
 grep -qE '"dtype": ?"F16"' <(head -c 4000 over/latest/model.safetensors) || fail "weights were not saved in F16"
 rm -rf half over

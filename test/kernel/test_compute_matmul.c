@@ -244,6 +244,45 @@ static void own_product_of_many_blocks(void **state)
     with_best_tables(many_blocks);
 }
 
+/* Times one, a number stays what it is but for its last bit: no part is lost that AMX cuts floats into. */
+static void times_one(uint64_t seed)
+{
+    enum { N = 96 };
+    numbers_t one = numbers_zero(N * N, WEFT_F32);
+    numbers_t x = numbers_random(seed, "x", N * N, WEFT_F32, 3);
+    numbers_t c = numbers_garbage(N * N, WEFT_F32);
+    for (int i = 0; i < N; i++) {
+        ((float *)one.data)[i * N + i] = 1;
+    }
+    for (int side = 0; side < 2; side++) {
+        weft_own_product_t args = {.m = N,
+                                   .n = N,
+                                   .k = N,
+                                   .a = side ? x.data : one.data,
+                                   .lda = N,
+                                   .b = side ? one.data : x.data,
+                                   .ldb = N,
+                                   .c = c.data,
+                                   .ldc = N,
+                                   .scratch = aligned_alloc(64, WEFT_OWN_SCRATCH)};
+        weft__inner()->product(&args);
+        free(args.scratch);
+        numbers_read(&c);
+        for (int i = 0; i < N * N; i++) {
+            assert_true(fabs(c.values[i] - x.values[i]) <= 0x1p-23 * fabs(x.values[i]));
+        }
+    }
+    numbers_free(&one);
+    numbers_free(&x);
+    numbers_free(&c);
+}
+
+static void own_product_by_one_loses_nothing(void **state)
+{
+    (void)state;
+    with_best_tables(times_one);
+}
+
 /* Shapes that are packed once for all threads, in one go and in several, that are cut into blocks, and into
  * parts of k: right by the test of above, and of our own product the same bits for every number of threads. */
 static void same_bits(uint64_t seed)
@@ -318,6 +357,7 @@ int main(void)
         cmocka_unit_test(threads_do_not_change_bits),
         cmocka_unit_test(adds_in_place),
         cmocka_unit_test(own_product_of_many_blocks),
+        cmocka_unit_test(own_product_by_one_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,6 +199,7 @@ static __device__ __forceinline__ void hold_gate(const world_t &world, const cal
 {
     await_before();
     uint64_t number = call_number(world);
+    fence(world); /* what came before on this stream is seen by whoever sees the announcement */
     tell(number);
     await_heads(world, call, number, [](int, int, uint32_t) {}); /* the call finds out if it failed */
     let_next_come();

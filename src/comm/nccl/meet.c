@@ -23,8 +23,16 @@ static weft_status_t dial(const weft_nccl_road_t *road, int timeout_ms, weft_sto
 {
     *store_p = NULL;
     return road->of_job
-               ? weft__job_store(store_p)
+               ? weft__job_store(timeout_ms, store_p)
                : weft__store_connect(road->host, road->port, road->secret, timeout_ms, store_p);
+}
+
+/* Under launchers other than weft run, rank 0 serves the job's store. */
+static int server_of(const weft_nccl_road_t *road)
+{
+    const weft_job_t *job;
+    return road->of_job && weft__job(&job) == WEFT_OK && strcmp(job->launcher, "weft") != 0 ? 0
+                                                                                            : -1;
 }
 
 /* What the store shall tell the others when this process is gone. */
@@ -53,6 +61,7 @@ weft_nccl_seat_t *weft__nccl_seat_create(weft_comm_h comm, const weft_nccl_road_
     seat->trail_ns = TRAIL_NS;
     seat->road = *road;
     seat->place = *place;
+    seat->server = server_of(road);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -235,6 +244,15 @@ weft_status_t weft__nccl_comm_meet(weft_comm_h comm)
         if (weft__nccl_look(seat, &verdict)) {
             return weft__fail((weft_status_t)verdict.status, "%s", verdict.text);
         }
+        if (seat->lost_ns != 0) {
+            status = weft__fail(WEFT_ERR_RANK_DEAD,
+                                "%s, which serves the store that ranks meet at, ended before all "
+                                "ranks had joined",
+                                seat->server == 0   ? "rank 0"
+                                : seat->road.of_job ? "weft run"
+                                                    : "the process that made the id");
+            break;
+        }
         if (seat->timeout_ms > 0 && weft__now_ns() > end) {
             status = not_joined(seat);
             break;
@@ -296,6 +314,7 @@ weft_status_t weft__nccl_comm_split(void *ctx, int color, int key, weft_comm_h c
         return no_memory(seat->size);
     }
     seated->engine = engine;
+    seated->server = -1; /* rank 0 of the job may not be in it */
     connect_child(seated);
     status = settle_down(seated);
     return status == WEFT_OK ? WEFT_OK : fail_joining(seated, status);

@@ -59,6 +59,8 @@ typedef struct weft_nccl_seat {
 
     /* The watcher's alone while it runs; NULL if there is none (any more). */
     weft_store_conn_t *store;
+    int server; /* the rank whose process serves the store; -1: another process, or not known */
+    uint64_t lost_ns;   /* when the store was lost; 0: it was not */
     uint64_t posted;    /* calls, when this rank last said where it is */
     uint64_t posted_ns; /* when that was */
     int64_t left;       /* ranks that had left when last looked, and in which call that was */

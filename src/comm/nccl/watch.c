@@ -12,6 +12,7 @@
  * is short, so that all ranks have said where they are before it passes. */
 #define BUSY_MS 100
 #define IDLE_MS 1000
+#define SERVER_GRACE_MS 3000
 
 static int period(const weft_nccl_seat_t *seat, int most_ms)
 {
@@ -46,6 +47,7 @@ static void lose_store(weft_nccl_seat_t *seat)
     weft__info("rank %d goes on without the store: %s", seat->rank, weft_last_error());
     weft__store_close(seat->store);
     seat->store = NULL;
+    seat->lost_ns = weft__now_ns();
 }
 
 bool weft__nccl_look(weft_nccl_seat_t *seat, weft_nccl_verdict_t *verdict_p)
@@ -252,6 +254,25 @@ static bool gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nc
     return false;
 }
 
+/* The store was lost with the rank that served it. If that had made the call we are in before it left, the
+ * call ends within a short time. */
+static bool server_gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight,
+                        weft_nccl_verdict_t *out)
+{
+    char what[200];
+    uint64_t since = sight->since > seat->lost_ns ? sight->since : seat->lost_ns;
+    if (seat->lost_ns == 0 || seat->server < 0 || weft__is_message(sight->call.coll) ||
+        weft__now_ns() - since < SERVER_GRACE_MS * 1000000ull) {
+        return false;
+    }
+    describe(sight, what, sizeof(what));
+    out->status = WEFT_ERR_RANK_DEAD;
+    snprintf(out->text, sizeof(out->text),
+             "rank %d, which served the store, has ended; rank %d waits for it in %s", seat->server,
+             seat->rank, what);
+    return true;
+}
+
 /* Look everywhere. *offer_p: the others are yet to be told. */
 static bool find_fault(weft_nccl_seat_t *seat, weft_nccl_verdict_t *out, bool *busy_p,
                        bool *offer_p)
@@ -278,7 +299,7 @@ static bool find_fault(weft_nccl_seat_t *seat, weft_nccl_verdict_t *out, bool *b
         late(seat, &sight, out);
         return true;
     }
-    return gone(seat, &sight, out);
+    return gone(seat, &sight, out) || server_gone(seat, &sight, out);
 }
 
 /* ---- the watcher ------------------------------------------------------------------------ */

@@ -195,7 +195,8 @@ static int graph_end(int gpu, void *stream, void **graph_p)
     cudaGraph_t graph;
     TRY(cudaSetDevice(gpu));
     TRY(cudaStreamEndCapture(native(stream), &graph));
-    cudaError_t error = cudaGraphInstantiate((cudaGraphExec_t *)graph_p, graph, 0);
+    cudaError_t error = cudaGraphInstantiate((cudaGraphExec_t *)graph_p, graph,
+                                             cudaGraphInstantiateFlagUseNodePriority);
     cudaGraphDestroy(graph);
     TRY(error);
     return 0;

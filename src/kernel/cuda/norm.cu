@@ -466,7 +466,7 @@ static int64_t parts_of(const weft_norm_t *args)
 
 static unsigned narrow_parts(const weft_norm_t *args)
 {
-    int64_t most = args->width <= LIGHT ? PARTS : PARTS / 2, blocks = ceil_div(args->rows, WARPS);
+    int64_t most = chunks_held(args) * CHUNK <= LIGHT ? PARTS : PARTS / 2, blocks = ceil_div(args->rows, WARPS);
     return (unsigned)(blocks < most ? blocks : most);
 }
 

@@ -67,7 +67,7 @@ static weft_status_t exchange_cards(int pes)
     weft_store_conn_t *store;
     char key[64];
     int timeout = weft__settings()->timeout;
-    weft_status_t status = weft__job_store(&store);
+    weft_status_t status = weft__job_store(0, &store);
     if (status != WEFT_OK) {
         return status;
     }

@@ -56,11 +56,19 @@ mpich() {
 }
 mpich_told() {
     mpich "$@"
-    export WEFT_MASTER_ADDR=localhost WEFT_MASTER_PORT=$((port + 2))
+    export WEFT_MASTER_ADDR=localhost WEFT_MASTER_PORT=$((port + 2)) WEFT_SECRET=0123456789abcdef0123456789abcdef
 }
 strangers() { # one of them does not know the secret
     torchrun "$@"
     export WEFT_SECRET=0123456789abcdef0123456789abcde$(($1 / 3))
+}
+one_without_nccl() {
+    torchrun "$@"
+    [ "$1" != 1 ] || export WEFT_NCCL=/no/libnccl.so.2
+}
+undecided() { # hosts that look like one to us, as containers may
+    torchrun "$@"
+    export WEFT_ENGINE=auto WEFT_NCCL=/no/libnccl.so.2
 }
 virtual() {
     torchrun "$@"
@@ -74,6 +82,21 @@ start 2 mpich_told && expect "MPICH, told where" 2 "rank % of 2: the sum of all 
 status=1
 start 2 mpich && expect "MPICH, told nothing" 2 "set WEFT_MASTER_ADDR to its host, alike on all ranks"
 start 4 virtual && expect "virtual GPUs" 4 "2 of 4 ranks are on this host; ranks on several hosts need GPUs"
+start 4 undecided && expect "without WEFT_ENGINE" 4 "NCCL cannot be loaded"
+# Rank 0, which serves the store, hears of it and ends; the others still get to know why.
+for ((i = 0; i < 5; i++)); do
+    port=$((port + 3)) SECONDS=0
+    start 4 one_without_nccl && expect "one rank without NCCL" 4 "NCCL cannot be loaded"
+    [ $SECONDS -lt 10 ] || fail "that took $SECONDS s"
+done
+# Rank 0 is killed while the others wait for it.
+program=$WEFT_BUILD/test/comm/nccl/lose_rank_0
+port=$((port + 3)) SECONDS=0
+start 4 torchrun
+echo 1 >"$work/status.0" && echo "rank 0" >"$work/out.0"
+expect "rank 0 is killed" 4 "rank 0"
+[ $SECONDS -lt 10 ] || fail "that took $SECONDS s"
+program=$WEFT_BUILD/examples/01-allreduce
 port=$((port + 3)) WEFT_TIMEOUT=2
 start 4 strangers
 grep -qF "our secret is not the job's" "$work/out.3" || fail "a wrong secret"
