@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -112,6 +113,37 @@ static void request_without_proof_is_refused_unread(void **state)
     char flood[4096] = {0};
     assert_true(send(fd, flood, sizeof(flood), MSG_NOSIGNAL) > 0);
     assert_int_equal(read_to_end(fd), 0);
+}
+
+/* Strangers who connect and say nothing neither keep ranks out nor take more than an eighth of the
+ * descriptors of the process that serves. */
+static void silent_strangers_do_not_crowd_the_store(void **state)
+{
+    (void)state;
+    enum { STRANGERS = 60, ROOM = 160 };
+    struct rlimit usual, less;
+    weft_store_server_t *small = NULL;
+    weft_store_conn_t *store = NULL;
+    int fds[STRANGERS], small_port, most = 0;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    less = usual;
+    less.rlim_cur = ROOM;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &less), 0);
+    assert_int_equal(weft__store_serve(HOST, 0, secret, &small, &small_port), WEFT_OK);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    for (int i = 0; i < STRANGERS; i++) {
+        assert_int_equal(weft__net_connect_tcp(HOST, small_port, weft__deadline(LIMIT_MS), &fds[i]),
+                         WEFT_OK);
+        int now = weft__store_clients(small);
+        most = now > most ? now : most;
+    }
+    assert_int_equal(weft__store_connect(HOST, small_port, secret, LIMIT_MS, &store), WEFT_OK);
+    assert_true(most <= ROOM / 8 && weft__store_clients(small) <= ROOM / 8 + 1);
+    weft__store_close(store);
+    for (int i = 0; i < STRANGERS; i++) {
+        close(fds[i]);
+    }
+    weft__store_stop(small);
 }
 
 /* ---- what goes wrong --------------------------------------------------------------------- */
@@ -439,6 +471,7 @@ int main(void)
         cmocka_unit_test(wrong_secret_is_refused),
         cmocka_unit_test(server_without_the_secret_is_not_believed),
         cmocka_unit_test(request_without_proof_is_refused_unread),
+        cmocka_unit_test(silent_strangers_do_not_crowd_the_store),
         cmocka_unit_test(nobody_listens_then_somebody_does),
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(client_killed_while_waiting_is_forgotten),
