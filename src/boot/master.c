@@ -156,15 +156,17 @@ weft_status_t weft__master_find(char *const *environ_p, const weft_job_t *job,
 
 /* ---- the store -------------------------------------------------------------------------- */
 
-#define LINGER_MS 2000
+#define LINGER_MS 3000
 
 static weft_store_server_t *server; /* never stopped */
+static int expected; /* connections, two of each rank, that are made to join the job */
 
-/* Others may be about to read why we end, and are gone when they have. */
+/* Others may be about to read why we end, or have yet to come, and are gone when they have. */
 static void linger(void)
 {
     uint64_t end = weft__now_ns() + LINGER_MS * 1000000ull;
-    while (weft__store_clients(server) > 0 && weft__now_ns() < end) {
+    while ((weft__store_clients(server) > 0 || weft__store_welcomed(server) < expected) &&
+           weft__now_ns() < end) {
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
 }
@@ -182,7 +184,7 @@ static weft_status_t listen_and_serve(const weft_master_t *master)
                : weft__store_serve("0.0.0.0", master->port, master->secret, &server, &port);
 }
 
-static weft_status_t serve(const weft_master_t *master)
+static weft_status_t serve(const weft_master_t *master, int ranks)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of server */
     weft_status_t status = WEFT_OK;
@@ -191,6 +193,7 @@ static weft_status_t serve(const weft_master_t *master)
         status = listen_and_serve(master);
         if (status == WEFT_OK) {
             weft__store_leave_running(server);
+            expected = 2 * ranks;
             atexit(linger);
         } else {
             status = weft__fail(status, "%s; WEFT_MASTER_PORT, alike on all ranks, takes another",
@@ -206,7 +209,7 @@ weft_status_t weft__master_store(const weft_job_t *job, int timeout_ms, weft_sto
     weft_master_t master;
     weft_status_t status = weft__master_find(NULL, job, &master);
     if (status == WEFT_OK && job->rank == 0) {
-        status = serve(&master);
+        status = serve(&master, job->size);
     }
     return status != WEFT_OK
                ? status

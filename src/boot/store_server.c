@@ -205,6 +205,7 @@ static void check_proof(weft_store_server_t *server, weft_store_client_t *client
     weft__store_proof(server->secret, 'S', client->nonce, nonce, mac);
     client->state = WEFT_STORE_IDLE;
     client->deadline = WEFT_NEVER;
+    server->welcomed++;
     server->proving_count--;
     client->in.count = 0;
     weft__store_reply(server, client, &welcome, mac);
@@ -598,6 +599,11 @@ weft_status_t weft__store_serve_unix(const char *name, weft_store_server_t **ser
 int weft__store_clients(weft_store_server_t *server)
 {
     return atomic_load_explicit(&server->client_count, memory_order_relaxed);
+}
+
+int weft__store_welcomed(weft_store_server_t *server)
+{
+    return atomic_load_explicit(&server->welcomed, memory_order_relaxed);
 }
 
 void weft__store_leave_running(weft_store_server_t *server)

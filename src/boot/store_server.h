@@ -19,8 +19,9 @@ weft_status_t weft__store_connect_unix(const char *name, int timeout_ms,
 /* Nobody will stop this server: it ends with the process. */
 void weft__store_leave_running(weft_store_server_t *server);
 
-/* Clients that are connected now; any thread. */
+/* Clients that are connected now, and how many have proved themselves so far; any thread. */
 int weft__store_clients(weft_store_server_t *server);
+int weft__store_welcomed(weft_store_server_t *server);
 
 /* ---- the server without its thread: whoever calls step is the server --------------------- */
 
@@ -75,7 +76,7 @@ struct weft_store_server {
     uint8_t secret[WEFT_SECRET_BYTES];
     weft_store_table_t table;
     weft_store_client_t *clients, *gone;
-    _Atomic int client_count; /* relaxed: read by weft__store_clients, for information */
+    _Atomic int client_count, welcomed; /* relaxed: others read them for information */
     int proving_count, proving_most;
     uint64_t complain_again; /* when to warn once more that clients cannot be accepted */
     pthread_t thread;
