@@ -130,24 +130,48 @@ void stream_order(team_t *team)
     buffer_close(&out_memory);
 }
 
-/* Two communicators on two streams do not wait for each other. */
-void stream_comms(team_t *team)
+/* One call on each of two communicators and streams; their order differs from rank to rank. */
+static void crossed_calls(team_t *team, weft_comm_h other, size_t count)
 {
     weft_stream_h s, t;
-    weft_comm_h other;
-    float a = 1, b = 0, c = 1, d = 0;
-    CHECK_OK(weft_comm_split(team->comm, 0, team->rank, &other, NULL));
+    float *a, *b;
+    buffer_t a_memory = device_floats(count, &a), b_memory = device_floats(count, &b);
+    bool first = team->rank % 2 == 0;
+    for (size_t i = 0; i < count; i++) {
+        a[i] = b[i] = 1;
+    }
+    buffer_push_all(&a_memory);
+    buffer_push_all(&b_memory);
     CHECK_OK(weft_stream_create(&s));
     CHECK_OK(weft_stream_create(&t));
-    bool first = team->rank % 2 == 0; /* the order of the two differs from rank to rank */
-    CHECK_OK(weft_allreduce(&a, &b, 1, WEFT_F32, WEFT_SUM, first ? team->comm : other, s));
-    CHECK_OK(weft_allreduce(&c, &d, 1, WEFT_F32, WEFT_SUM, first ? other : team->comm, t));
+    team_note("crossed calls of %zu floats", count);
+    team_meet(team);
+    CHECK_OK(weft_allreduce(a_memory.at, a_memory.at, count, WEFT_F32, WEFT_SUM,
+                            first ? team->comm : other, s));
+    CHECK_OK(weft_allreduce(b_memory.at, b_memory.at, count, WEFT_F32, WEFT_SUM,
+                            first ? other : team->comm, t));
     CHECK_OK(weft_stream_synchronize(s));
     CHECK_OK(weft_stream_synchronize(t));
-    CHECK_EQ(b, team->size);
-    CHECK_EQ(d, team->size);
+    buffer_pull_all(&a_memory);
+    buffer_pull_all(&b_memory);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(a[i] == (float)team->size && b[i] == (float)team->size);
+    }
     CHECK_OK(weft_stream_destroy(s));
     CHECK_OK(weft_stream_destroy(t));
+    buffer_close(&a_memory);
+    buffer_close(&b_memory);
+}
+
+/* Two communicators on two streams do not wait for each other, neither small nor large calls. */
+void stream_comms(team_t *team)
+{
+    const char *kind;
+    weft_comm_h other;
+    CHECK_OK(weft_device_kind(&kind));
+    CHECK_OK(weft_comm_split(team->comm, 0, team->rank, &other, NULL));
+    crossed_calls(team, other, 1);
+    crossed_calls(team, other, strcmp(kind, "cuda") == 0 ? (size_t)4 << 20 : (size_t)1 << 17);
     CHECK_OK(weft_comm_destroy(other));
 }
 
