@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mac.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "boot/store_server.h"
 
 extern char **environ;
@@ -204,14 +206,33 @@ static weft_status_t serve(const weft_master_t *master, int ranks)
     return status;
 }
 
+#define REACH_MS 20000
+
+/* Rank 0 goes the way that the others go: if that does not lead here, they wait in vain. */
+static weft_status_t reach_ourselves(const weft_master_t *master, int timeout_ms,
+                                     weft_store_conn_t **store_p)
+{
+    char host[65] = "?";
+    int limit = timeout_ms < 0 || timeout_ms > REACH_MS ? REACH_MS : timeout_ms;
+    weft_status_t status = weft__store_connect(master->addr, master->port, master->secret, limit,
+                                               store_p);
+    if (status == WEFT_OK) {
+        return WEFT_OK;
+    }
+    gethostname(host, sizeof(host) - 1);
+    return weft__fail(status,
+                      "%s; rank 0 serves it on host %s: WEFT_MASTER_ADDR must name that, alike on "
+                      "all ranks",
+                      weft_last_error(), host);
+}
+
 weft_status_t weft__master_store(const weft_job_t *job, int timeout_ms, weft_store_conn_t **store_p)
 {
     weft_master_t master;
-    weft_status_t status = weft__master_find(NULL, job, &master);
-    if (status == WEFT_OK && job->rank == 0) {
-        status = serve(&master, job->size);
+    WEFT_TRY(weft__master_find(NULL, job, &master));
+    if (job->rank != 0) {
+        return weft__store_connect(master.addr, master.port, master.secret, timeout_ms, store_p);
     }
-    return status != WEFT_OK
-               ? status
-               : weft__store_connect(master.addr, master.port, master.secret, timeout_ms, store_p);
+    WEFT_TRY(serve(&master, job->size));
+    return reach_ourselves(&master, timeout_ms, store_p);
 }

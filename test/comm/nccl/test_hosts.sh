@@ -70,6 +70,10 @@ undecided() { # hosts that look like one to us, as containers may
     torchrun "$@"
     export WEFT_ENGINE=auto WEFT_NCCL=/no/libnccl.so.2
 }
+elsewhere() { # rank 0 is not where they are told
+    torchrun "$@"
+    export MASTER_ADDR=192.0.2.1 WEFT_TIMEOUT=2
+}
 virtual() {
     torchrun "$@"
     export WEFT_DEVICE=cpu
@@ -83,6 +87,10 @@ status=1
 start 2 mpich && expect "MPICH, told nothing" 2 "set WEFT_MASTER_ADDR to its host, alike on all ranks"
 start 4 virtual && expect "virtual GPUs" 4 "2 of 4 ranks are on this host; ranks on several hosts need GPUs"
 start 4 undecided && expect "without WEFT_ENGINE" 4 "NCCL cannot be loaded"
+port=$((port + 3))
+start 4 elsewhere
+grep -qE "192.0.2.1 port [0-9]+.*; rank 0 serves it on host .*WEFT_MASTER_ADDR must name that" "$work/out.0" ||
+    fail "rank 0 elsewhere"
 # Rank 0, which serves the store, hears of it and ends; the others still get to know why.
 for ((i = 0; i < 5; i++)); do
     port=$((port + 3)) SECONDS=0
