@@ -161,6 +161,7 @@ weft_status_t weft__master_find(char *const *environ_p, const weft_job_t *job,
 #define LINGER_MS 3000
 
 static weft_store_server_t *server; /* never stopped */
+static pid_t serving;               /* the process that does, not one that it forks */
 static int expected; /* connections, two of each rank, that are made to join the job */
 
 /* Others may be about to read why we end, or have yet to come, and are gone when they have. */
@@ -168,7 +169,7 @@ static void linger(void)
 {
     uint64_t end = weft__now_ns() + LINGER_MS * 1000000ull;
     while ((weft__store_clients(server) > 0 || weft__store_welcomed(server) < expected) &&
-           weft__now_ns() < end) {
+           weft__now_ns() < end && getpid() == serving) {
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
 }
@@ -195,6 +196,7 @@ static weft_status_t serve(const weft_master_t *master, int ranks)
         status = listen_and_serve(master);
         if (status == WEFT_OK) {
             weft__store_leave_running(server);
+            serving = getpid();
             expected = 2 * ranks;
             atexit(linger);
         } else {
