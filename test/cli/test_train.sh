@@ -26,6 +26,7 @@ expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $err"; }
 expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
 expect_same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
 
+norms() { sed -n 's/.*"grad_norm": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 
 # expect_near DIR DIR TOLERANCE COUNT: the same losses, relatively
@@ -61,6 +62,8 @@ name="fp16 follows fp32, and its loss scale falls until gradients fit"
 train $common --steps 20 --dropout 0.1 --eval 10 --precision fp16 --out half
 expect_status 0
 expect_near half n1 2e-3 20
+paste <(norms half) <(norms n1) | awk 'END { exit !($1 > 0 && $2 / $1 > 0.95 && $2 / $1 < 1.05) }' ||
+    fail "the norms of gradients: $(norms half | tail -1), of fp32 $(norms n1 | tail -1)"
 [ "$(grep -c '"loss_scale": 65536' half/metrics.jsonl)" = 20 ] || fail "not a loss scale of 65536 in every step"
 train $common --steps 30 --precision fp16 --loss-scale 1e12 -n 2 --out over
 expect_status 0
@@ -91,7 +94,7 @@ done
 rm -rf bf16 fp16 int8
 
 name="a resumed run goes on bit for bit"
-for kind in "--precision fp32" "--precision bf16" "--precision fp16 --loss-scale 1e12" "--compress int8 --dropout 0.2"; do
+for kind in "--precision fp32" "--precision bf16" "--precision fp16 --loss-scale 1e8" "--compress int8 --dropout 0.2"; do
     rm -rf straight first
     train $common --steps 10 -n 2 --out straight --save 5 $kind
     train $common --steps 10 -n 2 --out first --save 5 $kind
@@ -104,6 +107,11 @@ for kind in "--precision fp32" "--precision bf16" "--precision fp16 --loss-scale
         expect_same straight/step-000010/$file first/step-000010/$file
     done
     [ "$(wc -l <first/metrics.jsonl)" = 10 ] || fail "metrics.jsonl has not 10 lines"
+    if [[ $kind = *fp16* ]]; then # some steps before the checkpoint were skipped, and some were not
+        [ "$(head -n 5 first/metrics.jsonl | grep -o '"loss_scale": [0-9]*' | sort -u | wc -l)" -gt 1 ] || fail "no step was skipped"
+        [ "$(sed -n 5p first/metrics.jsonl | grep -o '"loss_scale": [0-9]*')" = "$(tail -n 1 first/metrics.jsonl | grep -o '"loss_scale": [0-9]*')" ] ||
+            fail "steps after the checkpoint were skipped as well"
+    fi
     expect_near first straight 0 10
 done
 

@@ -20,6 +20,7 @@ train() {
     "$weft" train --device cpu "$@" >out 2>&1 </dev/null || fail "status $?: $(tail -3 out)"
 }
 
+norms() { sed -n 's/.*"grad_norm": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 
 # expect_near DIR DIR COUNT: the same last losses, relatively
@@ -60,6 +61,8 @@ else
     expect_near halves half 12
     cmp -s <(grep -o '"loss_scale": [0-9]*' half/metrics.jsonl) <(grep -o '"loss_scale": [0-9]*' halves/metrics.jsonl) ||
         fail "the loss scales of one rank and of 4 differ"
+    paste <(norms half) <(norms halves) | awk 'END { exit !($1 > 0 && $2 / $1 > 0.99 && $2 / $1 < 1.01) }' ||
+        fail "the norms of gradients: $(norms half | tail -1) of one rank, $(norms halves | tail -1) of 4"
     grep -o '"loss_scale": [0-9]*' half/metrics.jsonl | sort -u | wc -l | awk '{ exit !($1 > 2) }' || fail "no step was skipped"
 fi
 
