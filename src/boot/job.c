@@ -375,6 +375,14 @@ static weft_status_t connect_to_launcher(int timeout_ms, weft_store_conn_t **sto
                                store_p);
 }
 
+void weft__job_mac(const weft_job_t *job, const char *key, uint8_t mac[WEFT_MAC_BYTES])
+{
+    const uint8_t no_key[WEFT_MAC_KEY_BYTES] = {0};
+    char text[sizeof(job->key) + 64];
+    int length = snprintf(text, sizeof(text), "%s/%d/%s", job->launcher, job->size, key);
+    weft__mac(no_key, text, (size_t)length, mac);
+}
+
 /* The socket's name: the user's id, because the name space is everybody's, and the job's key. */
 static weft_status_t make_name(const weft_job_t *job, char *name, size_t room)
 {
@@ -387,10 +395,7 @@ static weft_status_t make_name(const weft_job_t *job, char *name, size_t room)
             return status;
         }
     } else {
-        const uint8_t no_key[WEFT_MAC_KEY_BYTES] = {0};
-        char text[sizeof(job->key) + 64];
-        int length = snprintf(text, sizeof(text), "%s/%d/%s", job->launcher, job->size, job->key);
-        weft__mac(no_key, text, (size_t)length, mac);
+        weft__job_mac(job, job->key, mac);
     }
     weft__secret_print(mac, hex);
     snprintf(name, room, "weft-%u-%s", (unsigned)geteuid(), hex);

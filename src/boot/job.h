@@ -6,6 +6,7 @@
 
 #include <weft/status.h>
 
+#include "base/mac.h"
 #include "boot/store.h"
 
 typedef struct weft_job {
@@ -21,6 +22,9 @@ const char *weft__job_variable(char *const *environ_p, const char *name);
  * Open MPI's, MPICH's (PMI), Slurm's; none of them: rank 0 of 1. WEFT_ERR_INVALID, naming the
  * variables, if they contradict each other (rank >= size, one set without the other). */
 weft_status_t weft__job_read(char *const *environ_p, weft_job_t *job_p);
+
+/* A number made of the launcher, the size and `key`, which all ranks of `job` can make. */
+void weft__job_mac(const weft_job_t *job, const char *key, uint8_t mac[WEFT_MAC_BYTES]);
 
 /* This process's job, read once. Also sets the log's rank and the default device. */
 weft_status_t weft__job(const weft_job_t **job_pp);

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mac.h"
 #include "base/settings.h"
 #include "base/try.h"
 #include "boot/store_server.h"
@@ -85,15 +84,6 @@ static const char *common_key(const weft_job_t *job)
     return slash ? slash : job->key;
 }
 
-static void mac_of_job(const weft_job_t *job, uint8_t mac[WEFT_MAC_BYTES])
-{
-    const uint8_t no_key[WEFT_MAC_KEY_BYTES] = {0};
-    char text[sizeof(job->key) + 64];
-    int length = snprintf(text, sizeof(text), "%s/%d/%s", job->launcher, job->size,
-                          common_key(job));
-    weft__mac(no_key, text, (size_t)length, mac);
-}
-
 static bool is_port(const char *text, int *port_p)
 {
     return weft__parse_int(text, port_p) && *port_p >= 1 && *port_p <= 65535;
@@ -118,7 +108,7 @@ static weft_status_t find_port(char *const *environ_p, const weft_job_t *job, we
                           "that is free on %s, alike on all ranks",
                           job->local_size, job->size, master->addr);
     }
-    mac_of_job(job, mac);
+    weft__job_mac(job, common_key(job), mac);
     master->port = 20000 + (mac[0] << 8 | mac[1]) % 10000;
     return WEFT_OK;
 }
@@ -141,7 +131,7 @@ static weft_status_t find_secret(char *const *environ_p, const weft_job_t *job,
                           "another; set WEFT_SECRET to %d random hex digits, alike on all ranks",
                           job->size, 2 * WEFT_SECRET_BYTES);
     }
-    mac_of_job(job, mac);
+    weft__job_mac(job, common_key(job), mac);
     memcpy(master->secret, mac, WEFT_SECRET_BYTES);
     return WEFT_OK;
 }
@@ -177,7 +167,7 @@ static void linger(void)
 /* The name of a host often means its loopback on the host itself, so rank 0 listens on all addresses. */
 static weft_status_t listen_and_serve(const weft_master_t *master)
 {
-    const char *chosen = getenv("WEFT_STORE_HOST");
+    const char *chosen = getenv("WEFT_STORE_HOST"); /* the setting has a default, loopback */
     int port;
     if (chosen && chosen[0]) {
         return weft__store_serve(chosen, master->port, master->secret, &server, &port);

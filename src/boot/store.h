@@ -1,10 +1,9 @@
 /* The rendezvous store: a small key-value server over TCP, for meeting, never for data.
  *
  * The server runs as a thread of one process (the launcher, rank 0, or whoever made a unique id).
- * It listens on WEFT_STORE_HOST (unless asked otherwise, loopback, or all addresses where rank 0 of a job on
- * several hosts serves). A client proves that it knows
- * the job's secret before anything else, without sending the secret itself; one that does not is
- * refused and learns nothing. Keys are up to 256 bytes, values up to 1 MiB. */
+ * It listens on WEFT_STORE_HOST (unless asked otherwise, loopback, or all addresses where rank 0 of a
+ * job on several hosts serves). A client proves that it knows the job's secret before anything else,
+ * without sending the secret itself; one that does not is refused and learns nothing. Keys are up to 256 bytes, values up to 1 MiB. */
 #ifndef WEFT_BOOT_STORE_H
 #define WEFT_BOOT_STORE_H
 

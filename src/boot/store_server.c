@@ -23,9 +23,10 @@
 #include "boot/store_net.h"
 
 #define PROOF_LIMIT_MS 10000
-#define PROVING_MOST                                                                               \
-    1024 /* clients without proof at a time, and at most an eighth of all descriptors */
-#define PROVING_GRACE_MS 1000 /* when there are so many, one that took longer has to go */
+/* Clients without proof at a time, and at most an eighth of all descriptors. When there are so many, one
+ * that has taken longer than this has to go. */
+#define PROVING_MOST 1024
+#define PROVING_GRACE_MS 1000
 #define COMPLAIN_MS 10000
 #define LISTEN_PAUSE_MS 100 /* when there is no descriptor left for another client */
 #define EVENTS_PER_STEP 64

@@ -75,6 +75,17 @@ losses over | awk 'NR == 1 { a = $1 } END { exit !($1 < a - 0.3) }' || fail "the
 grep -qE '"dtype": ?"F16"' <(head -c 4000 over/latest/model.safetensors) || fail "weights were not saved in F16"
 rm -rf half over
 
+name="what is written while training is what was learned, in every precision"
+for ((i = 0; i < 4000; i++)); do printf abcd; done >pattern
+for kind in fp32 bf16 fp16; do
+    train --model ./config.json --data pattern --length 32 --batch 16 --lr 1e-2 --log 100 --steps 60 --eval-share 0 \
+        --precision $kind --sample 60 --sample-tokens 40 --prompt abc --out sampled
+    expect_status 0
+    [[ $(grep -A 1 '^--- step 60' out | tail -n 1) =~ ^abc[abcd]{40}$ ]] || fail "in $kind it wrote: $out"
+    [ "$(grep -A 1 '^--- step 60' out | grep -o abcd | wc -l)" -ge 5 ] || fail "in $kind it has not learned abcd: $out"
+    rm -rf sampled
+done
+
 name="every way of exchanging gradients gives the same"
 for way in "--overlap no" "--bucket 0" "--bucket 0 --overlap no" "--bucket 8K" "--accumulate 4" \
     "--dp-style naive"; do

@@ -303,17 +303,22 @@ static void classify(twins_t *twins, weft_dtype_t type, int64_t vocab, int64_t l
 
 /* ---- optimizer ---------------------------------------------------------------------------------- */
 
+static weft_adamw_t third_step(weft_dtype_t type, weft_dtype_t grad_type, int64_t count)
+{
+    return (weft_adamw_t){.type = type,
+                          .grad_type = grad_type,
+                          .count = count,
+                          .lr = 0.01f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.95f,
+                          .eps = 1e-8f,
+                          .decay = 0.1f,
+                          .step = 3};
+}
+
 static void adamw(twins_t *twins, weft_dtype_t type, int64_t count, int round)
 {
-    weft_adamw_t cpu = {.type = type,
-                        .grad_type = grad_type(type, round),
-                        .count = count,
-                        .lr = 0.01f,
-                        .beta1 = 0.9f,
-                        .beta2 = 0.95f,
-                        .eps = 1e-8f,
-                        .decay = 0.1f,
-                        .step = 3};
+    weft_adamw_t cpu = third_step(type, grad_type(type, round), count);
     weft_adamw_t gpu = cpu;
     twin_note("%s, %lld elements", weft_dtype_name(type), (long long)count);
     TWIN(param, twin_result(twins, count, type, 1));
@@ -435,15 +440,7 @@ static void skipped(twins_t *twins, weft_dtype_t type, double odd)
         twin_put(cpu.partial, at % 3, fabs(odd));
         TWIN_RUN(twins, clip, 0);
     }
-    weft_adamw_t cpu = {.type = type,
-                        .grad_type = WEFT_F32,
-                        .count = count,
-                        .lr = 0.01f,
-                        .beta1 = 0.9f,
-                        .beta2 = 0.95f,
-                        .eps = 1e-8f,
-                        .decay = 0.1f,
-                        .step = 3};
+    weft_adamw_t cpu = third_step(type, WEFT_F32, count);
     weft_adamw_t gpu = cpu;
     TWIN(param, twin_result(twins, count, type, 1));
     TWIN(master, twin_result(twins, count, WEFT_F32, 1));
