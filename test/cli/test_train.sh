@@ -76,13 +76,16 @@ grep -qE '"dtype": ?"F16"' <(head -c 4000 over/latest/model.safetensors) || fail
 rm -rf half over
 
 name="what is written while training is what was learned, in every precision"
-for ((i = 0; i < 4000; i++)); do printf abcd; done >pattern
+# Letters in no order: they are what can be learned, and that none is likelier than another.
+awk 'BEGIN { srand(5); for (i = 0; i < 16000; i++) printf "%s", substr("abcd", int(4 * rand()) + 1, 1) }' >letters
 for kind in fp32 bf16 fp16; do
-    train --model ./config.json --data pattern --length 32 --batch 16 --lr 1e-2 --log 100 --steps 60 --eval-share 0 \
+    train --model ./config.json --data letters --length 32 --batch 16 --lr 1e-2 --log 100 --steps 60 --eval-share 0 \
         --precision $kind --sample 60 --sample-tokens 40 --prompt abc --out sampled
     expect_status 0
     [[ $(grep -A 1 '^--- step 60' out | tail -n 1) =~ ^abc[abcd]{40}$ ]] || fail "in $kind it wrote: $out"
-    [ "$(grep -A 1 '^--- step 60' out | grep -o abcd | wc -l)" -ge 5 ] || fail "in $kind it has not learned abcd: $out"
+    for letter in a b c d; do
+        [ "$(grep -A 1 '^--- step 60' out | grep -o $letter | wc -l)" -ge 4 ] || fail "in $kind it hardly wrote $letter: $out"
+    done
     rm -rf sampled
 done
 

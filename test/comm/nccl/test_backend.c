@@ -486,6 +486,52 @@ static void lost_store_leaves_timeouts(void **state)
         "timed out after 0.5 s on rank 0 in call 1, allreduce of 8 f32, sum, which NCCL does not");
 }
 
+/* The ranks from here on meet at a store of their own, for a test to end. */
+static weft_store_server_t *own_store(void)
+{
+    weft_store_server_t *own = NULL;
+    assert_int_equal(weft__store_serve(HOST, 0, secret, &own, &road.port), WEFT_OK);
+    return own;
+}
+
+static void store_that_ends_while_ranks_join_is_told(void **state)
+{
+    (void)state;
+    weft_store_server_t *own = own_store();
+    atomic_store(&fake->stalls, "CommInitRank");
+    assert_int_equal(enter(0, 2, 10000), WEFT_OK);
+    assert_int_equal(enter(1, 2, 10000), WEFT_OK);
+    weft__store_stop(own);
+    uint64_t start = weft__now_ns();
+    assert_int_equal(weft__nccl_comm_meet(&comms[0]), WEFT_ERR_RANK_DEAD);
+    assert_said("the process that made the id, which serves the store that ranks meet at, ended");
+    seat_of(1)->server = 0; /* as in a job of several hosts */
+    assert_int_equal(weft__nccl_comm_meet(&comms[1]), WEFT_ERR_RANK_DEAD);
+    assert_said("rank 0, which serves the store that ranks meet at, ended before all ranks had");
+    assert_true(ms_since(start) < 2000);
+}
+
+/* NCCL does not notice. */
+static void rank_that_ended_with_its_store_is_named(void **state)
+{
+    (void)state;
+    caller_t caller;
+    weft_store_server_t *own = own_store();
+    join(2, 30000);
+    weft__nccl_watch_stop(seat_of(1));
+    seat_of(1)->server = 0;
+    seat_of(1)->stop = false;
+    assert_int_equal(weft__nccl_watch_start(seat_of(1)), WEFT_OK);
+    weft__store_stop(own);
+    die(0);
+    block_gpu();
+    start_call(&caller, 1, WEFT_COLL_ALLREDUCE);
+    expect(
+        &caller, WEFT_ERR_RANK_DEAD,
+        "rank 0, which served the store, has ended; rank 1 waits for it in call 1, allreduce of 8");
+    assert_true(caller.ms > 2000 && caller.ms < 15000);
+}
+
 /* ---- streams ---------------------------------------------------------------------------- */
 
 static void calls_on_different_streams_keep_their_order(void **state)
@@ -717,6 +763,8 @@ int main(void)
         TEST(launch_that_fails_breaks_it_for_all),
         TEST(launch_stuck_inside_nccl_times_out),
         TEST(lost_store_leaves_timeouts),
+        TEST(store_that_ends_while_ranks_join_is_told),
+        TEST(rank_that_ended_with_its_store_is_named),
         TEST(calls_on_different_streams_keep_their_order),
         TEST(many_launches_are_all_seen),
         TEST(calls_close_behind_another_are_marked_together),
