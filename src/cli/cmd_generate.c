@@ -13,7 +13,7 @@
 
 typedef struct options {
     const char *from, *prompt, *device, *tokenizer;
-    int tokens, top_k, seed;
+    int tokens, context, top_k, seed;
     double temperature;
 } options_t;
 
@@ -48,6 +48,7 @@ static weft_status_t generate(const options_t *o, const weft_model_loaded_t *loa
                          .compute = loaded->compute,
                          .params = loaded->params,
                          .tokens = o->tokens,
+                         .context = o->context > 0 ? o->context : loaded->length,
                          .temperature = o->temperature,
                          .top_k = o->top_k,
                          .seed = (uint64_t)o->seed,
@@ -79,6 +80,8 @@ int weft__cmd_generate(int argc, char **argv)
          "a run folder, a checkpoint in it, or a model folder of transformers"},
         {"prompt", 'p', WEFT_ARG_STR, "TEXT", &o.prompt, "what the text starts with"},
         {"tokens", 'n', WEFT_ARG_INT, "N", &o.tokens, "how many tokens to write (default 256)"},
+        {"context", 0, WEFT_ARG_INT, "N", &o.context,
+         "tokens to look back at, at most; 0: as many as it was trained with (default 0)"},
         {"temperature", 't', WEFT_ARG_REAL, "X", &o.temperature,
          "0: always the likeliest token; 1: as the model has it (default 0.8)"},
         {"top-k", 'k', WEFT_ARG_INT, "K", &o.top_k,
@@ -108,8 +111,9 @@ int weft__cmd_generate(int argc, char **argv)
     if (found.count > 0 || o.from[0] == '\0') {
         return refuse("say which model to use, with --from PATH, and nothing but options");
     }
-    if (o.tokens < 1 || o.top_k < 0 || !(o.temperature >= 0.0)) {
-        return refuse("--tokens must be at least 1, --top-k and --temperature not negative");
+    if (o.tokens < 1 || o.context < 0 || o.top_k < 0 || !(o.temperature >= 0.0)) {
+        return refuse(
+            "--tokens must be at least 1, --context, --top-k and --temperature not negative");
     }
     weft__settings_set("WEFT_DEVICE", o.device);
     weft_status_t status = weft__model_load(o.from, o.tokenizer, &loaded);

@@ -96,6 +96,7 @@ typedef struct writer {
     int *order;
     uint32_t *text; /* all tokens so far, prompt included */
     size_t length;
+    int64_t context; /* tokens looked back at, at most */
 } writer_t;
 
 static weft_status_t open_device(writer_t *w, int64_t capacity)
@@ -120,8 +121,8 @@ static weft_status_t open_writer(const weft_generate_t *g, const uint32_t *promp
                                  writer_t *w)
 {
     size_t vocab = (size_t)g->model->vocab_rows, most = count + (size_t)g->tokens;
-    int64_t context = g->model->config.context;
-    *w = (writer_t){.g = g, .length = count};
+    int64_t own = g->model->config.context;
+    *w = (writer_t){.g = g, .length = count, .context = g->context < own ? g->context : own};
     w->values = malloc(vocab * sizeof(float));
     w->order = malloc(vocab * sizeof(int));
     w->text = malloc(most * sizeof(uint32_t));
@@ -129,7 +130,7 @@ static weft_status_t open_writer(const weft_generate_t *g, const uint32_t *promp
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to write %d tokens", g->tokens);
     }
     memcpy(w->text, prompt, count * sizeof(uint32_t));
-    return open_device(w, (int64_t)most < context ? (int64_t)most : context);
+    return open_device(w, (int64_t)most < w->context ? (int64_t)most : w->context);
 }
 
 static void close_writer(writer_t *w)
@@ -184,14 +185,14 @@ static weft_status_t fetch_logits(writer_t *w)
 static weft_status_t write_tokens(writer_t *w)
 {
     const weft_generate_t *g = w->g;
-    size_t context = (size_t)g->model->config.context, seen = 0;
-    if (w->length > context) { /* of a prompt too long, the end counts */
-        seen = w->length - context / 2;
+    size_t half = (size_t)(w->context + 1) / 2, seen = 0;
+    if (w->length > (size_t)w->context) { /* of a prompt too long, the end counts */
+        seen = w->length - half;
     }
     for (int i = 0; i < g->tokens; i++) {
         if (w->cache.length + (int64_t)(w->length - seen) > w->cache.capacity) {
             w->cache.length = 0; /* full: go on from the second half */
-            seen = w->length - context / 2;
+            seen = w->length - half;
         }
         WEFT_TRY(catch_up(w, &seen));
         WEFT_TRY(fetch_logits(w));

@@ -11,6 +11,7 @@ typedef struct weft_generate {
     void *const *params; /* by index */
     weft_stream_h stream;
     int tokens;         /* how many to make, at most */
+    int64_t context;    /* how many tokens to look back at, at most: as many as it has learned */
     double temperature; /* 0: always the likeliest */
     int top_k;          /* choose among the likeliest only; 0: among all */
     uint64_t seed;
@@ -21,8 +22,8 @@ typedef struct weft_generate {
     void *arg;
 } weft_generate_t;
 
-/* Continue `prompt` (at least one token). Where a text gets longer than the model's context, it goes
- * on from its second half. Memory is taken from the current device and given back. The same seed
+/* Continue `prompt` (at least one token). Where a text gets longer than `context`, or than the model's
+ * own, it goes on from its second half. Memory is taken from the current device and given back. The same seed
  * gives the same text. */
 weft_status_t weft__generate(const weft_generate_t *generate, const uint32_t *prompt, size_t count);
 

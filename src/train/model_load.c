@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "train/checkpoint.h"
+#include "train/config.h"
 
 /* ---- one parameter -------------------------------------------------------------------------------------- */
 
@@ -134,11 +135,25 @@ static weft_status_t open_tokenizer(weft_model_loaded_t *l, const weft_loaded_t 
     return weft__tokenizer_open(path, &l->tokenizer);
 }
 
+/* Positions after the last that it was trained with mean nothing to a model. */
+static weft_status_t find_length(weft_model_loaded_t *l, const weft_loaded_t *checkpoint)
+{
+    weft_train_config_t run = {0};
+    weft_status_t status = WEFT_OK;
+    if (checkpoint->settings != NULL) {
+        status = weft__train_read_text(checkpoint->settings, checkpoint->path, &run);
+    }
+    l->length = run.length > 0 ? run.length : l->model->config.context;
+    weft__train_free(&run);
+    return status;
+}
+
 static weft_status_t load_parts(const weft_loaded_t *checkpoint, const char *tokenizer,
                                 weft_model_loaded_t *l)
 {
     WEFT_TRY(open_tokenizer(l, checkpoint, tokenizer));
     WEFT_TRY(make_model(l, checkpoint));
+    WEFT_TRY(find_length(l, checkpoint));
     WEFT_TRY(make_memory(l));
     return put_all(l, checkpoint);
 }

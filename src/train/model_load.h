@@ -14,6 +14,7 @@ typedef struct weft_model_loaded {
     weft_layout_t layout;
     void *memory;
     void **params; /* by index */
+    int length;    /* tokens of the sequences it learned from; the model's context if not known */
 } weft_model_loaded_t;
 
 /* Load from a run folder, a checkpoint or a model folder of `transformers`, in bf16 on GPUs and in f32

@@ -20,6 +20,7 @@ weft_status_t weft__sample(weft_trainer_t *t, const char *prompt, int count, cha
                                 .params = t->params,
                                 .stream = t->stream,
                                 .tokens = count,
+                                .context = t->config->length,
                                 .temperature = 0.8,
                                 .top_k = 50,
                                 .seed = (uint64_t)t->config->seed + t->state.step,

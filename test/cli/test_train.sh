@@ -162,6 +162,23 @@ expect_in "$a" "line 7"
 err=$("$weft" generate --from nowhere 2>&1) && fail "from nowhere it exits with 0"
 expect_in "$err" nowhere
 
+name="text goes on from as many tokens as a model was trained with, not from all that it could take"
+sed 's/"n_positions": 32/"n_positions": 64/' config.json >longer.json
+train --model ./longer.json --data text --length 16 --batch 16 --lr 3e-3 --steps 20 --log 100 --sample 20 --sample-tokens 60 \
+    --prompt "line 7" --out longer
+expect_status 0
+# The seed of a sample is the run's and its step.
+write() { "$weft" generate --device cpu --from longer --prompt "line 7" --tokens 60 --seed 21 "$@"; }
+a=$(write) || fail "status $?"
+expect_in "$out" "$a"
+[ "$a" = "$(write --context 16)" ] || fail "not with --context 16"
+[ "$a" != "$(write --context 64)" ] || fail "--context changes nothing"
+[ "$(write --context 64)" = "$(write --context 1000)" ] || fail "a context longer than the model's is not cut"
+write --context 1 >/dev/null || fail "a context of one token: status $?"
+err=$(write --context -1 2>&1) && fail "--context -1 exits with 0"
+expect_in "$err" "--context"
+rm -rf longer
+
 name="bad options are refused before anything starts"
 # refused SENTENCE ARGUMENT...
 refused() {
