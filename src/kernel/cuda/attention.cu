@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     forward_state<S> state;
     queries<S> queries;
     clear(state);
-    fetch_tile<S::D, S::ROWS, S::THREADS>(q, block.q, at.row, block.first, at.seq);
+    fetch_tile<S::D, S::ROWS, S::THREADS>(q, block.q, at.row, block.first, at.seq, at.head_dim);
     fetch_keys<S>(at, block, kv, 0);
     for (int step = 0; step < block.steps; step++) {
         uint32_t k = kv + (uint32_t)(step % 2) * 2 * S::KV_BYTES, v = k + S::KV_BYTES;
@@ -126,10 +126,10 @@ static int launch(const weft_cuda_place_t *place, const weft_attention_t *args)
 template <typename T>
 static int run_forward(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
-    typedef forward_shape<T, 64, 4, 2, 64> narrow;
-    typedef forward_shape<T, 128, 8, 1, 64> broad;
+    typedef forward_shape<T, NARROW_HEAD, 4, 2, 64> narrow;
+    typedef forward_shape<T, BROAD_HEAD, 8, 1, 64> broad;
     bool drops = args->mask.rate != 0.0f;
-    if (args->head_dim == 64) {
+    if (args->head_dim <= NARROW_HEAD) {
         return drops ? launch<narrow, true>(place, args) : launch<narrow, false>(place, args);
     }
     return drops ? launch<broad, true>(place, args) : launch<broad, false>(place, args);

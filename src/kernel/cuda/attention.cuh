@@ -40,11 +40,16 @@ int weft_cuda_attention_backward_plain(const weft_cuda_place_t *place,
 int weft_cuda_attention_delta(const weft_cuda_place_t *place, const weft_attention_t *args,
                               float *delta, uint32_t *flags, int64_t flag_count);
 
-/* With tensor cores: bf16 and f16, heads of 64 or 128, aligned to 16 bytes. */
+/* With tensor cores: bf16 and f16, heads of a multiple of 8 up to 128, aligned to 16 bytes. Tiles have rows of
+ * 64 or 128 elements; those past the end of a head are 0 in them, and are not written. */
+enum { NARROW_HEAD = 64, BROAD_HEAD = 128 };
+static inline bool attention_has_tiles(const weft_attention_t *args)
+{
+    return args->type != WEFT_F32 && args->head_dim % LANE == 0 && args->head_dim <= BROAD_HEAD;
+}
 static inline bool attention_is_fast(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
-    return place->attention != WEFT_CUDA_ATTENTION_PLAIN && args->type != WEFT_F32 &&
-           (args->head_dim == 64 || args->head_dim == 128) &&
+    return place->attention != WEFT_CUDA_ATTENTION_PLAIN && attention_has_tiles(args) &&
            is_wide(LANE, args->qkv, args->out, args->dout, args->dqkv);
 }
 int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft_attention_t *args);
@@ -151,18 +156,19 @@ __device__ __forceinline__ void as_a(uint32_t out[4], const float left[4], const
 
 /* ---- tiles ---------------------------------------------------------------------------------- */
 
-/* Start copying rows [first, first + ROWS) of a head into a tile; rows from `end` on become 0. */
+/* Start copying rows [first, first + ROWS) of a head of `dim` elements into a tile; rows from `end` on, and
+ * elements from `dim` on, become 0. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void fetch_tile(uint32_t tile, const T *from, int64_t stride,
-                                           int64_t first, int64_t end)
+                                           int64_t first, int64_t end, int dim)
 {
     const int units = D / LANE;
     static_assert(ROWS * units % THREADS == 0, "every thread copies as much");
 #pragma unroll
     for (int i = 0; i < ROWS * units / THREADS; i++) {
         int at = i * THREADS + (int)threadIdx.x, row = at / units, unit = at % units;
-        bool inside = first + row < end;
-        const T *source = from + (inside ? (first + row) * stride : 0) + unit * LANE;
+        bool inside = first + row < end && unit * LANE < dim;
+        const T *source = from + (inside ? (first + row) * stride + unit * LANE : 0);
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                          tile + unit_at<D>(row, unit)),
                      "l"(source), "r"(inside ? 16 : 0));

@@ -75,8 +75,10 @@ static __global__ void __launch_bounds__(S::THREADS, 1)
     int64_t key = keys.first + row;
     float dk[S::D / 8][4] = {}, dv[S::D / 8][4] = {};
     dq_part_t last = {};
-    fetch_tile<S::D, S::KEYS, S::THREADS>(k, args.qkv + keys.k_at, at.row, keys.first, at.seq);
-    fetch_tile<S::D, S::KEYS, S::THREADS>(v, args.qkv + keys.v_at, at.row, keys.first, at.seq);
+    fetch_tile<S::D, S::KEYS, S::THREADS>(k, args.qkv + keys.k_at, at.row, keys.first, at.seq,
+                                          at.head_dim);
+    fetch_tile<S::D, S::KEYS, S::THREADS>(v, args.qkv + keys.v_at, at.row, keys.first, at.seq,
+                                          at.head_dim);
     fetch_step<S>(args, keys, q, statistics, 0);
     for (int64_t step = 0; step < keys.steps; step++) {
         int64_t tile = keys.from + step % keys.each, query = tile * S::QUERIES;
@@ -112,14 +114,14 @@ static __global__ void __launch_bounds__(S::THREADS, 1)
     put_rows<S>(dv, 1.0f, args.dqkv + keys.v_at, at, key);
 }
 
-template <typename T> using narrow = backward_shape<T, 64, 8, 64>;
-template <typename T> using broad = backward_shape<T, 128, 4, 32>;
+template <typename T> using narrow = backward_shape<T, NARROW_HEAD, 8, 64>;
+template <typename T> using broad = backward_shape<T, BROAD_HEAD, 4, 32>;
 
 size_t weft_cuda_attention_fast_work(const weft_attention_t *args)
 {
     int64_t words = ceil_div(args->batch * args->heads * args->seq, 64) * 64;
-    if (args->type != WEFT_F32 && (args->head_dim == 64 || args->head_dim == 128)) {
-        parts_t parts = args->head_dim == 64 ? parts_of<narrow<bf16_t>>(args)
+    if (attention_has_tiles(args)) {
+        parts_t parts = args->head_dim <= NARROW_HEAD ? parts_of<narrow<bf16_t>>(args)
                                              : parts_of<broad<bf16_t>>(args); /* f16 has the same */
         words = parts.delta + parts.dq + parts.flags;
     }
@@ -141,7 +143,7 @@ int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft
     if (attention_is_hopper(place, args)) {
         return weft_cuda_attention_backward_hopper(place, args);
     }
-    if (args->head_dim == 64) {
+    if (args->head_dim <= NARROW_HEAD) {
         return f16 ? run_backward<narrow<f16_t>>(place, args)
                    : run_backward<narrow<bf16_t>>(place, args);
     }

@@ -151,14 +151,17 @@ static __device__ __forceinline__ void end_dq(const backward_t<typename S::T> &a
         return;
     }
     int64_t t = tile * S::QUERIES + S::slab(warp) * 16 + lane / 4;
-    typename S::T *row = args.dqkv + (b * args.at.seq + t) * args.at.row + h * S::D +
-                         S::part(warp) * S::WIDTH + lane % 4 * 2;
+    int column = S::part(warp) * S::WIDTH;
+    typename S::T *row = args.dqkv + (b * args.at.seq + t) * args.at.row +
+                         h * args.at.head_dim + column + lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; half++, t += 8, row += 8 * args.at.row) {
 #pragma unroll
-        for (int n = 0; n < S::WIDTH / 8 && t < args.at.seq; n++) {
-            *reinterpret_cast<uint32_t *>(row + 8 * n) = pack2<typename S::T>(
-                dq[n][2 * half] * args.at.scale, dq[n][2 * half + 1] * args.at.scale);
+        for (int n = 0; n < S::WIDTH / 8; n++) {
+            if (t < args.at.seq && column + 8 * n < args.at.head_dim) {
+                *reinterpret_cast<uint32_t *>(row + 8 * n) = pack2<typename S::T>(
+                    dq[n][2 * half] * args.at.scale, dq[n][2 * half + 1] * args.at.scale);
+            }
         }
     }
 }
@@ -242,7 +245,7 @@ static __device__ __forceinline__ void put_slopes(const float ds[S::QUERIES / 8]
     }
 }
 
-/* A gradient of 16 keys by D. */
+/* A gradient of 16 keys. */
 template <typename S>
 static __device__ __forceinline__ void put_rows(const float sum[S::D / 8][4], float factor,
                                                 typename S::T *out, const heads_t &at, int64_t key)
@@ -252,9 +255,11 @@ static __device__ __forceinline__ void put_rows(const float sum[S::D / 8][4], fl
     for (int half = 0; half < 2; half++) {
         int64_t t = key + lane / 4 + 8 * half;
 #pragma unroll
-        for (int d = 0; d < S::D / 8 && t < at.seq; d++) {
-            *reinterpret_cast<uint32_t *>(out + t * at.row + 8 * d + lane % 4 * 2) = pack2<typename S::T>(
-                sum[d][2 * half] * factor, sum[d][2 * half + 1] * factor);
+        for (int d = 0; d < S::D / 8; d++) {
+            if (t < at.seq && 8 * d < at.head_dim) {
+                *reinterpret_cast<uint32_t *>(out + t * at.row + 8 * d + lane % 4 * 2) =
+                    pack2<typename S::T>(sum[d][2 * half] * factor, sum[d][2 * half + 1] * factor);
+            }
         }
     }
 }
@@ -269,8 +274,8 @@ static __device__ __forceinline__ keys_t find_keys(const backward_t<typename S::
     keys.first = keys.block * S::KEYS;
     keys.b = drawn / args.blocks / at.kv_heads;
     keys.g = (int)(drawn / args.blocks % at.kv_heads);
-    keys.k_at = keys.b * at.seq * at.row + (at.heads + keys.g) * S::D;
-    keys.v_at = keys.k_at + at.kv_heads * S::D;
+    keys.k_at = keys.b * at.seq * at.row + (at.heads + keys.g) * at.head_dim;
+    keys.v_at = keys.k_at + at.kv_heads * at.head_dim;
     keys.from = keys.first / S::QUERIES;
     keys.each = args.tiles - keys.from;
     keys.steps = keys.each * at.group;
@@ -289,11 +294,12 @@ static __device__ __forceinline__ void fetch_step(const backward_t<typename S::T
     int64_t first = (keys.from + step % keys.each) * S::QUERIES, b = keys.b;
     tiles += (uint32_t)half * 2 * S::Q_BYTES;
     statistics += half * 2 * S::QUERIES;
-    fetch_tile<S::D, S::QUERIES, S::THREADS>(tiles, args.qkv + b * at.seq * at.row + h * S::D,
-                                             at.row, first, at.seq);
+    fetch_tile<S::D, S::QUERIES, S::THREADS>(tiles, args.qkv + b * at.seq * at.row + h * at.head_dim,
+                                             at.row, first, at.seq, at.head_dim);
     fetch_tile<S::D, S::QUERIES, S::THREADS>(tiles + S::Q_BYTES,
-                                             args.dout + (b * at.seq * at.heads + h) * S::D,
-                                             (int64_t)at.heads * S::D, first, at.seq);
+                                             args.dout + (b * at.seq * at.heads + h) * at.head_dim,
+                                             (int64_t)at.heads * at.head_dim, first, at.seq,
+                                             at.head_dim);
     static_assert(2 * S::QUERIES <= S::THREADS, "a thread copies one number at most");
     if ((int)threadIdx.x < 2 * S::QUERIES) {
         int i = (int)threadIdx.x % S::QUERIES;

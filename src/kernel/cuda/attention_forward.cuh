@@ -116,11 +116,13 @@ static __device__ __forceinline__ void put_out(const forward_state<S> &state, co
                 continue;
             }
             float factor = 1.0f / sum;
-            typename S::T *row = out + ((b * at.seq + t) * at.heads + h) * S::D + lane % 4 * 2;
+            typename S::T *row = out + ((b * at.seq + t) * at.heads + h) * at.head_dim + lane % 4 * 2;
 #pragma unroll
             for (int d = 0; d < S::D / 8; d++) {
-                *reinterpret_cast<uint32_t *>(row + 8 * d) = pack2<typename S::T>(
-                    state.out[s][d][2 * half] * factor, state.out[s][d][2 * half + 1] * factor);
+                if (8 * d < at.head_dim) {
+                    *reinterpret_cast<uint32_t *>(row + 8 * d) = pack2<typename S::T>(
+                        state.out[s][d][2 * half] * factor, state.out[s][d][2 * half + 1] * factor);
+                }
             }
             if (lane % 4 == 0) {
                 lse[(b * at.heads + h) * at.seq + t] = state.max[s][half] * at.scale + logf(sum);
@@ -148,9 +150,9 @@ static __device__ __forceinline__ block_t<S> find_block(const heads_t &at,
     block.h = (int)(blockIdx.x % at.heads);
     int64_t last = block.first + S::ROWS < at.seq ? block.first + S::ROWS : at.seq;
     block.steps = (int)((last + S::KEYS - 1) / S::KEYS);
-    block.q = qkv + block.b * at.seq * at.row + block.h * S::D;
-    block.k = qkv + block.b * at.seq * at.row + (at.heads + block.h / at.group) * S::D;
-    block.v = block.k + at.kv_heads * S::D;
+    block.q = qkv + block.b * at.seq * at.row + block.h * at.head_dim;
+    block.k = qkv + block.b * at.seq * at.row + (at.heads + block.h / at.group) * at.head_dim;
+    block.v = block.k + at.kv_heads * at.head_dim;
     return block;
 }
 
@@ -174,8 +176,9 @@ static __device__ __forceinline__ void fetch_keys(const heads_t &at, const block
 {
     uint32_t to = tiles + (uint32_t)(step % 2) * 2 * S::KV_BYTES;
     int64_t key = (int64_t)step * S::KEYS;
-    fetch_tile<S::D, S::KEYS, S::THREADS>(to, block.k, at.row, key, at.seq);
-    fetch_tile<S::D, S::KEYS, S::THREADS>(to + S::KV_BYTES, block.v, at.row, key, at.seq);
+    fetch_tile<S::D, S::KEYS, S::THREADS>(to, block.k, at.row, key, at.seq, at.head_dim);
+    fetch_tile<S::D, S::KEYS, S::THREADS>(to + S::KV_BYTES, block.v, at.row, key, at.seq,
+                                          at.head_dim);
     fetch_commit();
 }
 

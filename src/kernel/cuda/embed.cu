@@ -1,10 +1,12 @@
-/* Embedding. Backward adds rows with the same token in their order: rows are sorted by token (stable,
- * so the order within a token is theirs), and each token's first row owns the sum. */
+/* Embedding. Backward adds rows with the same token in a fixed order: rows are sorted by token (stable, so the
+ * order within a token is theirs) and cut into pieces of PIECE. A token that has all its rows in one piece
+ * is added up there; of others, a part in each piece, and then the parts. In texts, some tokens have a
+ * tenth of all rows: one block would be busy with them for longer than with all else. */
 #include <cub/device/device_radix_sort.cuh>
 
 #include "kernel/cuda/common.cuh"
 
-enum { THREADS = 128, FETCH = 4 };
+enum { THREADS = 128, FETCH = 4, PIECE = 64 };
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) look_up(weft_embed_t args, int64_t chunks,
@@ -44,19 +46,27 @@ int weft_cuda_embed_forward(const weft_cuda_place_t *place, const weft_embed_t *
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-/* Parts of `work`. Keys are tokens' places in this slice; those that are not in it come last. */
+/* Parts of `work`. Keys are tokens' places in this slice; those that are not in it come last. A piece has room
+ * for two sums: of a token that came from the piece before, and of one that goes on in the next. */
 struct sort_t {
     uint32_t *keys, *rows, *sorted_keys, *sorted_rows;
+    float *sums;
     void *space;
     size_t space_bytes;
     int bits;
 };
 
+static int64_t sum_count(const weft_embed_t *args)
+{
+    return ceil_div(2 * ceil_div(args->batch * args->seq, PIECE) * args->width, 64) * 64;
+}
+
 static int plan_sort(const weft_embed_t *args, sort_t *sort)
 {
     int64_t count = args->batch * args->seq, stride = ceil_div(count, 64) * 64;
     uint32_t *at = (uint32_t *)args->work;
-    *sort = {at, at + stride, at + 2 * stride, at + 3 * stride, at + 4 * stride, 0, 1};
+    float *sums = (float *)(at + 4 * stride);
+    *sort = {at, at + stride, at + 2 * stride, at + 3 * stride, sums, sums + sum_count(args), 0, 1};
     while (args->vocab_count >> sort->bits != 0) {
         sort->bits++;
     }
@@ -75,7 +85,7 @@ size_t weft_cuda_embed_work(int gpu, const weft_embed_t *args)
         return 0;
     }
     return (size_t)(ceil_div(args->batch * args->seq, 64) * 64) * 4 * sizeof(uint32_t) +
-           sort.space_bytes;
+           (size_t)sum_count(args) * sizeof(float) + sort.space_bytes;
 }
 
 static __global__ void __launch_bounds__(THREADS) make_keys(weft_embed_t args, uint32_t *keys,
@@ -109,26 +119,37 @@ static __device__ __forceinline__ void add8(lane8 &sum, const lane8 &x)
     }
 }
 
-/* One block for each place in the sorted order; those that do not start a token have nothing to do.
- * Several rows are fetched at a time and added one by one. */
+/* The first of [from, end) whose key is another; keys are sorted. */
+static __device__ __forceinline__ int64_t run_end(const uint32_t *keys, uint32_t key, int64_t from,
+                                                  int64_t end, int64_t step)
+{
+    while (from < end) {
+        int64_t middle = (from + end) / 2;
+        if (keys[middle * step] == key) {
+            from = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return end;
+}
+
+/* One block for each place in the sorted order; those that start neither a token nor a piece have nothing to
+ * do. Several rows are fetched at a time and added one by one. */
 template <typename T, typename G>
-static __global__ void __launch_bounds__(THREADS) add_tokens(weft_embed_t args, const uint32_t *keys,
-                                                             const uint32_t *rows, bool wide)
+static __global__ void __launch_bounds__(THREADS)
+    add_tokens(weft_embed_t args, const uint32_t *keys, const uint32_t *rows, float *sums, bool wide)
 {
     int64_t place = blockIdx.x, count = args.batch * args.seq, n = args.width;
     uint32_t key = keys[place];
-    if (key >= (uint64_t)args.vocab_count || (place > 0 && keys[place - 1] == key)) {
+    bool first = place == 0 || keys[place - 1] != key;
+    if (key >= (uint64_t)args.vocab_count || (!first && place % PIECE != 0)) {
         return;
     }
-    int64_t end = place + 1, beyond = count; /* the first place of another token is in between */
-    while (end < beyond) {
-        int64_t middle = (end + beyond) / 2;
-        if (keys[middle] == key) {
-            end = middle + 1;
-        } else {
-            beyond = middle;
-        }
-    }
+    int64_t piece = place / PIECE, limit = piece * PIECE + PIECE;
+    limit = limit < count ? limit : count;
+    int64_t end = run_end(keys, key, place + 1, limit, 1);
+    bool all = first && (end < limit || limit == count || keys[limit] != key);
     for (int64_t i = (int64_t)threadIdx.x * LANE; i < n; i += THREADS * LANE) {
         const T *dout = (const T *)args.dout + i;
         int64_t left = n - i, p = place;
@@ -147,7 +168,34 @@ static __global__ void __launch_bounds__(THREADS) add_tokens(weft_embed_t args, 
         for (; p < end; p++) {
             add8(sum, load8(dout + rows[p] * n, left, wide));
         }
-        add_to((G *)args.dtable + key * n + i, sum, left, wide);
+        if (all) {
+            add_to((G *)args.dtable + key * n + i, sum, left, wide);
+        } else {
+            store8(sums + (2 * piece + first) * n + i, sum, left, wide);
+        }
+    }
+}
+
+/* One block for each piece but the last: if a token starts in it and goes on in the next, the sum of its parts. */
+template <typename G>
+static __global__ void __launch_bounds__(THREADS)
+    join_pieces(weft_embed_t args, const uint32_t *keys, const float *sums, bool wide)
+{
+    int64_t piece = blockIdx.x, start = piece * PIECE, n = args.width;
+    int64_t pieces = (args.batch * args.seq + PIECE - 1) / PIECE;
+    uint32_t key = keys[start + PIECE];
+    bool came = keys[start] == key && start > 0 && keys[start - 1] == key;
+    if (key >= (uint64_t)args.vocab_count || keys[start + PIECE - 1] != key || came) {
+        return;
+    }
+    int64_t end = run_end(keys, key, piece + 2, pieces, PIECE);
+    for (int64_t i = (int64_t)threadIdx.x * LANE; i < n; i += THREADS * LANE) {
+        lane8 sum = load8(sums + (2 * piece + 1) * n + i, n - i, wide);
+#pragma unroll 4
+        for (int64_t p = piece + 1; p < end; p++) {
+            add8(sum, load8(sums + 2 * p * n + i, n - i, wide));
+        }
+        add_to((G *)args.dtable + key * n + i, sum, n - i, wide);
     }
 }
 
@@ -168,7 +216,7 @@ static __global__ void __launch_bounds__(THREADS) add_positions(weft_embed_t arg
 template <typename T, typename G>
 static int run_backward(const weft_cuda_place_t *place, const weft_embed_t *args)
 {
-    bool wide = is_wide(args->width, args->dout, args->dtable, args->dpositions);
+    bool wide = is_wide(args->width, args->dout, args->dtable, args->dpositions, args->work);
     int64_t count = args->batch * args->seq;
     cudaStream_t stream = stream_of(place);
     sort_t sort;
@@ -184,7 +232,11 @@ static int run_backward(const weft_cuda_place_t *place, const weft_embed_t *args
                                              sort.sorted_keys, sort.rows, sort.sorted_rows,
                                              (int)count, 0, sort.bits, stream));
     add_tokens<T, G><<<(unsigned)count, THREADS, 0, stream>>>(*args, sort.sorted_keys,
-                                                              sort.sorted_rows, wide);
+                                                              sort.sorted_rows, sort.sums, wide);
+    if (count > PIECE) {
+        join_pieces<G><<<(unsigned)ceil_div(count, PIECE) - 1, THREADS, 0, stream>>>(
+            *args, sort.sorted_keys, sort.sums, wide);
+    }
     return launched();
 }
 
