@@ -523,7 +523,9 @@ static void all_rows(twins_t *twins, weft_dtype_t type)
     }
     classify(twins, type, 1003, 1024);
     classify(twins, type, 50257, 50304);
+    classify(twins, type, 257, 384);
     classify(twins, type, 77, 77);
+    classify(twins, type, 5, 8);
     classify(twins, type, 5, 9);
 }
 

@@ -5,7 +5,7 @@
 
 enum {
     THREADS = 1024,
-    HELD_THREADS = 512,
+    HELD_THREADS = 512,   /* at most */
     HELD_MOST = 112 << 10 /* bytes of a row that is held */
 };
 
@@ -128,7 +128,7 @@ template <> struct pair_t<f16_t> {
 template <typename T>
 static __device__ __forceinline__ void hold_row(uint4 *held, const T *row, int chunks)
 {
-    for (int c = threadIdx.x; c < chunks; c += HELD_THREADS) {
+    for (int c = threadIdx.x; c < chunks; c += (int)blockDim.x) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                          (uint32_t)__cvta_generic_to_shared(held + c)),
                      "l"(row + (int64_t)c * LANE));
@@ -168,7 +168,7 @@ static __device__ __forceinline__ float held_max(const uint4 *held, int n, float
     const P none = {least, least};
     P max[4] = {none, none, none, none};
     int c = threadIdx.x;
-    for (; (c + 1) * LANE <= n; c += HELD_THREADS) {
+    for (; (c + 1) * LANE <= n; c += (int)blockDim.x) {
         larger(max, held[c]);
     }
     if (c * LANE < n) {
@@ -183,7 +183,7 @@ static __device__ __forceinline__ float held_sum(const uint4 *held, int n, float
 {
     float shift = max * LOG2E, sum[2] = {};
     int c = threadIdx.x;
-    for (; c * LANE < n; c += HELD_THREADS) {
+    for (; c * LANE < n; c += (int)blockDim.x) {
         uint4 word = (c + 1) * LANE <= n ? held[c] : cut_chunk<T>(held[c], n - c * LANE);
         lane8 x = unpack<T>(word);
 #pragma unroll
@@ -202,7 +202,7 @@ static __device__ __forceinline__ void held_gradient(const weft_classify_t &args
 {
     float shift = lse * LOG2E, scale = target >= 0 ? args.scale : 0.0f;
     int hit = (int)(target / LANE), n = (int)args.vocab;
-    for (int c = threadIdx.x; c < chunks; c += HELD_THREADS) {
+    for (int c = threadIdx.x; c < chunks; c += (int)blockDim.x) {
         lane8 x = unpack<T>(held[c]);
 #pragma unroll
         for (int j = 0; j < LANE; j++) {
@@ -286,7 +286,9 @@ int weft_cuda_classify(const weft_cuda_place_t *place, const weft_classify_t *ar
                                                              : classify_held<bf16_t>;
     WEFT_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   bytes));
-    kernel<<<(unsigned)args->rows, HELD_THREADS, (size_t)bytes, stream_of(place)>>>(filled);
+    unsigned threads = (unsigned)ceil_div(filled.ld / LANE, 32) * 32; /* no more than have something to do */
+    threads = threads < HELD_THREADS ? threads : (unsigned)HELD_THREADS;
+    kernel<<<(unsigned)args->rows, threads, (size_t)bytes, stream_of(place)>>>(filled);
     return launched();
 }
 

@@ -106,8 +106,11 @@ static __global__ void __launch_bounds__(THREADS) add_parts(const float *partial
     int across = (int)threadIdx.x % ACROSS, down = (int)threadIdx.x / ACROSS;
     int64_t i = (int64_t)blockIdx.x * ACROSS + across;
     float sum = 0;
-    for (int p = down; p < parts && i < n; p += DOWN) {
-        sum += partial[p * n + i];
+    if (i < n) {
+#pragma unroll 8
+        for (int p = down; p < parts; p += DOWN) {
+            sum += partial[p * n + i];
+        }
     }
     sums[down][across] = sum;
     __syncthreads();
