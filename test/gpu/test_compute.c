@@ -162,7 +162,8 @@ static void norm_gradient(twins_t *twins, weft_dtype_t type, int64_t rows, int64
     TWIN(dx, twin_result(twins, rows * width, type, 1));
     TWIN(dweight, twin_result(twins, width, cpu.grad_type, 1));
     TWIN(work, twin_work(twins, twins->cpu->norm_work(&cpu), twins->gpu->norm_work(&gpu)));
-    TWIN_RUN(twins, norm_backward, 2e-5);
+    /* What is left of one sum alone may be small beside what was added. */
+    TWIN_RUN(twins, norm_backward, width == 1 ? 1e-3 : 2e-5);
 }
 
 static void embed(twins_t *twins, weft_dtype_t type, int64_t width, int round)
@@ -532,7 +533,7 @@ static void all_rows(twins_t *twins, weft_dtype_t type)
 static void all_elements(twins_t *twins, weft_dtype_t type)
 {
     static const int64_t counts[] = {1, 9, 4096, 33333, 1 << 20};
-    for (size_t i = 0; i < COUNT(counts); i++) {
+    for (size_t i = 0; i < COUNT(counts) - team_short(); i++) {
         elements(twins, type, counts[i]);
         adamw(twins, type, counts[i], (int)i);
         gradient_norm(twins, type, counts[i]);
@@ -550,6 +551,9 @@ static void all_elements(twins_t *twins, weft_dtype_t type)
 static void all_attention(twins_t *twins, weft_dtype_t type)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
+        if (team_short() && shapes[i].seq > 512) {
+            continue;
+        }
         for (int drop = 0; drop < 2; drop++) {
             attend(twins, type, &shapes[i], drop ? 0.2f : 0.0f);
             attend_backward(twins, type, &shapes[i], drop ? 0.2f : 0.0f);
