@@ -1,6 +1,7 @@
 /* A trained model on the current device: see model_load.h. */
 #include "train/model_load.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,6 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "train/checkpoint.h"
-#include "train/config.h"
 
 /* ---- one parameter -------------------------------------------------------------------------------------- */
 
@@ -135,17 +135,22 @@ static weft_status_t open_tokenizer(weft_model_loaded_t *l, const weft_loaded_t 
     return weft__tokenizer_open(path, &l->tokenizer);
 }
 
-/* Positions after the last that it was trained with mean nothing to a model. */
-static weft_status_t find_length(weft_model_loaded_t *l, const weft_loaded_t *checkpoint)
+/* Tokens of the run's sequences; 0: not known. Other settings may be those of another version. */
+static int length_in(const char *settings)
 {
-    weft_train_config_t run = {0};
-    weft_status_t status = WEFT_OK;
-    if (checkpoint->settings != NULL) {
-        status = weft__train_read_text(checkpoint->settings, checkpoint->path, &run);
+    int length = 0;
+    for (const char *line = settings; line != NULL && length == 0; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        sscanf(line, "length = %d", &length);
     }
-    l->length = run.length > 0 ? run.length : l->model->config.context;
-    weft__train_free(&run);
-    return status;
+    return length;
+}
+
+/* Positions after the last that it was trained with mean nothing to a model. */
+static void find_length(weft_model_loaded_t *l, const weft_loaded_t *checkpoint)
+{
+    int length = length_in(checkpoint->settings);
+    l->length = length > 0 ? length : l->model->config.context;
 }
 
 static weft_status_t load_parts(const weft_loaded_t *checkpoint, const char *tokenizer,
@@ -153,7 +158,7 @@ static weft_status_t load_parts(const weft_loaded_t *checkpoint, const char *tok
 {
     WEFT_TRY(open_tokenizer(l, checkpoint, tokenizer));
     WEFT_TRY(make_model(l, checkpoint));
-    WEFT_TRY(find_length(l, checkpoint));
+    find_length(l, checkpoint);
     WEFT_TRY(make_memory(l));
     return put_all(l, checkpoint);
 }
