@@ -187,7 +187,7 @@ static weft_status_t write_tokens(writer_t *w)
     const weft_generate_t *g = w->g;
     size_t half = (size_t)(w->context + 1) / 2, seen = 0;
     if (w->length > (size_t)w->context) { /* of a prompt too long, the end counts */
-        seen = w->length - half;
+        seen = w->length - (size_t)w->context;
     }
     for (int i = 0; i < g->tokens; i++) {
         if (w->cache.length + (int64_t)(w->length - seen) > w->cache.capacity) {

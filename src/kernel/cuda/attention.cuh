@@ -50,7 +50,7 @@ static inline bool attention_has_tiles(const weft_attention_t *args)
 static inline bool attention_is_fast(const weft_cuda_place_t *place, const weft_attention_t *args)
 {
     return place->attention != WEFT_CUDA_ATTENTION_PLAIN && attention_has_tiles(args) &&
-           is_wide(LANE, args->qkv, args->out, args->dout, args->dqkv);
+           is_wide(LANE, args->qkv, args->out, args->dout, args->dqkv, args->work);
 }
 int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft_attention_t *args);
 size_t weft_cuda_attention_fast_work(const weft_attention_t *args);
