@@ -305,15 +305,17 @@ static void merge_part(weft_json_t *json, const part_t *part, uint64_t zero)
     snprintf(name, sizeof(name), part->lost > 0 ? "rank %d (%zu spans did not fit)" : "rank %d",
              part->rank, part->lost);
     write_name(json, "process_name", part->rank, 0, name);
-    for (int t = 0; t < WEFT_TRACK_COUNT; t++) {
-        write_name(json, "thread_name", part->rank, t, track_names[t]);
-    }
+    bool named[WEFT_TRACK_COUNT] = {false}; /* rows without spans are not shown */
     while (fgets(line, sizeof(line), part->file) != NULL) {
         span_t span = {.name = name};
         int at = 0;
         if (sscanf(line, "%d %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %n", &span.track,
                    &span.start, &span.end, &span.step, &span.bytes, &at) != 5) {
             continue; /* the last line of a rank that was killed */
+        }
+        if (span.track >= 0 && span.track < WEFT_TRACK_COUNT && !named[span.track]) {
+            named[span.track] = true;
+            write_name(json, "thread_name", part->rank, span.track, track_names[span.track]);
         }
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(line + at, "\n"), line + at);
         span.start = span.start > zero ? span.start - zero : 0;

@@ -2,7 +2,7 @@
  *
  * A rank records spans in memory, which costs two clock reads and one store per span, and writes
  * its part when it ends; one rank merges the parts into one file. Tracks are the rows below a
- * rank:
+ * rank; what may happen at the same time has rows of its own:
  *
  *     weft__trace_open(rank, 1 << 20, &trace);
  *     uint64_t start = weft__now_ns();
@@ -25,7 +25,12 @@ typedef struct weft_trace weft_trace_t;
 #define WEFT_TRACK_TABLE(X)                                                                        \
     X(WEFT_TRACK_STEP, "step")                                                                     \
     X(WEFT_TRACK_COMPUTE, "compute")                                                               \
-    X(WEFT_TRACK_COMM, "communication")                                                            \
+    X(WEFT_TRACK_COMM, "communication: gradients")                                                 \
+    X(WEFT_TRACK_WEIGHTS, "communication: weights")                                                \
+    X(WEFT_TRACK_TENSOR, "communication: tensor parallel")                                         \
+    X(WEFT_TRACK_STAGE, "communication: wait for a stage")                                         \
+    X(WEFT_TRACK_FORWARD, "communication: to the next stage")                                      \
+    X(WEFT_TRACK_BACKWARD, "communication: to the stage before")                                   \
     X(WEFT_TRACK_DATA, "data")                                                                     \
     X(WEFT_TRACK_SAVE, "checkpoint")
 

@@ -264,22 +264,25 @@ void weft__dp_micro(weft_dp_t *dp, bool last)
 static weft_status_t exchange(weft_dp_t *dp, int bucket)
 {
     const weft_bucket_t *b = &dp->layout.buckets[bucket];
-    if (dp->options.exchange != NULL) {
-        return dp->options.exchange(dp->options.exchange_arg, bucket, dp->lane);
-    }
-    float *x = dp->memory + b->first;
-    int64_t bytes = b->count * (int64_t)sizeof(float);
+    const weft_dp_options_t *o = &dp->options;
+    int64_t bytes = b->count *
+                    (int64_t)weft_dtype_size(o->exchange ? dp->model->grad_type : WEFT_F32);
+    const char *name = o->exchange_name != NULL ? o->exchange_name
+                       : o->naive               ? "reduce"
+                                                : "all-reduce";
     if (dp->ranks == 1) {
-        return WEFT_OK;
+        return o->exchange != NULL ? o->exchange(o->exchange_arg, bucket, dp->lane) : WEFT_OK;
     }
-    int span = weft__timeline_begin(dp->timeline, WEFT_TRACK_COMM,
-                                    dp->options.naive ? "reduce" : "all-reduce", dp->step, bytes,
-                                    dp->lane);
-    weft_status_t status = dp->options.naive
-                               ? weft_reduce(x, x, (size_t)b->count, WEFT_F32, WEFT_SUM, 0,
-                                             dp->comm, dp->lane)
-                               : weft__squeeze_allreduce(dp->squeeze, bucket, dp->memory, dp->exact,
-                                                         dp->lane);
+    int span = weft__timeline_begin(dp->timeline, WEFT_TRACK_COMM, name, bytes, dp->lane);
+    weft_status_t status;
+    if (o->exchange != NULL) {
+        status = o->exchange(o->exchange_arg, bucket, dp->lane);
+    } else if (o->naive) {
+        float *x = dp->memory + b->first;
+        status = weft_reduce(x, x, (size_t)b->count, WEFT_F32, WEFT_SUM, 0, dp->comm, dp->lane);
+    } else {
+        status = weft__squeeze_allreduce(dp->squeeze, bucket, dp->memory, dp->exact, dp->lane);
+    }
     weft__timeline_end(dp->timeline, span, dp->lane);
     return status;
 }
@@ -378,8 +381,8 @@ weft_status_t weft__dp_hand_out(weft_dp_t *dp, void *weights, weft_dtype_t type)
         return WEFT_OK;
     }
     int64_t bytes = dp->layout.total * (int64_t)weft_dtype_size(type);
-    int span = weft__timeline_begin(dp->timeline, WEFT_TRACK_COMM, "broadcast of weights", dp->step,
-                                    bytes, dp->stream);
+    int span = weft__timeline_begin(dp->timeline, WEFT_TRACK_WEIGHTS, "broadcast of weights", bytes,
+                                    dp->stream);
     weft_status_t status = weft_broadcast(weights, weights, (size_t)dp->layout.total, type, 0,
                                           dp->comm, dp->stream);
     weft__timeline_end(dp->timeline, span, dp->stream);

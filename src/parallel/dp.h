@@ -51,6 +51,7 @@ typedef struct weft_dp_options {
     float *memory;
     weft_status_t (*exchange)(void *arg, int bucket, weft_stream_h lane);
     void *exchange_arg;
+    const char *exchange_name; /* in traces; NULL: that of dp's own */
 } weft_dp_options_t;
 
 /* Describe buckets and allocate the gradients of `model` (f32) on the current device. `stream` is

@@ -184,6 +184,18 @@ static slot_t *free_slot(const weft_gather_t *gather, int bucket, int keep)
     return found;
 }
 
+/* `count` weights of each rank, on the lane. */
+static weft_status_t all_gather(const weft_zero_t *zero, const void *mine, void *all, size_t count)
+{
+    weft_stream_h lane = lane_of(zero);
+    weft_dtype_t type = zero->model->type;
+    int64_t bytes = (int64_t)(count * (size_t)zero->ranks * weft_dtype_size(type));
+    int span = weft__timeline_begin(zero->timeline, WEFT_TRACK_WEIGHTS, "all-gather", bytes, lane);
+    weft_status_t status = weft_allgather(mine, all, count, type, zero->gather->comm, lane);
+    weft__timeline_end(zero->timeline, span, lane);
+    return status;
+}
+
 static weft_status_t start(weft_zero_t *zero, int bucket, slot_t *slot)
 {
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
@@ -193,8 +205,7 @@ static weft_status_t start(weft_zero_t *zero, int bucket, slot_t *slot)
     weft_stream_h lane = lane_of(zero);
     slot->bucket = bucket;
     WEFT_TRY(weft_stream_wait(lane, slot->released));
-    WEFT_TRY(
-        weft_allgather(mine, slot->memory, count, zero->model->type, zero->gather->comm, lane));
+    WEFT_TRY(all_gather(zero, mine, slot->memory, count));
     return weft_event_record(slot->gathered, lane);
 }
 
@@ -268,8 +279,7 @@ static weft_status_t hand_out(weft_zero_t *zero, int bucket)
     size_t count = (size_t)(b->count / zero->ranks);
     char *all = (char *)zero->weights + (size_t)b->first * element;
     weft_stream_h lane = lane_of(zero);
-    WEFT_TRY(weft_allgather(all + (size_t)zero->rank * count * element, all, count,
-                            zero->model->type, zero->gather->comm, lane));
+    WEFT_TRY(all_gather(zero, all + (size_t)zero->rank * count * element, all, count));
     return weft_event_record(zero->gather->there[bucket], lane);
 }
 

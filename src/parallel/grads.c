@@ -174,7 +174,8 @@ static weft_status_t make_all(weft_zero_t *zero, const weft_zero_options_t *opti
                                         : zero->stage == 0 ? sum_in_place
                                         : zero->lean       ? scatter_slot
                                                            : scatter_in_place,
-                            .exchange_arg = zero};
+                            .exchange_arg = zero,
+                            .exchange_name = zero->stage > 0 ? "reduce-scatter" : NULL};
     if (zero->lean) {
         WEFT_TRY(make_lean(zero, grads, bill));
     }

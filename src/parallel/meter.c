@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-void weft__meter_open(weft_meter_t *meter, weft_stream_h stream)
+void weft__meter_open(weft_meter_t *meter, weft_stream_h stream, weft_timeline_t *timeline)
 {
-    *meter = (weft_meter_t){.stream = stream};
+    *meter = (weft_meter_t){.stream = stream, .timeline = timeline};
 }
 
 void weft__meter_close(weft_meter_t *meter)
@@ -37,6 +37,20 @@ static int more_room(weft_meter_t *meter)
     return 0;
 }
 
+static int begin_span(const weft_meter_t *meter, weft_stretch_t kind)
+{
+    switch (kind) {
+    case WEFT_STRETCH_TENSOR:
+        return weft__timeline_begin(meter->timeline, WEFT_TRACK_TENSOR, "exchange of activations",
+                                    -1, meter->stream);
+    case WEFT_STRETCH_PIPELINE:
+        return weft__timeline_begin(meter->timeline, WEFT_TRACK_STAGE, "wait for a stage", -1,
+                                    meter->stream);
+    default:
+        return -1;
+    }
+}
+
 int weft__meter_begin(weft_meter_t *meter, weft_stretch_t kind)
 {
     if (meter->count == meter->room && more_room(meter) < 0) {
@@ -48,12 +62,14 @@ int weft__meter_begin(weft_meter_t *meter, weft_stretch_t kind)
         meter->count--;
         return -1;
     }
+    meter->pairs[number].span = begin_span(meter, kind);
     return number;
 }
 
 void weft__meter_end(weft_meter_t *meter, int number)
 {
     if (number >= 0) {
+        weft__timeline_end(meter->timeline, meter->pairs[number].span, meter->stream);
         weft_event_record(meter->pairs[number].end, meter->stream);
     }
 }

@@ -4,7 +4,7 @@
 #ifndef WEFT_PARALLEL_METER_H
 #define WEFT_PARALLEL_METER_H
 
-#include <weft/device.h>
+#include "parallel/timeline.h"
 
 typedef enum weft_stretch {
     WEFT_STRETCH_TENSOR,   /* communication between tensor-parallel ranks */
@@ -16,16 +16,19 @@ typedef enum weft_stretch {
 
 typedef struct weft_mark_pair {
     weft_stretch_t kind;
+    int span; /* of the timeline */
     weft_event_h begin, end;
 } weft_mark_pair_t;
 
 typedef struct weft_meter {
     weft_stream_h stream;
+    weft_timeline_t *timeline;
     int count, room; /* pairs of this step, and made so far */
     weft_mark_pair_t *pairs;
 } weft_meter_t;
 
-void weft__meter_open(weft_meter_t *meter, weft_stream_h stream);
+/* The first two kinds go into the timeline too, if there is one. */
+void weft__meter_open(weft_meter_t *meter, weft_stream_h stream, weft_timeline_t *timeline);
 void weft__meter_close(weft_meter_t *meter);
 
 /* Begin a stretch; returns its number for the end. Without memory nothing is measured. */

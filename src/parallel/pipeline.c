@@ -5,10 +5,11 @@
 #include "device/device.h"
 
 weft_status_t weft__pipeline_create(const weft_mesh_t *mesh, weft_stream_h stream,
-                                    weft_pipeline_t *pipeline)
+                                    weft_timeline_t *timeline, weft_pipeline_t *pipeline)
 {
     *pipeline = (weft_pipeline_t){
         .stream = stream,
+        .timeline = timeline,
         .ways = {[WEFT_FORWARD_IN] = {mesh->before.forward, 0, NULL, NULL},
                  [WEFT_FORWARD_OUT] = {mesh->after.forward, 1, NULL, NULL},
                  [WEFT_BACKWARD_IN] = {mesh->after.backward, 1, NULL, NULL},
@@ -52,7 +53,12 @@ weft_status_t weft__pipeline_send(weft_pipeline_t *pipeline, weft_way_t way, con
     weft_stream_h lane = pipeline->ways[way].lane;
     WEFT_TRY(weft_event_record(pipeline->ways[way].ready, pipeline->stream));
     WEFT_TRY(weft_stream_wait(lane, pipeline->ways[way].ready));
+    int span = weft__timeline_begin(
+        pipeline->timeline, way == WEFT_FORWARD_OUT ? WEFT_TRACK_FORWARD : WEFT_TRACK_BACKWARD,
+        way == WEFT_FORWARD_OUT ? "activations" : "gradients",
+        (int64_t)(count * weft_dtype_size(type)), lane);
     WEFT_TRY(
         weft_send(buffer, count, type, pipeline->ways[way].peer, pipeline->ways[way].comm, lane));
+    weft__timeline_end(pipeline->timeline, span, lane);
     return weft_event_record(sent, lane);
 }

@@ -10,6 +10,7 @@
 #include <weft/device.h>
 
 #include "parallel/mesh.h"
+#include "parallel/timeline.h"
 
 typedef enum weft_way {
     WEFT_FORWARD_IN, /* activations from the stage before */
@@ -21,6 +22,7 @@ typedef enum weft_way {
 
 typedef struct weft_pipeline {
     weft_stream_h stream; /* of computation */
+    weft_timeline_t *timeline;
     struct {
         weft_comm_h comm; /* NULL: there is no such neighbour */
         int peer;
@@ -29,9 +31,9 @@ typedef struct weft_pipeline {
     } ways[WEFT_WAYS];
 } weft_pipeline_t;
 
-/* Destroy after failures too; the mesh must outlive it. */
+/* Destroy after failures too; the mesh and the timeline (may be NULL) must outlive it. */
 weft_status_t weft__pipeline_create(const weft_mesh_t *mesh, weft_stream_h stream,
-                                    weft_pipeline_t *pipeline);
+                                    weft_timeline_t *timeline, weft_pipeline_t *pipeline);
 void weft__pipeline_destroy(weft_pipeline_t *pipeline);
 
 /* Receive into `buffer` once `free` has passed; `arrived` is recorded when the message is there. */

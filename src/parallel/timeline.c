@@ -21,6 +21,7 @@ struct weft_timeline {
     weft_trace_t *trace;
     weft_event_h base; /* passed at base_ns of the host's clock */
     uint64_t base_ns;
+    int64_t step;     /* the present one */
     int first, count; /* of the ring */
     span_t spans[SPANS];
 };
@@ -83,8 +84,15 @@ static bool has_events(span_t *span)
            (span->end != NULL || weft_event_create(&span->end) == WEFT_OK);
 }
 
+void weft__timeline_step(weft_timeline_t *timeline, int64_t step)
+{
+    if (timeline != NULL) {
+        timeline->step = step;
+    }
+}
+
 int weft__timeline_begin(weft_timeline_t *timeline, weft_track_t track, const char *name,
-                         int64_t step, int64_t bytes, weft_stream_h stream)
+                         int64_t bytes, weft_stream_h stream)
 {
     if (timeline == NULL || timeline->count == SPANS) {
         return -1;
@@ -96,7 +104,7 @@ int weft__timeline_begin(weft_timeline_t *timeline, weft_track_t track, const ch
     }
     span->track = track;
     span->name = name;
-    span->step = step;
+    span->step = timeline->step;
     span->bytes = bytes;
     span->ended = false;
     timeline->count++;

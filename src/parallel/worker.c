@@ -240,7 +240,7 @@ static weft_status_t make_all(weft_worker_t *w)
     }
     if (!w->bill.dry) {
         WEFT_TRY(weft_event_create(&w->end));
-        WEFT_TRY(weft__pipeline_create(&w->mesh, w->o.stream, &w->pipeline));
+        WEFT_TRY(weft__pipeline_create(&w->mesh, w->o.stream, w->o.timeline, &w->pipeline));
     }
     return weft__optimizer_create(w->zeros, w->chunk_count, &w->mesh, &w->bill, &w->optimizer);
 }
@@ -253,7 +253,7 @@ static weft_worker_t *new_worker(const weft_worker_options_t *options,
         w->o = *options;
         w->o.plan.sequence_parallel = options->plan.sequence_parallel && options->plan.tp > 1;
         w->compute = compute;
-        weft__meter_open(&w->meter, options->stream);
+        weft__meter_open(&w->meter, options->stream, options->timeline);
     }
     return w;
 }

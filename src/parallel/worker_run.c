@@ -65,9 +65,9 @@ static weft_status_t prepare(weft_worker_t *w, int upto)
     return WEFT_OK;
 }
 
-static int begin_span(weft_worker_t *w, weft_track_t track, const char *name)
+static int begin_span(weft_worker_t *w, const char *name)
 {
-    return weft__timeline_begin(w->o.timeline, track, name, (int64_t)w->step, -1, w->o.stream);
+    return weft__timeline_begin(w->o.timeline, WEFT_TRACK_COMPUTE, name, -1, w->o.stream);
 }
 
 static void end_span(weft_worker_t *w, int span)
@@ -81,9 +81,7 @@ static void end_span(weft_worker_t *w, int span)
 static weft_status_t await(weft_worker_t *w, weft_event_h arrived)
 {
     int stretch = weft__meter_begin(&w->meter, WEFT_STRETCH_PIPELINE);
-    int span = begin_span(w, WEFT_TRACK_COMM, "wait for a stage");
     weft_status_t status = weft_stream_wait(w->o.stream, arrived);
-    end_span(w, span);
     weft__meter_end(&w->meter, stretch);
     return status;
 }
@@ -127,7 +125,7 @@ static weft_status_t forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_t
     if (!chunk->first) {
         WEFT_TRY(await(w, place->arrived));
     }
-    int span = begin_span(w, WEFT_TRACK_COMPUTE, "forward");
+    int span = begin_span(w, "forward");
     WEFT_TRY(weft__chunk_forward(w, chunk, place));
     end_span(w, span);
     if (chunk->last) {
@@ -152,7 +150,7 @@ static weft_status_t backward(weft_worker_t *w, weft_chunk_t *chunk, const weft_
     }
     chunk->pass.scratch.dx = dx->memory;
     weft__grads_micro(&chunk->zero, ++chunk->backwards == w->o.plan.micro_batches);
-    int span = begin_span(w, WEFT_TRACK_COMPUTE, "backward");
+    int span = begin_span(w, "backward");
     WEFT_TRY(weft__chunk_backward(w, chunk, place));
     end_span(w, span);
     if (!chunk->first) {

@@ -40,8 +40,8 @@ static weft_status_t queue(weft_worker_t *w, const weft_worker_input_t *input)
     for (int i = 0; i < w->chunk_count; i++) {
         WEFT_TRY(weft__grads_finish(&w->chunks[i].zero));
     }
-    int span = weft__timeline_begin(w->o.timeline, WEFT_TRACK_COMPUTE, "optimizer",
-                                    (int64_t)input->step, -1, w->o.stream);
+    int span = weft__timeline_begin(w->o.timeline, WEFT_TRACK_COMPUTE, "optimizer", -1,
+                                    w->o.stream);
     WEFT_TRY(weft__optimizer_run(w->optimizer, &input->hyper));
     weft__timeline_end(w->o.timeline, span, w->o.stream);
     weft__meter_end(&w->meter, stretch);

@@ -28,6 +28,7 @@ typedef struct weft_zero {
     const weft_model_t *model;
     const weft_compute_t *compute;
     weft_stream_h stream; /* of computation */
+    weft_timeline_t *timeline; /* or NULL */
     int stage;            /* 0 where there is one data-parallel rank */
     int rank, ranks;      /* data-parallel */
     bool lean;            /* gradients of all parameters never exist together */

@@ -333,8 +333,7 @@ static weft_status_t save(run_t *run, bool last)
     if (t->worker == NULL && t->rank != 0) {
         return WEFT_OK;
     }
-    int span = weft__timeline_begin(t->timeline, WEFT_TRACK_SAVE, "checkpoint",
-                                    (int64_t)t->state.step - 1, -1, t->stream);
+    int span = weft__timeline_begin(t->timeline, WEFT_TRACK_SAVE, "checkpoint", -1, t->stream);
     weft_status_t status = t->worker != NULL ? weft__planned_save(t, run->writer)
                                              : weft__save(t, run->writer);
     weft__timeline_end(t->timeline, span, t->stream);
@@ -531,6 +530,10 @@ static weft_status_t close_run(run_t *run, weft_status_t status)
     char sentence[1024];
     if (status == WEFT_OK) {
         status = finish_writing(run);
+    }
+    if (status == WEFT_OK && run->t.timeline != NULL) { /* what came after the last step */
+        status = weft_stream_synchronize(run->t.stream);
+        weft__timeline_collect(run->t.timeline);
     }
     if (status == WEFT_OK && run->metrics != NULL) {
         weft__metrics_summary(run->metrics);

@@ -4,6 +4,7 @@
 
 #include <weft/device.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "train/planned.h"
@@ -42,8 +43,12 @@ static weft_status_t take_tokens(weft_trainer_t *t, uint64_t step, const int32_t
                                  const int32_t **targets_p)
 {
     uint64_t first = t->setup->resumed ? t->setup->loaded.state.step : 0;
-    return t->naive ? scatter_tokens(t, step - first, inputs_p, targets_p)
-                    : weft__feed_take(t->feed, step - first, inputs_p, targets_p);
+    uint64_t start = weft__now_ns();
+    weft_status_t status = t->naive ? scatter_tokens(t, step - first, inputs_p, targets_p)
+                                    : weft__feed_take(t->feed, step - first, inputs_p, targets_p);
+    weft__trace_span(t->trace, WEFT_TRACK_DATA, "take tokens", start, weft__now_ns(), (int64_t)step,
+                     -1);
+    return status;
 }
 
 /* ---- forward and backward ---------------------------------------------------------------------------- */
@@ -53,19 +58,17 @@ static weft_status_t micro_batch(weft_trainer_t *t, int index, const int32_t *in
 {
     size_t tokens = (size_t)t->shape.batch * (size_t)t->shape.seq;
     size_t at = (size_t)index * tokens;
-    int64_t step = (int64_t)flight->step;
     WEFT_TRY(weft_memcpy(t->acts.tokens, inputs + at, tokens * sizeof(int32_t), t->stream));
     WEFT_TRY(weft_memcpy(t->acts.targets, targets + at, tokens * sizeof(int32_t), t->stream));
     t->pass.fresh = index == 0;
     t->pass.sample_first = (int64_t)t->rank * weft__trainer_sequences(t) + index * t->shape.batch;
-    int span = weft__timeline_begin(t->timeline, WEFT_TRACK_COMPUTE, "forward", step, -1,
-                                    t->stream);
+    int span = weft__timeline_begin(t->timeline, WEFT_TRACK_COMPUTE, "forward", -1, t->stream);
     WEFT_TRY(weft__model_forward(&t->pass, &t->acts));
     weft__timeline_end(t->timeline, span, t->stream);
     WEFT_TRY(
         weft_memcpy(flight->losses + at, t->acts.head.losses, tokens * sizeof(float), t->stream));
     weft__dp_micro(t->dp, index + 1 == t->config->accumulate);
-    span = weft__timeline_begin(t->timeline, WEFT_TRACK_COMPUTE, "backward", step, -1, t->stream);
+    span = weft__timeline_begin(t->timeline, WEFT_TRACK_COMPUTE, "backward", -1, t->stream);
     WEFT_TRY(weft__model_backward(&t->pass, &t->acts));
     weft__timeline_end(t->timeline, span, t->stream);
     return WEFT_OK;
@@ -121,8 +124,7 @@ static weft_status_t update(weft_trainer_t *t, const weft_flight_t *flight)
 
 static weft_status_t optimize(weft_trainer_t *t, weft_flight_t *flight)
 {
-    int span = weft__timeline_begin(t->timeline, WEFT_TRACK_COMPUTE, "optimizer",
-                                    (int64_t)flight->step, -1, t->stream);
+    int span = weft__timeline_begin(t->timeline, WEFT_TRACK_COMPUTE, "optimizer", -1, t->stream);
     if (weft__dp_updates(t->dp)) {
         WEFT_TRY(clip(t, flight->loss_scale));
         WEFT_TRY(update(t, flight));
@@ -132,6 +134,20 @@ static weft_status_t optimize(weft_trainer_t *t, weft_flight_t *flight)
     }
     weft__timeline_end(t->timeline, span, t->stream);
     return weft__dp_hand_out(t->dp, t->weights, t->model->type);
+}
+
+static weft_status_t run_step(weft_trainer_t *t, const int32_t *inputs, const int32_t *targets,
+                              bool exact, weft_flight_t *flight)
+{
+    if (t->worker != NULL) {
+        return weft__planned_queue(t, inputs, targets, exact, flight);
+    }
+    WEFT_TRY(weft__dp_begin(t->dp, (int64_t)flight->step, exact));
+    for (int i = 0; i < t->config->accumulate; i++) {
+        WEFT_TRY(micro_batch(t, i, inputs, targets, flight));
+    }
+    WEFT_TRY(weft__dp_finish(t->dp));
+    return optimize(t, flight);
 }
 
 weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, weft_flight_t *flight)
@@ -148,16 +164,10 @@ weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, wef
     t->pass.training = true;
     WEFT_TRY(weft_event_record(flight->start, t->stream));
     WEFT_TRY(take_tokens(t, step, &inputs, &targets));
-    if (t->worker != NULL) {
-        WEFT_TRY(weft__planned_queue(t, inputs, targets, exact, flight));
-        return weft_event_record(flight->end, t->stream);
-    }
-    WEFT_TRY(weft__dp_begin(t->dp, (int64_t)step, exact));
-    for (int i = 0; i < t->config->accumulate; i++) {
-        WEFT_TRY(micro_batch(t, i, inputs, targets, flight));
-    }
-    WEFT_TRY(weft__dp_finish(t->dp));
-    WEFT_TRY(optimize(t, flight));
+    weft__timeline_step(t->timeline, (int64_t)step);
+    int span = weft__timeline_begin(t->timeline, WEFT_TRACK_STEP, "step", -1, t->stream);
+    WEFT_TRY(run_step(t, inputs, targets, exact, flight));
+    weft__timeline_end(t->timeline, span, t->stream);
     return weft_event_record(flight->end, t->stream);
 }
 

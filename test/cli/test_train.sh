@@ -262,10 +262,33 @@ expect_in "$out" "is at step 2 already"
 name="a trace shows every rank"
 train $common --steps 3 -n 2 --trace trace.json
 expect_status 0
-for part in '"pid":0' '"pid":1' all-reduce backward optimizer; do
+for part in '"pid":0' '"pid":1' '"step"' all-reduce backward optimizer taketokens; do
     tr -d ' ' <trace.json | grep -qF "$part" || fail "the trace has no $part"
 done
 ls trace.json.* 2>/dev/null && fail "parts of the trace are left"
+# spans NAME: how many there are, of both ranks
+spans() { grep -oE '"ph": ?"X", ?"name": ?"[^"]*"' <(tr -d '\n' <trace.json | sed 's/: */: /g; s/, */, /g') | grep -c "\"$1\""; }
+# traced OPTION... -- NAME...: every name is there, of 3 steps and 2 ranks at least
+traced() {
+    local options=()
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    rm -rf traced
+    train $common --eval-share 0 --steps 3 --save 1 --out traced -n 2 --trace trace.json "${options[@]}"
+    expect_status 0
+    for part in step forward backward optimizer "${@:2}"; do
+        [ "$(spans "$part")" -ge 6 ] || fail "${options[*]}: $(spans "$part") spans of $part"
+    done
+    [ "$(spans checkpoint)" -ge 3 ] || fail "${options[*]}: $(spans checkpoint) checkpoints, not 3"
+}
+traced --zero 1 -- reduce-scatter all-gather
+traced --zero 3 -- reduce-scatter all-gather
+traced --tp 2 -- "exchange of activations"
+traced --pp 2 --accumulate 2 -- "wait for a stage"
+[ "$(spans activations)" = 6 ] && [ "$(spans gradients)" = 6 ] || fail "messages of a pipeline: $(spans activations) and $(spans gradients)"
+traced --dp-style naive -- reduce "broadcast of weights"
 
 name="a loss that is not a number ends the run"
 train $common --steps 200 --lr 1000 --clip 0 -n 2 --out diverged --max-restarts 2
