@@ -59,7 +59,7 @@ static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config,
     if (path[0] == '\0') {
         return WEFT_OK;
     }
-    weft_status_t status = weft__checkpoint_load(path, false, &loaded);
+    weft_status_t status = weft__checkpoint_load(path, WEFT_LOAD_LOOK, &loaded);
     if (status != WEFT_OK) {
         return status;
     }

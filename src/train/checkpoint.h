@@ -111,15 +111,23 @@ typedef struct weft_loaded {
     weft_train_state_t state;
     char *settings; /* as saved; NULL if none */
     weft_tensors_t *model;
-    weft_tensors_t *optimizer; /* NULL if the folder has none (made by others) */
+    weft_tensors_t
+        *optimizer; /* NULL if the folder has none (made by others), or none was wanted */
     bool foreign;              /* no trainer.json: weights only, state is zero */
 } weft_loaded_t;
 
+/* How much is wanted of a checkpoint. */
+typedef enum weft_load {
+    WEFT_LOAD_LOOK, /* sizes are compared, contents are not */
+    WEFT_LOAD_MODEL, /* all but the optimizer's state, which may be missing; checksums are compared */
+    WEFT_LOAD_ALL    /* everything; checksums are compared */
+} weft_load_t;
+
 /* Load from `path`: a checkpoint, a run folder (its `latest`; without one the newest that is
- * there), or a folder of `transformers` (config.json and model.safetensors or shards). Sizes are
- * always compared, checksums too if `verify`: WEFT_ERR_INVALID, with file and reason, for what is
- * truncated or changed, and the sentence names an older checkpoint that could be taken instead. */
-weft_status_t weft__checkpoint_load(const char *path, bool verify, weft_loaded_t *out);
+ * there), or a folder of `transformers` (config.json and model.safetensors or shards).
+ * WEFT_ERR_INVALID, with file and reason, for what is truncated or changed, and the sentence names an
+ * older checkpoint that could be taken instead. */
+weft_status_t weft__checkpoint_load(const char *path, weft_load_t want, weft_loaded_t *out);
 void weft__checkpoint_unload(weft_loaded_t *loaded);
 
 #endif

@@ -57,32 +57,32 @@ static weft_status_t suggest_older(const char *folder, weft_status_t status)
     int64_t number = weft__checkpoint_number(slash != NULL ? slash + 1 : folder);
     int64_t older = number >= 0 ? weft__checkpoint_newest(run, number) : -1;
     if (older >= 0) {
-        return weft__fail(status, "%s; %s/step-%06" PRId64 " is an older one to go on from", why,
-                          run, older);
+        return weft__fail(status, "%s; %s/step-%06" PRId64 " is an older one that could be taken",
+                          why, run, older);
     }
     return status;
 }
 
-static weft_status_t load_own(weft_loaded_t *out, bool verify)
+static weft_status_t load_own(weft_loaded_t *out, weft_load_t want)
 {
     weft_manifest_t manifest;
     char path[WEFT_PATH_BYTES];
     weft_status_t status = weft__manifest_read(out->path, &manifest);
     out->settings = manifest.settings;
     out->state = manifest.state;
-    status = status == WEFT_OK ? weft__manifest_verify(out->path, &manifest, verify) : status;
+    status = status == WEFT_OK ? weft__manifest_verify(out->path, &manifest, want) : status;
     if (status == WEFT_OK) {
         status = weft__path_join(path, out->path, WEFT_CHECKPOINT_MODEL);
         status = status == WEFT_OK ? weft__tensors_open(path, &out->model) : status;
     }
-    if (status == WEFT_OK && has(out->path, WEFT_CHECKPOINT_OPTIMIZER)) {
+    if (status == WEFT_OK && want != WEFT_LOAD_MODEL && has(out->path, WEFT_CHECKPOINT_OPTIMIZER)) {
         status = weft__path_join(path, out->path, WEFT_CHECKPOINT_OPTIMIZER);
         status = status == WEFT_OK ? weft__tensors_open(path, &out->optimizer) : status;
     }
     return status == WEFT_OK ? WEFT_OK : suggest_older(out->path, status);
 }
 
-weft_status_t weft__checkpoint_load(const char *path, bool verify, weft_loaded_t *out)
+weft_status_t weft__checkpoint_load(const char *path, weft_load_t want, weft_loaded_t *out)
 {
     *out = (weft_loaded_t){0};
     weft_status_t status = resolve(path, out->path);
@@ -93,7 +93,7 @@ weft_status_t weft__checkpoint_load(const char *path, bool verify, weft_loaded_t
     bool numbered = weft__checkpoint_number(
                         strrchr(out->path, '/') != NULL ? strrchr(out->path, '/') + 1 : "") >= 0;
     if (!out->foreign || numbered) {
-        status = load_own(out, verify);
+        status = load_own(out, want);
     } else {
         out->state.loss_scale = 1;
         status = weft__tensors_open(out->path, &out->model);

@@ -28,9 +28,9 @@ typedef struct weft_manifest {
 weft_status_t weft__manifest_write(const char *folder, const weft_manifest_t *manifest);
 weft_status_t weft__manifest_read(const char *folder, weft_manifest_t *out);
 
-/* Compare the files with the list: sizes, and checksums if `checksums`. */
+/* Compare the files with the list, as far as they are wanted. */
 weft_status_t weft__manifest_verify(const char *folder, const weft_manifest_t *manifest,
-                                    bool checksums);
+                                    weft_load_t want);
 
 /* Write a whole checkpoint into the new folder `folder`, durable; *bytes_p is its size. */
 weft_status_t weft__checkpoint_write(const char *folder, const weft_checkpoint_t *checkpoint,

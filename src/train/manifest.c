@@ -254,11 +254,14 @@ static weft_status_t verify_file(const char *folder, const weft_listed_file_t *l
 }
 
 weft_status_t weft__manifest_verify(const char *folder, const weft_manifest_t *manifest,
-                                    bool checksums)
+                                    weft_load_t want)
 {
     weft_status_t status = WEFT_OK;
     for (int i = 0; i < manifest->count && status == WEFT_OK; i++) {
-        status = verify_file(folder, &manifest->files[i], checksums);
+        const weft_listed_file_t *file = &manifest->files[i];
+        if (want != WEFT_LOAD_MODEL || strcmp(file->name, WEFT_CHECKPOINT_OPTIMIZER) != 0) {
+            status = verify_file(folder, file, want != WEFT_LOAD_LOOK);
+        }
     }
     return status;
 }

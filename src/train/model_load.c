@@ -168,7 +168,7 @@ weft_status_t weft__model_load(const char *path, const char *tokenizer,
 {
     weft_loaded_t checkpoint;
     weft_model_loaded_t loaded = {0};
-    WEFT_TRY(weft__checkpoint_load(path, false, &checkpoint));
+    WEFT_TRY(weft__checkpoint_load(path, WEFT_LOAD_MODEL, &checkpoint));
     weft_status_t status = load_parts(&checkpoint, tokenizer, &loaded);
     weft__checkpoint_unload(&checkpoint);
     if (status != WEFT_OK) {

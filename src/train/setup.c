@@ -105,7 +105,7 @@ const char *weft__setup_resume(const weft_train_config_t *config)
 
 static weft_status_t load_checkpoint(weft_setup_t *setup, const char *path)
 {
-    WEFT_TRY(weft__checkpoint_load(path, true, &setup->loaded));
+    WEFT_TRY(weft__checkpoint_load(path, WEFT_LOAD_ALL, &setup->loaded));
     setup->has_loaded = true;
     return WEFT_OK;
 }

@@ -162,6 +162,18 @@ expect_in "$a" "line 7"
 err=$("$weft" generate --from nowhere 2>&1) && fail "from nowhere it exits with 0"
 expect_in "$err" nowhere
 
+name="text needs a whole model, but no optimizer"
+cp -rL n1/latest stripped
+rm stripped/optimizer.safetensors
+[ "$a" = "$("$weft" generate --device cpu --from stripped --prompt "line 7" --tokens 60 --seed 3)" ] ||
+    fail "not the same without the optimizer's state"
+printf x | dd of=stripped/model.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
+err=$("$weft" generate --device cpu --from stripped --prompt "line 7" 2>&1) && fail "it writes with a model that was changed"
+expect_in "$err" "model.safetensors is damaged"
+train --resume stripped --steps 30
+[ "$status" != 0 ] || fail "it goes on without the optimizer's state"
+rm -rf stripped
+
 name="text goes on from as many tokens as a model was trained with, not from all that it could take"
 sed 's/"n_positions": 32/"n_positions": 64/' config.json >longer.json
 train --model ./longer.json --data text --length 16 --batch 16 --lr 3e-3 --steps 20 --log 100 --sample 20 --sample-tokens 60 \

@@ -84,7 +84,7 @@ static int write_run(const char *run)
 static int read_folder(const char *folder)
 {
     weft_loaded_t loaded;
-    if (weft__checkpoint_load(folder, true, &loaded) != WEFT_OK) {
+    if (weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded) != WEFT_OK) {
         return 1;
     }
     for (int i = 0; i < weft__tensors_count(loaded.model); i++) {

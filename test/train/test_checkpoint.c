@@ -53,7 +53,7 @@ static weft_checkpoint_writer_t *open_writer(const char *folder, int keep, bool 
 static void check_load(const char *path, uint64_t step)
 {
     weft_loaded_t loaded;
-    if (weft__checkpoint_load(path, true, &loaded) != WEFT_OK) {
+    if (weft__checkpoint_load(path, WEFT_LOAD_ALL, &loaded) != WEFT_OK) {
         fail_msg("%s", weft_last_error());
     }
     assert_int_equal(loaded.state.step, step);
@@ -131,7 +131,7 @@ static void tensors_may_be_read_by_a_function(void **state)
         assert_int_equal(weft__checkpoint_wait(writer), WEFT_OK);
         large.model[0].data = large.weights;
         weft_loaded_t loaded;
-        assert_int_equal(weft__checkpoint_load(folder, true, &loaded), WEFT_OK);
+        assert_int_equal(weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded), WEFT_OK);
         assert_true(small_run_same(&large, &loaded));
         weft__checkpoint_unload(&loaded);
 
@@ -164,7 +164,7 @@ static void a_step_can_be_written_again(void **state)
     run.checkpoint.state.samples = 999;
     assert_int_equal(weft__checkpoint_save(writer, &run.checkpoint, NULL), WEFT_OK);
     weft_loaded_t loaded;
-    assert_int_equal(weft__checkpoint_load(folder, true, &loaded), WEFT_OK);
+    assert_int_equal(weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded), WEFT_OK);
     assert_int_equal(loaded.state.step, 3);
     assert_int_equal(loaded.state.samples, 999);
     weft__checkpoint_unload(&loaded);
@@ -221,7 +221,7 @@ static void damage_is_refused_with_file_and_reason(void **state)
         weft__checkpoint_writer_close(writer);
         snprintf(path, sizeof(path), "%s/step-000200/%s", folder, file);
         damage(path, at);
-        assert_int_equal(weft__checkpoint_load(folder, true, &loaded), WEFT_ERR_INVALID);
+        assert_int_equal(weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded), WEFT_ERR_INVALID);
         assert_true(error_says(file));
         assert_true(
             error_says(at < 0 && strcmp(file, "trainer.json") != 0 ? "truncated" : "damaged"));
@@ -230,12 +230,13 @@ static void damage_is_refused_with_file_and_reason(void **state)
     }
     weft_loaded_t loaded;
     unlink(in_scratch("damaged/step-000200/trainer.json"));
-    assert_int_equal(weft__checkpoint_load(folder, true, &loaded), WEFT_ERR_NOT_FOUND);
+    assert_int_equal(weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded), WEFT_ERR_NOT_FOUND);
     assert_true(error_says("step-000100 is an older one"));
-    assert_int_equal(weft__checkpoint_load(in_scratch("nowhere"), true, &loaded),
+    assert_int_equal(weft__checkpoint_load(in_scratch("nowhere"), WEFT_LOAD_ALL, &loaded),
                      WEFT_ERR_NOT_FOUND);
     weft__folder_make(in_scratch("bare"));
-    assert_int_equal(weft__checkpoint_load(in_scratch("bare"), true, &loaded), WEFT_ERR_NOT_FOUND);
+    assert_int_equal(weft__checkpoint_load(in_scratch("bare"), WEFT_LOAD_ALL, &loaded),
+                     WEFT_ERR_NOT_FOUND);
 }
 
 static void folders_of_others_have_weights_only(void **state)
@@ -248,7 +249,7 @@ static void folders_of_others_have_weights_only(void **state)
     assert_int_equal(weft__file_read(fixture("package.safetensors"), &text, &size), WEFT_OK);
     write_file(in_scratch("foreign/model.safetensors"), text, size);
     free(text);
-    assert_int_equal(weft__checkpoint_load(in_scratch("foreign"), true, &loaded), WEFT_OK);
+    assert_int_equal(weft__checkpoint_load(in_scratch("foreign"), WEFT_LOAD_ALL, &loaded), WEFT_OK);
     assert_true(loaded.foreign && loaded.optimizer == NULL && loaded.state.step == 0);
     assert_non_null(weft__tensors_find(loaded.model, "wte.weight"));
     weft__checkpoint_unload(&loaded);
@@ -282,7 +283,8 @@ static void fill_and_save(const char *folder, void (*fill)(bool full))
     }
     MUST(strstr(weft_last_error(), "step-000002 was not saved: ") != NULL);
     MUST(weft__checkpoint_poll(writer) == WEFT_OK); /* told once */
-    MUST(weft__checkpoint_load(folder, true, &loaded) == WEFT_OK && loaded.state.step == 1);
+    MUST(weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded) == WEFT_OK &&
+         loaded.state.step == 1);
     MUST(small_run_same(&run, &loaded));
     weft__checkpoint_unload(&loaded);
     MUST(!there(folder, ".step-000002.tmp"));
@@ -294,7 +296,8 @@ static void fill_and_save(const char *folder, void (*fill)(bool full))
     weft_status_t status = weft__checkpoint_save(writer, &run.checkpoint, &begun);
     MUST(status == WEFT_OK || strstr(weft_last_error(), "step-000003 was not saved: ") != NULL);
     MUST(begun && weft__checkpoint_writer_close(writer) == WEFT_OK);
-    MUST(weft__checkpoint_load(folder, true, &loaded) == WEFT_OK && loaded.state.step == 4);
+    MUST(weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded) == WEFT_OK &&
+         loaded.state.step == 4);
     MUST(small_run_same(&run, &loaded));
     weft__checkpoint_unload(&loaded);
 }

@@ -33,7 +33,7 @@ static void write_for_ever(const char *folder, int report)
     small_run_t run;
     uint64_t step = 0;
     small_run_init(&run, 4000);
-    if (weft__checkpoint_load(folder, true, &loaded) == WEFT_OK) {
+    if (weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded) == WEFT_OK) {
         step = loaded.state.step;
         weft__checkpoint_unload(&loaded);
     }
@@ -97,7 +97,7 @@ int main(void)
         useconds_t us = (useconds_t)(weft__rng_at(seed, (uint64_t)kills) % 25000);
         reported = kill_after(folder, us, reported);
         weft_loaded_t loaded;
-        weft_status_t status = weft__checkpoint_load(folder, true, &loaded);
+        weft_status_t status = weft__checkpoint_load(folder, WEFT_LOAD_ALL, &loaded);
         if (status != WEFT_OK && (reported > 0 || status != WEFT_ERR_NOT_FOUND)) {
             complain("load");
         }
