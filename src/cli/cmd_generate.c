@@ -6,6 +6,7 @@
 #include <weft/weft.h>
 
 #include "base/args.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "cli/commands.h"
 #include "train/generate.h"
@@ -111,13 +112,22 @@ int weft__cmd_generate(int argc, char **argv)
     if (found.count > 0 || o.from[0] == '\0') {
         return refuse("say which model to use, with --from PATH, and nothing but options");
     }
-    if (o.tokens < 1 || o.context < 0 || o.top_k < 0 || !(o.temperature >= 0.0)) {
-        return refuse(
-            "--tokens must be at least 1, --context, --top-k and --temperature not negative");
+    const char *wrong = o.tokens < 1              ? "--tokens must be at least 1"
+                        : o.context < 0           ? "--context must not be negative"
+                        : o.top_k < 0             ? "--top-k must not be negative"
+                        : !(o.temperature >= 0.0) ? "--temperature must not be negative"
+                                                  : NULL;
+    if (wrong != NULL) {
+        return refuse(wrong);
     }
     weft__settings_set("WEFT_DEVICE", o.device);
     weft_status_t status = weft__model_load(o.from, o.tokenizer, &loaded);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK && o.context > loaded.model->config.context) {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "--context %d is more than the %d tokens that %s takes", o.context,
+                            loaded.model->config.context, o.from);
+        weft__model_unload(&loaded);
+    } else if (status == WEFT_OK) {
         status = generate(&o, &loaded);
         weft__model_unload(&loaded);
     }

@@ -47,6 +47,16 @@ const char *weft__config_preset_name(int index)
     return index >= 0 && index < PRESETS ? presets[index].name : NULL;
 }
 
+bool weft__config_is_preset(const char *name)
+{
+    for (int i = 0; i < PRESETS; i++) {
+        if (strcmp(presets[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 weft_status_t weft__config_preset(const char *name, weft_model_config_t *config_p)
 {
     char list[512] = "";

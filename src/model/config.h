@@ -38,6 +38,7 @@ weft_status_t weft__config_preset(const char *name, weft_model_config_t *config_
 
 /* Names of presets, one by one; NULL after the last. */
 const char *weft__config_preset_name(int index);
+bool weft__config_is_preset(const char *name);
 
 /* Whether sizes fit together: divisibility, ranges. The sentence names the field. */
 weft_status_t weft__config_check(const weft_model_config_t *config);

@@ -32,6 +32,7 @@ typedef struct weft_train_state {
     uint64_t samples; /* taken from the data so far: the position in it (data.h) */
     uint64_t tokens;  /* seen so far */
     uint64_t seed;
+    uint64_t data_print;       /* of the data (data.h); 0: not known */
     double loss_scale;         /* fp16 only; else 1 */
     uint64_t loss_scale_steps; /* steps since it last changed */
     uint64_t skipped; /* fp16: steps whose gradients were not finite, and changed nothing */

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "train/permute.h"
 #include "train/shards.h"
 #include "train/sources.h"
 
+#define PRINT_TOKENS 512
 #define FIRST_TOKENS 4096 /* of each shard, compared with the vocabulary before anything starts */
 
 struct weft_data {
@@ -159,8 +161,6 @@ void weft__data_info(const weft_data_t *data, weft_data_info_t *out)
                               .token_bytes = data->shards[0].token_bytes};
 }
 
-/* ---- taking samples ------------------------------------------------------------------------- */
-
 /* The shard that holds token `at` of the row. */
 static int shard_of(const weft_data_t *data, uint64_t at)
 {
@@ -175,6 +175,21 @@ static int shard_of(const weft_data_t *data, uint64_t at)
     }
     return low;
 }
+
+uint64_t weft__data_print(const weft_data_t *data)
+{
+    uint64_t tokens = data->starts[data->count];
+    uint32_t crc = weft__crc32c(0, &tokens, sizeof(tokens));
+    for (uint64_t i = 0; i < PRINT_TOKENS; i++) {
+        uint64_t at = tokens / PRINT_TOKENS * i + tokens % PRINT_TOKENS * i / PRINT_TOKENS;
+        int shard = shard_of(data, at);
+        uint32_t token = weft__shard_token(&data->shards[shard], at - data->starts[shard]);
+        crc = weft__crc32c(crc, &token, sizeof(token));
+    }
+    return (uint64_t)crc + 1;
+}
+
+/* ---- taking samples ------------------------------------------------------------------------- */
 
 static weft_status_t read_window(const weft_data_t *data, uint64_t window, int32_t *inputs,
                                  int32_t *targets)

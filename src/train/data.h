@@ -65,6 +65,9 @@ typedef struct weft_data_info {
 
 void weft__data_info(const weft_data_t *data, weft_data_info_t *out);
 
+/* A number that other data hardly has: of how many tokens there are, and of some from all over them. Not 0. */
+uint64_t weft__data_print(const weft_data_t *data);
+
 /* The T inputs and T targets of sample `sample` of the run. WEFT_ERR_INVALID, naming shard and
  * place, if a token is not in the vocabulary. Any thread. */
 weft_status_t weft__data_sample(const weft_data_t *data, uint64_t sample, int32_t *inputs,

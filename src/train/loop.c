@@ -116,6 +116,21 @@ static weft_status_t open_reports(run_t *run, FILE *out)
     return WEFT_OK;
 }
 
+/* The position in the data is a number of samples, whatever they are. */
+static void compare_data(run_t *run)
+{
+    weft_train_state_t *state = &run->t.state;
+    uint64_t before = state->data_print;
+    state->data_print = weft__data_print(run->setup->data);
+    if (before != 0 && before != state->data_print && run->metrics != NULL) {
+        weft__metrics_say(
+            run->metrics,
+            "warning: %s is not the data of the first %llu steps; the run goes on with "
+            "it, at the same place",
+            run->config->data, (unsigned long long)state->step);
+    }
+}
+
 /* The writer's lock comes first: a second run in the folder must not change what the first wrote. */
 static weft_status_t open_folder(run_t *run)
 {
@@ -211,7 +226,7 @@ static void describe_plan(run_t *run, weft_metrics_step_t *step)
 }
 
 /* What rank 0 writes down about a step. */
-static weft_metrics_step_t describe(const run_t *run, const weft_flight_t *flight, double loss)
+static weft_metrics_step_t describe(run_t *run, const weft_flight_t *flight, double loss)
 {
     const weft_trainer_t *t = &run->t;
     uint64_t epoch, index;
@@ -228,6 +243,7 @@ static weft_metrics_step_t describe(const run_t *run, const weft_flight_t *fligh
     step.loss = loss;
     step.lr = flight->lr;
     step.grad_norm = t->votes[0].norm;
+    step.skipped = !isfinite(step.grad_norm);
     step.loss_scale = weft__scale_used(run->setup) ? flight->loss_scale : NAN;
     step.seconds = step_seconds(run, flight);
     step.tokens_per_s = tokens / step.seconds;
@@ -236,8 +252,10 @@ static weft_metrics_step_t describe(const run_t *run, const weft_flight_t *fligh
     step.tokens = t->state.tokens;
     step.memory = (uint64_t)memory;
     if (run->peak > 0.0) {
-        step.mfu = weft__config_flops(&run->setup->model, run->config->length) * step.tokens_per_s /
-                   run->peak;
+        double rate = weft__config_flops(&run->setup->model, run->config->length) *
+                      step.tokens_per_s;
+        run->peak = fmax(run->peak, rate); /* it was measured, and may have had neighbours then */
+        step.mfu = rate / run->peak;
     }
     return step;
 }
@@ -521,6 +539,7 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     WEFT_TRY(weft__trainer_open(run->setup, comm, trace, &run->t));
     WEFT_TRY(add_peaks(run, flops));
     WEFT_TRY(open_reports(run, out));
+    compare_data(run);
     return run->t.state.step < (uint64_t)run->config->steps ? open_feed(run) : WEFT_OK;
 }
 

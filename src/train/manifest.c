@@ -62,6 +62,7 @@ static weft_status_t write_text(FILE *out, const weft_manifest_t *manifest)
                   {"samples", state->samples},
                   {"tokens", state->tokens},
                   {"seed", state->seed},
+                  {"data_print", state->data_print},
                   {"loss_scale_steps", state->loss_scale_steps},
                   {"skipped", state->skipped}};
     weft_json_t json;
@@ -199,6 +200,7 @@ static weft_status_t read_text(const char *path, const weft_json_value_t *root,
     }
     /* Checkpoints of older versions have none. */
     weft__json_to_uint(weft__json_get(root, "skipped"), &state->skipped);
+    weft__json_to_uint(weft__json_get(root, "data_print"), &state->data_print);
     if (!weft__json_to_double(weft__json_get(root, "loss"), &state->loss)) {
         state->loss = __builtin_nan(""); /* written as null */
     }

@@ -102,6 +102,10 @@ static weft_status_t write_step(FILE *out, const weft_metrics_step_t *step)
     put(&json, "eval_loss", step->eval_loss);
     put(&json, "lr", step->lr);
     put(&json, "grad_norm", step->grad_norm);
+    if (step->skipped) {
+        weft__json_key(&json, "skipped");
+        weft__json_bool(&json, true);
+    }
     put(&json, "seconds", step->seconds);
     put(&json, "tokens_per_s", step->tokens_per_s);
     put(&json, "mfu", step->mfu);

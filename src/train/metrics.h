@@ -7,6 +7,7 @@
 #define WEFT_TRAIN_METRICS_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -27,6 +28,7 @@ typedef struct weft_metrics_step {
     double epoch;        /* passes over the data so far, with fraction */
     double eval_loss;    /* if there was a validation after the step */
     double loss_scale;   /* fp16 */
+    bool skipped;        /* gradients overflowed, and changed nothing */
     uint64_t tokens;     /* so far */
     uint64_t memory;     /* peak device memory of a rank, bytes */
 } weft_metrics_step_t;

@@ -67,7 +67,9 @@ const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_
     if (!isnan(step->lr)) {
         ADD("  lr %.2e", step->lr);
     }
-    if (!isnan(step->grad_norm)) {
+    if (step->skipped) {
+        ADD("  skipped: overflow");
+    } else if (!isnan(step->grad_norm)) {
         ADD("  norm %.2f", step->grad_norm);
     }
     if (!isnan(step->tokens_per_s)) {
@@ -208,6 +210,7 @@ void weft__totals_add(weft_metrics_totals_t *totals, const weft_metrics_step_t *
     }
     keep_rate(totals, step->tokens_per_s);
     totals->count++;
+    totals->skipped += step->skipped;
     totals->last_step = step->step;
     totals->last_loss = step->loss;
     totals->tokens = step->tokens;
@@ -269,6 +272,10 @@ void weft__totals_print(const weft_metrics_totals_t *totals, FILE *out)
     if (!isnan(totals->last_eval)) {
         fprintf(out, "  %-16s %.4f (best %.4f)\n", "validation loss", totals->last_eval,
                 totals->best_eval);
+    }
+    if (totals->skipped > 0) {
+        fprintf(out, "  %-16s %" PRIu64 " of these steps, as gradients overflowed\n", "skipped",
+                totals->skipped);
     }
     print_rates(totals, out);
     if (totals->mfu_count > 0) {

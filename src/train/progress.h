@@ -33,7 +33,7 @@ const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_
 
 typedef struct weft_metrics_totals {
     uint64_t start_ns;
-    uint64_t count, first_step, last_step, tokens, memory;
+    uint64_t count, first_step, last_step, tokens, memory, skipped;
     double first_loss, last_loss, best_eval, last_eval;
     double seconds, comm_seconds, mfu_sum;
     uint64_t mfu_count, comm_count;

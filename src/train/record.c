@@ -8,6 +8,7 @@
 
 #include <weft/weft.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/settings.h"
@@ -89,6 +90,35 @@ static weft_status_t machine_text(const weft_setup_t *setup, char **text_p, size
     return status;
 }
 
+/* `path` from the root on, in `room`. Without a working folder it is left as it is. */
+static const char *absolute(const char *path, char room[2 * WEFT_PATH_BYTES])
+{
+    char here[WEFT_PATH_BYTES];
+    if (path[0] == '\0' || path[0] == '/' || getcwd(here, sizeof(here)) == NULL) {
+        return path;
+    }
+    snprintf(room, 2 * WEFT_PATH_BYTES, "%s/%s", here, path);
+    return room;
+}
+
+weft_status_t weft__record_settings(const weft_train_config_t *config, const char *extra,
+                                    char **text_p)
+{
+    char rooms[5][2 * WEFT_PATH_BYTES];
+    weft_train_config_t told = *config;
+    told.resume = "";
+    told.data = absolute(config->data, rooms[0]);
+    told.eval_data = absolute(config->eval_data, rooms[1]);
+    told.out = absolute(config->out, rooms[2]);
+    if (strcmp(config->tokenizer, "bytes") != 0) {
+        told.tokenizer = absolute(config->tokenizer, rooms[3]);
+    }
+    if (!weft__config_is_preset(config->model)) {
+        told.model = absolute(config->model, rooms[4]);
+    }
+    return weft__train_write_text(&told, extra, text_p);
+}
+
 weft_status_t weft__record_write(const weft_setup_t *setup)
 {
     const char *folder = setup->config->out;
@@ -98,7 +128,7 @@ weft_status_t weft__record_write(const weft_setup_t *setup)
     snprintf(head, sizeof(head),
              "weft %s; repeat this run with: weft train --config FILE --out ANOTHER",
              weft_version());
-    WEFT_TRY(weft__train_write_text(setup->config, head, &text));
+    WEFT_TRY(weft__record_settings(setup->config, head, &text));
     weft_status_t status = weft__path_join(path, folder, "config");
     status = status == WEFT_OK ? weft__file_replace(path, text, strlen(text)) : status;
     free(text);

@@ -4,6 +4,11 @@
 
 #include "train/setup.h"
 
+/* The configuration as text (weft__train_write_text), for wherever and whenever it is read again: paths are
+ * absolute, and a run that went on from another is what both were together. Malloced. */
+weft_status_t weft__record_settings(const weft_train_config_t *config, const char *extra,
+                                    char **text_p);
+
 /* Write RUN/config, the complete configuration as --config takes it, and RUN/machine.json: Weft's
  * version, the processor, GPUs, ranks, and every setting that was in force. To be called while there
  * is no other thread (topo/topo.h). */

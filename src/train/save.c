@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "train/record.h"
 #include "train/trainer.h"
 
 /* One tensor on the device. Padding of the vocabulary lies behind the last row, so what a checkpoint
@@ -89,7 +90,7 @@ weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *wr
     size_t length;
     weft_status_t status = weft__config_text(&t->setup->model, &config_json);
     if (status == WEFT_OK) {
-        status = weft__train_write_text(t->config, "", &settings);
+        status = weft__record_settings(t->config, "", &settings);
     }
     if (status == WEFT_OK) {
         weft_checkpoint_t checkpoint = {

@@ -56,17 +56,6 @@ static weft_status_t choose_device(weft_setup_t *setup)
 
 /* ---- the model --------------------------------------------------------------------------------- */
 
-static bool is_preset(const char *name)
-{
-    const char *preset;
-    for (int i = 0; (preset = weft__config_preset_name(i)) != NULL; i++) {
-        if (strcmp(preset, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool same_model(const weft_model_config_t *a, const weft_model_config_t *b)
 {
     return a->family == b->family && a->layers == b->layers && a->width == b->width &&
@@ -152,7 +141,7 @@ static weft_status_t choose_model(weft_setup_t *setup)
 static weft_status_t fit_vocabulary(weft_setup_t *setup)
 {
     int needed = (int)weft__tokenizer_vocab(setup->tokenizer);
-    if (!setup->has_loaded && is_preset(setup->config->model)) {
+    if (!setup->has_loaded && weft__config_is_preset(setup->config->model)) {
         setup->model.vocab = setup->model.vocab < needed ? needed : setup->model.vocab;
         setup->model.eos_token = (int)weft__tokenizer_end(setup->tokenizer);
     }

@@ -71,6 +71,7 @@ grep -o '"loss_scale": [0-9]*' over/metrics.jsonl | awk 'NR == 1 { a = $2 } { b 
     fail "the loss scale went $(grep -o '"loss_scale": [0-9]*' over/metrics.jsonl | tr '\n' ' ')"
 grep -o '"loss_scale": [0-9]*' over/metrics.jsonl | awk 'NR > 1 && NR < 9 && 2 * $2 != a { bad = 1 } { a = $2 } END { exit bad }' ||
     fail "not every step that overflows halves the scale of the next"
+expect_in "$out" "skipped          $(grep -c '"skipped": *true' over/metrics.jsonl) of these steps, as gradients overflowed"
 losses over | awk 'NR == 1 { a = $1 } END { exit !($1 < a - 0.3) }' || fail "the loss does not fall after steps that were skipped"
 grep -qE '"dtype": ?"F16"' <(head -c 4000 over/latest/model.safetensors) || fail "weights were not saved in F16"
 rm -rf half over
@@ -143,6 +144,25 @@ train --config n4/config --out again
 expect_status 0
 expect_same n4/latest/model.safetensors again/latest/model.safetensors
 
+name="a run that went on elsewhere is told as a whole, from wherever, and notices other data"
+mkdir there
+(cd there && "$weft" train --device cpu $common --model ../config.json --data ../text --steps 5 --out first >/dev/null) || fail "status $?"
+train --resume there/first --steps 10
+expect_status 0
+! grep -q warning <<<"$out$err" || fail "the data is the same: $out$err"
+train --config there/first/config --out whole
+expect_status 0
+train $common --steps 10 --out whole2
+expect_near whole whole2 1e-6 10
+sed 's/quick/slow/' text >there/other
+train --resume there/first --data there/other --steps 11
+expect_status 0
+expect_in "$out" "there/other is not the data of the first 10 steps"
+train --resume there/first --steps 12
+expect_status 0
+! grep -q warning <<<"$out" || fail "it is the data of the step before: $out"
+rm -rf there whole whole2
+
 name="a model written elsewhere is where training starts"
 mkdir model
 cp n1/latest/config.json n1/latest/model.safetensors model
@@ -185,7 +205,8 @@ a=$(write) || fail "status $?"
 expect_in "$out" "$a"
 [ "$a" = "$(write --context 16)" ] || fail "not with --context 16"
 [ "$a" != "$(write --context 64)" ] || fail "--context changes nothing"
-[ "$(write --context 64)" = "$(write --context 1000)" ] || fail "a context longer than the model's is not cut"
+err=$(write --context 65 2>&1) && fail "a context longer than the model's is taken"
+expect_in "$err" "--context 65 is more than the 64 tokens that longer takes"
 write --context 1 >/dev/null || fail "a context of one token: status $?"
 err=$(write --context -1 2>&1) && fail "--context -1 exits with 0"
 expect_in "$err" "--context"
