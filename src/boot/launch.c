@@ -445,9 +445,12 @@ static void report_others(launcher_t *launcher)
     if (launcher->interrupted != 0) {
         say(launcher, "ended by signal %d (%s)", launcher->interrupted,
             strsignal(launcher->interrupted));
-    } else if (failed + ended > 0) {
+    } else if (failed > 0 && ended > 0) {
         say(launcher, "after it, %d of the other ranks failed and %d had to be ended", failed,
             ended);
+    } else if (failed + ended > 0) {
+        say(launcher, "after it, %d of the other ranks %s", failed + ended,
+            failed > 0 ? "failed" : "had to be ended");
     }
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <weft/weft.h>
 
@@ -35,6 +36,12 @@ static weft_status_t print_token(void *arg, uint32_t token)
 {
     size_t length;
     const char *bytes = weft__tokenizer_bytes(arg, token, &length);
+    char tame[256];
+    if (bytes != NULL && length <= sizeof(tame) && isatty(STDOUT_FILENO)) {
+        memcpy(tame, bytes, length);
+        weft__generate_tame(tame, length);
+        bytes = tame;
+    }
     if (bytes != NULL) {
         fwrite(bytes, 1, length, stdout);
         fflush(stdout);

@@ -36,7 +36,7 @@ static void choose_kind(void)
         kind.ops = &weft__device_cuda;
     } else if (cuda) {
         snprintf(kind.why, sizeof(kind.why),
-                 "there is no GPU to use, but WEFT_DEVICE is cuda: %s; with WEFT_DEVICE=cpu ranks "
+                 "there is no GPU to use, but cuda was asked for (WEFT_DEVICE): %s; with cpu ranks "
                  "run on virtual GPUs",
                  why);
     } else {

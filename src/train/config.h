@@ -41,7 +41,9 @@
     X(INT, length, "length", 'T', "T", "0", "",                                                    \
       "tokens of a sequence; 0: all that the model takes")                                         \
     X(INT, batch, "batch", 'b', "B", "0", "",                                                      \
-      "sequences of a step, over all ranks; 0: 8 per data-parallel rank")                          \
+      "sequences of a step, over all ranks; 0: for each data-parallel rank 8, or as "              \
+      "--micro-batch "                                                                             \
+      "or --accumulate says")                                                                      \
     X(INT, micro_batch, "micro-batch", 0, "B", "0", "",                                            \
       "sequences a rank computes at once; 0: its part of the batch, divided by --accumulate")      \
     X(INT, accumulate, "accumulate", 0, "N", "0", "",                                              \
@@ -90,7 +92,7 @@
     X(SIZE, bucket, "bucket", 0, "SIZE", "25M", "",                                                \
       "gradients exchanged in one call; 0: each tensor by itself")                                 \
     X(BOOL, overlap, "overlap", 0, "no", "yes", "",                                                \
-      "exchange gradients while the backward pass goes on")                                        \
+      "exchange gradients while the backward pass goes on; no: after it")                          \
     X(ONE, compress, "compress", 0, "TYPE", "none", "none bf16 fp16 int8",                         \
       "exchange gradients as bf16, fp16 or int8 (with error feedback)")                            \
     X(ONE, dp_style, "dp-style", 0, "NAME", "buckets", "buckets naive",                            \

@@ -16,18 +16,10 @@
 
 /* ---- choosing a token ---------------------------------------------------------------------------- */
 
-typedef struct ranked {
-    float logit;
-    int token;
-} ranked_t;
-
-static int by_logit(const void *a, const void *b)
+/* Is token a likelier than b? The same everywhere, also where logits are equal. */
+static bool is_likelier(const float *logits, int a, int b)
 {
-    const ranked_t *x = a, *y = b;
-    if (x->logit != y->logit) {
-        return x->logit > y->logit ? -1 : 1;
-    }
-    return x->token - y->token; /* the same order everywhere */
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
 }
 
 static int likeliest(const float *logits, int vocab)
@@ -39,20 +31,41 @@ static int likeliest(const float *logits, int vocab)
     return best;
 }
 
-/* Leave the top_k likeliest in order[0, top_k). */
+/* Let the token at `at` sink: in the heap order[0, count) the likelier are below the others. */
+static void sink(const float *logits, int *order, int count, int at)
+{
+    for (int child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && is_likelier(logits, order[child], order[child + 1])) {
+            child++;
+        }
+        if (!is_likelier(logits, order[at], order[child])) {
+            return;
+        }
+        int token = order[at];
+        order[at] = order[child];
+        order[child] = token;
+        at = child;
+    }
+}
+
+/* Leave the top_k likeliest in order[0, top_k), the likeliest first; there, it starts as 0, 1, ... */
 static void select_top(const float *logits, int vocab, int top_k, int *order)
 {
-    ranked_t *ranked = malloc((size_t)vocab * sizeof(*ranked));
-    for (int i = 0; ranked != NULL && i < vocab; i++) {
-        ranked[i] = (ranked_t){logits[i], i};
+    for (int i = top_k / 2 - 1; i >= 0; i--) {
+        sink(logits, order, top_k, i);
     }
-    if (ranked != NULL) {
-        qsort(ranked, (size_t)vocab, sizeof(*ranked), by_logit);
+    for (int i = top_k; i < vocab; i++) {
+        if (is_likelier(logits, i, order[0])) {
+            order[0] = i;
+            sink(logits, order, top_k, 0);
+        }
     }
-    for (int i = 0; i < top_k; i++) {
-        order[i] = ranked != NULL ? ranked[i].token : i;
+    for (int last = top_k - 1; last > 0; last--) {
+        int least = order[0];
+        order[0] = order[last];
+        order[last] = least;
+        sink(logits, order, last, 0);
     }
-    free(ranked);
 }
 
 uint32_t weft__generate_pick(const float *logits, int vocab, double temperature, int top_k,
@@ -81,6 +94,14 @@ uint32_t weft__generate_pick(const float *logits, int vocab, double temperature,
         }
     }
     return (uint32_t)best; /* rounding */
+}
+
+void weft__generate_tame(char *text, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        unsigned char c = (unsigned char)text[i];
+        text[i] = (c < ' ' && c != '\n' && c != '\t') || c == 0x7f ? '?' : text[i];
+    }
 }
 
 /* ---- the model ------------------------------------------------------------------------------------- */

@@ -36,4 +36,7 @@ uint32_t weft__generate_pick(const float *logits, int vocab, double temperature,
 weft_status_t weft__generate_prompt(weft_tokenizer_t *tokenizer, const char *text,
                                     weft_tokens_t *tokens);
 
+/* Bytes that a terminal would obey become question marks; new lines and tabs stay. */
+void weft__generate_tame(char *text, size_t count);
+
 #endif

@@ -196,9 +196,12 @@ static weft_status_t check_multiple(int batch, int64_t unit, const char *what)
     if (lower > 0) {
         snprintf(less, sizeof(less), "%lld or ", (long long)lower);
     }
-    return weft__fail(WEFT_ERR_INVALID,
-                      "--batch %d cannot be divided by %s = %lld: take --batch %s%lld", batch, what,
-                      (long long)unit, less, (long long)(lower + unit));
+    char product[32] = ""; /* where it is not plain to see */
+    if (strchr(what, 'x') != NULL) {
+        snprintf(product, sizeof(product), " = %lld", (long long)unit);
+    }
+    return weft__fail(WEFT_ERR_INVALID, "--batch %d cannot be divided by %s%s: take --batch %s%lld",
+                      batch, what, product, less, (long long)(lower + unit));
 }
 
 static weft_status_t resolve_batch(weft_train_config_t *c)

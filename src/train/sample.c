@@ -14,6 +14,7 @@ static weft_status_t collect(void *arg, uint32_t token)
 
 weft_status_t weft__sample(weft_trainer_t *t, const char *prompt, int count, char **text_p)
 {
+    size_t length;
     weft_tokens_t start = {0}, made = {.at = calloc((size_t)count + 1, sizeof(uint32_t))};
     weft_generate_t generate = {.model = t->model,
                                 .compute = t->compute,
@@ -37,7 +38,10 @@ weft_status_t weft__sample(weft_trainer_t *t, const char *prompt, int count, cha
         status = weft__generate(&generate, start.at, start.count);
     }
     if (status == WEFT_OK) {
-        status = weft__tokenizer_decode(t->setup->tokenizer, made.at, made.count, text_p, NULL);
+        status = weft__tokenizer_decode(t->setup->tokenizer, made.at, made.count, text_p, &length);
+    }
+    if (status == WEFT_OK) {
+        weft__generate_tame(*text_p, length);
     }
     free(start.at);
     free(made.at);

@@ -120,7 +120,7 @@ run -n 3 --grace 100ms sh -c "echo before; [ \$WEFT_RANK = 1 ] && kill -9 \$\$; 
 expect_status 137
 expect_in "$err" "rank 1 (pid "
 expect_in "$err" "was killed by signal 9 (Killed)"
-expect_in "$err" "2 had to be ended"
+expect_in "$err" "2 of the other ranks had to be ended"
 none_left || fail "a rank was left"
 
 name="the others have the grace to end by themselves"
