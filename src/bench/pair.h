@@ -1,7 +1,8 @@
 /* Pairs: the same work done in two ways, timed in turns in one run and compared.
  *
- * One way is one-sided (puts, gets, atomics and signals on a symmetric heap). The other is what it has to
- * be held against: sends and receives or a collective for the patterns, memcpy for plain puts and gets.
+ * One way is one-sided (puts, gets, atomics and signals on a symmetric heap), or compressed. The other is what
+ * it has to be held against: sends and receives or a collective for the patterns, memcpy for plain puts and
+ * gets.
  * Both must leave the same results; check() runs each on fresh data and counts what differs from a
  * reference made by neither.
  *
@@ -38,6 +39,7 @@ typedef struct weft_pair {
     const char *target; /* what is given to weft bench: "atomic" */
     const char *name;   /* this row of it: "fetch-add"; NULL: the target has one */
     const char *text;   /* what is timed */
+    const char *way;    /* the way that is timed, as the head of a column; NULL: one-sided */
     const char *other;  /* what it is held against, as the head of a column; NULL: nothing */
     const char *advise; /* the operation it stands for in --advise; NULL: none */
     size_t min, max;    /* bytes, where the user gives none; 0: it has no size */

@@ -33,10 +33,12 @@ weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
 
 static void print_head(const weft_pair_table_t *table, const weft_pair_t *pair)
 {
+    const char *ranks = table->ranks == 1 ? "rank" : table->bench->threads ? "threads" : "ranks";
     printf("#\n# %s%s%s: %s\n# %d %s; microseconds: median of %d loops (least..most)\n",
            pair->target, pair->name ? ", " : "", pair->name ? pair->name : "", pair->text,
-           table->ranks, table->bench->threads ? "threads" : "ranks", table->bench->repeat);
-    printf("#%11s %30s", "bytes", pair->other ? "one-sided" : "time");
+           table->ranks, ranks, table->bench->repeat);
+    const char *way = !pair->other ? "time" : pair->way ? pair->way : "one-sided";
+    printf("#%11s %30s", "bytes", way);
     if (pair->other) {
         printf(" %30s %6s", pair->other, "ratio");
     }

@@ -1,4 +1,5 @@
 /* Every pair, in the order in which weft bench --help names them. */
+#include "bench/compress.h"
 #include "bench/pair.h"
 #include "bench/patterns/patterns.h"
 #include "bench/rma.h"
@@ -29,5 +30,11 @@ const weft_pair_t *const weft__pairs[] = {
     &weft__pair_server,
     &weft__pair_async,
     &weft__pair_swap,
+    &weft__pair_compress_bf16,
+    &weft__pair_compress_fp16,
+    &weft__pair_compress_int8,
+    &weft__pair_exchange_bf16,
+    &weft__pair_exchange_fp16,
+    &weft__pair_exchange_int8,
     NULL,
 };

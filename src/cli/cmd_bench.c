@@ -304,7 +304,8 @@ int weft__cmd_bench(int argc, char **argv)
         {"ranks", 'n', WEFT_ARG_INT, "N", &o.ranks, "number of ranks (default 2)"},
         {"min", 'b', WEFT_ARG_SIZE, "SIZE", &o.bench.min, "smallest size (collectives: 8)"},
         {"max", 'e', WEFT_ARG_SIZE, "SIZE", &o.bench.max, "largest size (collectives: 64M)"},
-        {"factor", 'f', WEFT_ARG_STR, "F", &o.factor, "from a size to the next (2; one-sided: 4)"},
+        {"factor", 'f', WEFT_ARG_STR, "F", &o.factor,
+         "from a size to the next (collectives: 2, rest: 4)"},
         {"type", 't', WEFT_ARG_STR, "T", &o.type, "element type (default f32)"},
         {"op", 'o', WEFT_ARG_STR, "O", &o.op, "sum, prod, min, max, avg (default sum)"},
         {"root", 'r', WEFT_ARG_INT, "R", &o.bench.root, "root of rooted collectives (default 0)"},
@@ -332,14 +333,13 @@ int weft__cmd_bench(int argc, char **argv)
             "results. Collectives: allreduce (default), reduce, broadcast, reduce_scatter, "
             "allgather, gather, scatter, alltoall, barrier, sendrecv (or p2p), all, copy (what the "
             "machine needs to move the same bytes). One-sided: put, get, put-signal (on GPUs "
-            "inside "
-            "kernels), atomic, symm-barrier, lock. Patterns, each against its two-sided form: "
-            "halo, "
-            "balance, handoff, lookup, kv, gradient-sync, put-allgather, gemm-column, gemm-row, "
-            "param-server, async-gradients, swap.",
+            "inside kernels), atomic, symm-barrier, lock. Patterns, each against its two-sided "
+            "form: halo, balance, handoff, lookup, kv, gradient-sync, put-allgather, gemm-column, "
+            "gemm-row, param-server, async-gradients, swap. Gradients in fewer bits: compress (by "
+            "itself), compress-allreduce.",
         .footer = "Collectives have the columns of nccl-tests; sizes are of the larger buffer of a "
                   "rank.\nThe rest: time, time of the other way, their ratio. docs/patterns.md "
-                  "explains them.\n"
+                  "and docs/training.md explain them.\n"
                   "Example: weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n"
                   "         weft bench halo -n 4\n"
                   "         weft bench --advise -n 8\n",

@@ -1,0 +1,254 @@
+/* Compression of gradients, without a training step around it:
+ *
+ *   compress             to fewer bits and back, on every rank by itself, against a plain copy
+ *   compress-allreduce   the sum of a bucket as --compress makes it, against an all-reduce of f32
+ *
+ * Least bytes of memory an element, where a copy has 8: bf16 12 (4 + 2, then 2 + 4), fp16 16 (the
+ * largest magnitude comes first: 4 more), int8 18 (gradient and residual in, residual and byte out:
+ * 13; then 1 + 4). */
+#include "bench/compress.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/compress.h"
+#include "parallel/squeeze.h"
+
+#define CALLS 6   /* of a check, */
+#define EXACT 3   /* of which every third is exact */
+#define MOST 8.0f /* of weft__pair_value */
+
+typedef struct compress {
+    weft_compress_t kind;
+    const weft_compute_t *compute;
+    const weft_compress_ops_t *ops;
+    int64_t count;          /* elements */
+    float *grads, *back;    /* back: from fewer bits */
+    float *residual, *peak; /* of int8, of fp16 */
+    char *packed;           /* halves, or bytes and their scales */
+    float *host;            /* where data is made and looked at */
+    double *sums;           /* of all calls, and what they should be */
+    weft_bucket_t bucket;   /* all of grads */
+    weft_layout_t layout;   /* of that bucket alone */
+    weft_squeeze_t *squeeze;
+} compress_t;
+
+static size_t heap_bytes(const weft_pair_run_t *run)
+{
+    (void)run;
+    return 0;
+}
+
+static weft_status_t open_compress(weft_pair_run_t *run)
+{
+    compress_t *c;
+    WEFT_TRY(weft__pair_ctx(run, sizeof(*c), (void **)&c));
+    c->kind = (weft_compress_t)weft__compress_named(run->pair->name);
+    c->count = (int64_t)(run->bytes / sizeof(float));
+    c->bucket = (weft_bucket_t){.count = c->count};
+    c->layout = (weft_layout_t){.total = c->count, .bucket_count = 1, .buckets = &c->bucket};
+    weft__compute_threads(1); /* as the other kinds have */
+    WEFT_TRY(weft__compute(&c->compute));
+    WEFT_TRY(weft__compress_ops(&c->ops));
+    WEFT_TRY(weft_malloc((void **)&c->grads, run->bytes));
+    WEFT_TRY(weft_malloc((void **)&c->back, run->bytes));
+    WEFT_TRY(weft_malloc((void **)&c->residual, run->bytes));
+    WEFT_TRY(weft_malloc((void **)&c->packed, run->bytes / 2));
+    WEFT_TRY(weft_malloc((void **)&c->peak, sizeof(float)));
+    WEFT_TRY(weft_host_malloc((void **)&c->host, run->bytes));
+    return weft__pair_private(2 * (size_t)c->count * sizeof(double), (void **)&c->sums);
+}
+
+static weft_status_t open_exchange(weft_pair_run_t *run)
+{
+    WEFT_TRY(open_compress(run));
+    compress_t *c = run->ctx;
+    return weft__squeeze_create(c->kind, false, &c->layout, c->compute, run->comm, &c->squeeze);
+}
+
+static void close_compress(weft_pair_run_t *run)
+{
+    compress_t *c = run->ctx;
+    weft__squeeze_destroy(c->squeeze);
+    weft_free(c->grads);
+    weft_free(c->back);
+    weft_free(c->residual);
+    weft_free(c->packed);
+    weft_free(c->peak);
+    weft_host_free(c->host);
+    free(c->sums);
+    weft__compute_threads(0);
+}
+
+static weft_status_t fill(const weft_pair_run_t *run, uint64_t seed)
+{
+    compress_t *c = run->ctx;
+    weft__pair_fill(c->host, seed, run->rank, (size_t)c->count);
+    return weft_memcpy(c->grads, c->host, run->bytes, NULL);
+}
+
+/* The most by which one rounding moves a number of `most` or less. */
+static double rounding(weft_compress_t kind, double most)
+{
+    return most * (kind == WEFT_COMPRESS_BF16   ? 0x1p-9
+                   : kind == WEFT_COMPRESS_FP16 ? 0x1p-12
+                                                : 1.0 / 254);
+}
+
+/* ---- alone ------------------------------------------------------------------------------ */
+
+static weft_status_t by_bf16(const compress_t *c, weft_stream_h stream)
+{
+    weft_cast_t narrow = {WEFT_F32, WEFT_BF16, c->count, c->grads, c->packed};
+    weft_cast_t widen = {WEFT_BF16, WEFT_F32, c->count, c->packed, c->back};
+    WEFT_TRY(c->compute->cast(&narrow, stream));
+    return c->compute->cast(&widen, stream);
+}
+
+static weft_status_t by_fp16(const compress_t *c, weft_stream_h stream)
+{
+    weft_peak_t peak = {c->count, c->grads, c->peak};
+    weft_f16_t narrow = {c->count, c->grads, c->packed, c->peak, 1};
+    weft_f16_t widen = {c->count, c->packed, c->back, c->peak, 1};
+    WEFT_TRY(c->ops->peak(&peak, stream));
+    WEFT_TRY(c->ops->to_f16(&narrow, stream));
+    return c->ops->from_f16(&widen, stream);
+}
+
+static weft_status_t by_int8(const compress_t *c, weft_stream_h stream)
+{
+    int8_t *bytes = (int8_t *)c->packed;
+    float *scales = (float *)(c->packed + c->count);
+    weft_quantize_t narrow = {c->count, c->grads, c->residual, bytes, scales};
+    weft_dequantize_t widen = {c->count, 1, 0, bytes, scales, c->back};
+    WEFT_TRY(c->ops->quantize(&narrow, stream));
+    return c->ops->dequantize(&widen, stream);
+}
+
+static weft_status_t there_and_back(weft_pair_run_t *run, int rounds)
+{
+    const compress_t *c = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        WEFT_TRY(c->kind == WEFT_COMPRESS_BF16   ? by_bf16(c, run->stream)
+                 : c->kind == WEFT_COMPRESS_FP16 ? by_fp16(c, run->stream)
+                                                 : by_int8(c, run->stream));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t plain_copy(weft_pair_run_t *run, int rounds)
+{
+    compress_t *c = run->ctx;
+    return weft__pair_copy(run, c->back, c->grads, run->bytes, rounds);
+}
+
+static weft_status_t check_alone(weft_pair_run_t *run, size_t *wrong_p)
+{
+    compress_t *c = run->ctx;
+    const weft_pair_loop_fn ways[] = {there_and_back, plain_copy};
+    const double bounds[] = {rounding(c->kind, MOST), 0};
+    for (int way = 0; way < 2; way++) {
+        WEFT_TRY(fill(run, ++run->seed));
+        WEFT_TRY(weft_memset(c->residual, 0, run->bytes, NULL));
+        WEFT_TRY(weft_memset(c->back, 0xFF, run->bytes, NULL));
+        WEFT_TRY(ways[way](run, 1));
+        WEFT_TRY(weft__pair_settle(run));
+        WEFT_TRY(weft_memcpy(c->host, c->back, run->bytes, NULL));
+        for (int64_t i = 0; i < c->count; i++) {
+            double want = weft__pair_value(run->seed, run->rank, (size_t)i);
+            *wrong_p += !(fabs(c->host[i] - want) <= bounds[way] * 1.0001);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- with the exchange ------------------------------------------------------------------ */
+
+static weft_status_t compressed(weft_pair_run_t *run, int rounds)
+{
+    const compress_t *c = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        WEFT_TRY(weft__squeeze_allreduce(c->squeeze, 0, c->grads, false, run->stream));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t in_full(weft_pair_run_t *run, int rounds)
+{
+    const compress_t *c = run->ctx;
+    for (int i = 0; i < rounds; i++) {
+        WEFT_TRY(weft_allreduce(c->grads, c->grads, (size_t)c->count, WEFT_F32, WEFT_SUM, run->comm,
+                                run->stream));
+    }
+    return WEFT_OK;
+}
+
+/* Results that are farther than `bound` from the sum over ranks; adds both up. */
+static weft_status_t compare(const weft_pair_run_t *run, uint64_t seed, double bound,
+                             size_t *wrong_p)
+{
+    compress_t *c = run->ctx;
+    WEFT_TRY(weft__pair_settle(run));
+    WEFT_TRY(weft_memcpy(c->host, c->grads, run->bytes, NULL));
+    for (int64_t i = 0; i < c->count; i++) {
+        double want = 0;
+        for (int r = 0; r < run->size; r++) {
+            want += weft__pair_value(seed, r, (size_t)i);
+        }
+        *wrong_p += !(fabs(c->host[i] - want) <= bound);
+        c->sums[2 * i] += c->host[i];
+        c->sums[2 * i + 1] += want;
+    }
+    return WEFT_OK;
+}
+
+/* Both roundings of a call, of every rank's numbers and of their sum, and with int8 those of the call
+ * before are in its result. Over all calls int8 loses nothing: exact ones bring what is left. */
+static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
+{
+    compress_t *c = run->ctx;
+    double bound = 4 * rounding(c->kind, MOST * run->size) * 1.01;
+    memset(c->sums, 0, 2 * (size_t)c->count * sizeof(double));
+    for (uint64_t call = 0; call < CALLS; call++) {
+        uint64_t seed = run->seed + call * 1000;
+        WEFT_TRY(fill(run, seed));
+        WEFT_TRY(weft__squeeze_allreduce(c->squeeze, 0, c->grads, call % EXACT == EXACT - 1,
+                                         run->stream));
+        WEFT_TRY(compare(run, seed, bound, wrong_p));
+    }
+    for (int64_t i = 0; i < c->count && c->kind == WEFT_COMPRESS_INT8; i++) {
+        *wrong_p += !(fabs(c->sums[2 * i] - c->sums[2 * i + 1]) <= 1e-4 * run->size);
+    }
+    WEFT_TRY(fill(run, run->seed));
+    WEFT_TRY(in_full(run, 1));
+    WEFT_TRY(compare(run, run->seed, 0, wrong_p));
+    /* What is timed is summed in place again and again: other numbers would grow without end. */
+    return weft_memset(c->grads, 0, run->bytes, NULL);
+}
+
+/* ---- the rows --------------------------------------------------------------------------- */
+
+/* clang-format off */
+#define FOR_ALL                                                                                    \
+    .way = "compressed", .min = 64 << 10, .max = 64 << 20,                                         \
+    .unit = WEFT_SUMSQ_CHUNK * sizeof(float), .shards = true, .gpu = true,                         \
+    .heap = heap_bytes, .close = close_compress
+#define ALONE(kind)                                                                                \
+    {.target = "compress", .name = kind,                                                           \
+     .text = "to fewer bits and back, without communication", .other = "memcpy",                   \
+     .open = open_compress, .one_sided = there_and_back, .two_sided = plain_copy,                  \
+     .check = check_alone, FOR_ALL}
+#define EXCHANGE(kind)                                                                             \
+    {.target = "compress-allreduce", .name = kind,                                                 \
+     .text = "sum of a bucket of gradients, in place", .other = "all-reduce", .ranks = 2,          \
+     .open = open_exchange, .one_sided = compressed, .two_sided = in_full,                         \
+     .check = check_exchange, FOR_ALL}
+/* clang-format on */
+
+const weft_pair_t weft__pair_compress_bf16 = ALONE("bf16");
+const weft_pair_t weft__pair_compress_fp16 = ALONE("fp16");
+const weft_pair_t weft__pair_compress_int8 = ALONE("int8");
+const weft_pair_t weft__pair_exchange_bf16 = EXCHANGE("bf16");
+const weft_pair_t weft__pair_exchange_fp16 = EXCHANGE("fp16");
+const weft_pair_t weft__pair_exchange_int8 = EXCHANGE("int8");
