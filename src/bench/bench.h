@@ -9,6 +9,8 @@
 
 #include <weft/weft.h>
 
+#include "topo/machine.h"
+
 typedef struct weft_bench {
     const char
         *collective; /* a name of the table, "sendrecv" or "p2p", "copy", "all", or a pair's */
@@ -25,7 +27,9 @@ typedef struct weft_bench {
     bool tune;    /* GPUs: find and save the sizes at which to change from one way to another */
     bool advise;  /* say which of two ways is faster, size by size */
     bool threads;
-    const char *json; /* file, or NULL */
+    const char *json;     /* file, or NULL */
+    char *const *command; /* as it was typed, ended by NULL: for the file */
+    weft_machine_t machine;
 } weft_bench_t;
 
 /* What can be measured: name i, NULL after the last. */

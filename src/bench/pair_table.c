@@ -8,7 +8,6 @@
 
 struct weft_pair_table {
     const weft_bench_t *bench;
-    int ranks;
     const weft_pair_t *last; /* of the row before */
     weft_result_t result;
 };
@@ -21,7 +20,6 @@ weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the table of results");
     }
     table->bench = bench;
-    table->ranks = ranks;
     weft_status_t status = weft__result_open(&table->result, bench, ranks);
     if (status != WEFT_OK) {
         free(table);
@@ -33,10 +31,8 @@ weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
 
 static void print_head(const weft_pair_table_t *table, const weft_pair_t *pair)
 {
-    const char *ranks = table->ranks == 1 ? "rank" : table->bench->threads ? "threads" : "ranks";
-    printf("#\n# %s%s%s: %s\n# %d %s; microseconds: median of %d loops (least..most)\n",
-           pair->target, pair->name ? ", " : "", pair->name ? pair->name : "", pair->text,
-           table->ranks, ranks, table->bench->repeat);
+    printf("#\n# %s%s%s: %s\n# microseconds: median of %d loops (least..most)\n", pair->target,
+           pair->name ? ", " : "", pair->name ? pair->name : "", pair->text, table->bench->repeat);
     const char *way = !pair->other ? "time" : pair->way ? pair->way : "one-sided";
     printf("#%11s %30s", "bytes", way);
     if (pair->other) {
@@ -61,19 +57,6 @@ static void print_sample(const weft_sample_t *sample)
     printf(" %11.*f %18s", digits, median, spread);
 }
 
-static void json_sample(weft_json_t *json, const char *key, const weft_sample_t *sample)
-{
-    if (sample->repeats == 0) {
-        return;
-    }
-    weft__json_key(json, key);
-    weft__json_array(json);
-    for (int i = 0; i < sample->repeats; i++) {
-        weft__json_double(json, sample->us[i]);
-    }
-    weft__json_end(json);
-}
-
 static void json_row(weft_json_t *json, const weft_pair_row_t *row)
 {
     weft__json_object(json);
@@ -85,9 +68,9 @@ static void json_row(weft_json_t *json, const weft_pair_row_t *row)
     weft__json_uint(json, row->bytes);
     weft__json_key(json, "other");
     weft__json_string(json, row->pair->other);
-    json_sample(json, "us", &row->one_sided);
-    json_sample(json, "other_us", &row->two_sided);
-    json_sample(json, "copy_us", &row->copy);
+    weft__result_times(json, "us", &row->one_sided);
+    weft__result_times(json, "other_us", &row->two_sided);
+    weft__result_times(json, "copy_us", &row->copy);
     weft__json_key(json, "iters");
     weft__json_int(json, row->one_sided.iters);
     weft__json_key(json, "wrong");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "bench/result.h"
 #include "bench/table.h"
 #include "comm/comm.h"
 #include "device/cuda/cuda.h"
@@ -18,6 +19,7 @@ typedef struct game {
     weft_symm_view_t view;
     weft_stream_h stream;
     weft_ping_t ping;
+    weft_result_t result; /* rank 0 */
 } game_t;
 
 static weft_status_t play(game_t *game, size_t bytes, int rounds, bool check)
@@ -37,6 +39,23 @@ static weft_status_t play(game_t *game, size_t bytes, int rounds, bool check)
     return status == WEFT_OK ? weft_symm_error(game->symm) : status;
 }
 
+static void json_row(weft_json_t *json, size_t bytes, const weft_sample_t *sample)
+{
+    weft__json_object(json);
+    weft__json_key(json, "target");
+    weft__json_string(json, "put-signal");
+    weft__json_key(json, "name");
+    weft__json_string(json, "inside a kernel");
+    weft__json_key(json, "bytes");
+    weft__json_uint(json, bytes);
+    weft__result_times(json, "us", sample);
+    weft__json_key(json, "iters");
+    weft__json_int(json, sample->iters);
+    weft__json_key(json, "wrong");
+    weft__json_uint(json, sample->wrong);
+    weft__json_end(json);
+}
+
 static weft_status_t measure(game_t *game, const weft_bench_t *bench, size_t bytes, size_t *wrong_p)
 {
     weft_sample_t sample = {.iters = ROUNDS};
@@ -54,6 +73,9 @@ static weft_status_t measure(game_t *game, const weft_bench_t *bench, size_t byt
         printf("%12zu %10.3f %10.3f %10.3f %8zu\n", bytes, weft__sample_median(&sample), least,
                most, sample.wrong);
         fflush(stdout);
+        if (game->result.file) {
+            json_row(&game->result.json, bytes, &sample);
+        }
     }
     *wrong_p += sample.wrong;
     return status;
@@ -98,6 +120,9 @@ weft_status_t weft__bench_put_signal(const weft_bench_t *bench, weft_comm_h comm
     }
     weft_status_t status = set_up(&game);
     if (status == WEFT_OK && comm->rank == 0) {
+        status = weft__result_open(&game.result, bench, comm->size);
+    }
+    if (status == WEFT_OK && comm->rank == 0) {
         printf(
             "# put with signal from inside a kernel, one way, ranks 0 and 1 of %d; median, least "
             "and most of %d loops of %d\n%12s %10s %10s %10s %8s\n",
@@ -109,5 +134,6 @@ weft_status_t weft__bench_put_signal(const weft_bench_t *bench, weft_comm_h comm
         size_t next = (size_t)((double)bytes * bench->factor);
         bytes = next > bytes ? next : bytes + 1;
     }
-    return clean_up(&game, status);
+    weft_status_t closed = weft__result_close(&game.result, *wrong_p);
+    return clean_up(&game, status == WEFT_OK ? closed : status);
 }

@@ -35,23 +35,49 @@ static FILE *take_stdout(void)
     return file;
 }
 
+static void print_head(const weft_bench_t *bench, int ranks)
+{
+    const weft_machine_t *machine = &bench->machine;
+    printf("# weft %s: %d %s, kernels %s\n# %s, %d CPUs", weft_version(), ranks,
+           ranks == 1       ? "rank"
+           : bench->threads ? "ranks (threads)"
+                            : "ranks (processes)",
+           weft__kernels()->name, machine->processor, machine->cpus);
+    if (machine->gpus > 0) {
+        printf(", %d x %s", machine->gpus, machine->gpu);
+    }
+    printf("; %s\n", machine->started);
+}
+
 weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench, int ranks)
 {
     weft_json_t *json = &result->json;
     *result = (weft_result_t){.path = bench->json};
     if (!bench->json) {
+        print_head(bench, ranks);
         return WEFT_OK;
     }
     result->file = strcmp(bench->json, "-") == 0 ? take_stdout() : fopen(bench->json, "w");
     if (!result->file) {
         return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", bench->json, strerror(errno));
     }
+    print_head(bench, ranks);
     weft__json_start(json, result->file);
     weft__json_object(json);
     weft__json_key(json, "bench");
     weft__json_string(json, "weft");
     weft__json_key(json, "version");
     weft__json_string(json, weft_version());
+    weft__json_key(json, "command");
+    weft__json_array(json);
+    for (char *const *word = bench->command; word && *word; word++) {
+        weft__json_string(json, *word);
+    }
+    weft__json_end(json);
+    weft__json_key(json, "machine");
+    weft__json_object(json);
+    weft__machine_write(&bench->machine, json);
+    weft__json_end(json);
     weft__json_key(json, "ranks");
     weft__json_int(json, ranks);
     weft__json_key(json, "ranks_are");
@@ -65,6 +91,19 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench
     weft__json_key(json, "results");
     weft__json_array(json);
     return WEFT_OK;
+}
+
+void weft__result_times(weft_json_t *json, const char *key, const weft_sample_t *sample)
+{
+    if (sample->repeats == 0) {
+        return;
+    }
+    weft__json_key(json, key);
+    weft__json_array(json);
+    for (int i = 0; i < sample->repeats; i++) {
+        weft__json_double(json, sample->us[i]);
+    }
+    weft__json_end(json);
 }
 
 weft_status_t weft__result_close(weft_result_t *result, size_t wrong)

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "bench/bench.h"
+#include "bench/table.h"
 
 typedef struct weft_result {
     FILE *file; /* NULL: none was asked for */
@@ -12,8 +13,12 @@ typedef struct weft_result {
     weft_json_t json; /* inside the array of results */
 } weft_result_t;
 
-/* Create bench->json and write everything up to the array; without one do nothing. */
+/* Say on stdout what is measured with, and on what. Create bench->json, if there is one, and write
+ * everything up to the array. */
 weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench, int ranks);
+
+/* The times of a sample as an array; nothing if there are none. */
+void weft__result_times(weft_json_t *json, const char *key, const weft_sample_t *sample);
 
 /* End the array, say how many results were `wrong`, close the file. */
 weft_status_t weft__result_close(weft_result_t *result, size_t wrong);

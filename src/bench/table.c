@@ -28,9 +28,6 @@ weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_
         free(table);
         return status;
     }
-    printf("# weft %s: %d ranks (%s), %s, kernels %s\n", weft_version(), ranks,
-           bench->threads ? "threads" : "processes", weft_dtype_name(bench->type),
-           weft__kernels()->name);
     *table_p = table;
     return WEFT_OK;
 }
@@ -112,12 +109,7 @@ static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_s
     weft__json_string(json, weft__algo_name(row->choice.algo));
     weft__json_key(json, "in_place");
     weft__json_bool(json, in_place);
-    weft__json_key(json, "us");
-    weft__json_array(json);
-    for (int i = 0; i < sample->repeats; i++) {
-        weft__json_double(json, sample->us[i]);
-    }
-    weft__json_end(json);
+    weft__result_times(json, "us", sample);
     weft__json_key(json, "iters");
     weft__json_int(json, sample->iters);
     weft__json_key(json, "wrong");

@@ -166,8 +166,11 @@ static int finish(weft_status_t status, size_t wrong)
 }
 
 /* This process is a rank of a job: ours, or one started by mpirun, torchrun or srun. */
-static int run_as_rank(const options_t *o)
+static int run_as_rank(options_t *o, const weft_job_t *job)
 {
+    if (job->rank == 0) { /* before there are other threads */
+        weft__machine_read(strcmp(o->device, "cpu") != 0, &o->bench.machine);
+    }
     weft_comm_h comm;
     size_t wrong = 0;
     weft_comm_config_t config = WEFT_COMM_CONFIG_INIT;
@@ -209,8 +212,9 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int run_threads(const options_t *o)
+static int run_threads(options_t *o)
 {
+    weft__machine_read(strcmp(o->device, "cpu") != 0, &o->bench.machine);
     int failed = 0, started = 0;
     rank_thread_t *threads = calloc((size_t)o->ranks, sizeof(*threads));
     weft_comm_h *comms = calloc((size_t)o->ranks, sizeof(weft_comm_h));
@@ -364,12 +368,13 @@ int weft__cmd_bench(int argc, char **argv)
         exit_status = complain("one benchmark at a time, or all");
     } else {
         const weft_job_t *job;
+        o.bench.command = typed;
         o.bench.collective = found.count ? found.positionals[0] : o.bench.collective;
         exit_status = resolve(&o);
         if (exit_status == 0 && weft__job(&job) != WEFT_OK) {
             exit_status = complain(weft_last_error());
         } else if (exit_status == 0 && strcmp(job->launcher, "none") != 0) {
-            exit_status = run_as_rank(&o);
+            exit_status = run_as_rank(&o, job);
         } else if (exit_status == 0 && (exit_status = look_ahead(&o)) == 0) {
             exit_status = o.bench.threads ? run_threads(&o) : start_ranks(&o, typed);
         }

@@ -75,10 +75,11 @@ static weft_status_t find_peak(run_t *run, weft_comm_h comm, double *flops_p)
 {
     const weft_compute_t *compute;
     int here; /* ranks that share the GPUs of this host */
-    double sheet = weft__peak_of(run->setup->gpu, run->setup->type);
+    int gpus = run->setup->machine.gpus;
+    double sheet = weft__peak_of(run->setup->machine.gpu, run->setup->type);
     WEFT_TRY(weft_job_info(NULL, NULL, NULL, &here));
     if (sheet > 0.0) {
-        *flops_p = sheet * (here < run->setup->gpus ? here : run->setup->gpus) / here;
+        *flops_p = sheet * (here < gpus ? here : gpus) / here;
         return WEFT_OK;
     }
     WEFT_TRY(weft__compute(&compute));

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <weft/weft.h>
@@ -13,7 +12,6 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/try.h"
-#include "topo/topo.h"
 
 static void write_setting(const char *name, const char *value, bool is_default, const char *text,
                           void *ctx)
@@ -26,35 +24,12 @@ static void write_setting(const char *name, const char *value, bool is_default, 
     }
 }
 
-static void write_processor(weft_json_t *json)
-{
-    weft_topo_t topo;
-    if (weft__topo_read(&topo) != WEFT_OK) {
-        return;
-    }
-    weft__json_key(json, "processor");
-    weft__json_string(json, topo.model);
-    weft__json_key(json, "cpus");
-    weft__json_int(json, sysconf(_SC_NPROCESSORS_ONLN));
-    weft__json_key(json, "cpus_of_rank_0");
-    weft__json_int(json, topo.thread_count);
-    weft__topo_cleanup(&topo);
-}
-
 static void write_machine(const weft_setup_t *setup, weft_json_t *json)
 {
-    char host[256] = "", when[32];
-    time_t now = time(NULL);
-    struct tm utc;
-    gethostname(host, sizeof(host) - 1);
-    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     const struct {
         const char *key, *value;
     } texts[] = {{"weft", weft_version()},
-                 {"started", when},
-                 {"host", host},
                  {"device", setup->device},
-                 {"gpu", setup->gpu},
                  {"precision", setup->config->precision},
                  {"model", setup->config->model}};
     weft__json_object(json);
@@ -62,13 +37,11 @@ static void write_machine(const weft_setup_t *setup, weft_json_t *json)
         weft__json_key(json, texts[i].key);
         weft__json_string(json, texts[i].value);
     }
-    weft__json_key(json, "gpus");
-    weft__json_int(json, setup->gpus);
     weft__json_key(json, "ranks");
     weft__json_int(json, setup->config->ranks);
     weft__json_key(json, "parameters");
     weft__json_int(json, weft__config_params(&setup->model));
-    write_processor(json);
+    weft__machine_write(&setup->machine, json);
     weft__json_key(json, "settings");
     weft__json_object(json);
     weft__settings_each(write_setting, json);

@@ -11,28 +11,11 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/try.h"
-#include "topo/gpu.h"
 #include "train/checkpoint_parts.h"
 #include "train/planned.h"
 #include "train/sources.h"
 
 /* ---- device and precision ---------------------------------------------------------------------- */
-
-/* For the record, and for MFU; a driver that says nothing is no reason not to train. */
-static void find_gpus(weft_setup_t *setup)
-{
-    weft_gpus_t gpus;
-    if (weft__gpus_read(&gpus) != WEFT_OK) {
-        return;
-    }
-    setup->gpus = gpus.cuda_count;
-    for (int i = 0; i < gpus.count; i++) {
-        if (gpus.gpus[i].cuda == 0) {
-            snprintf(setup->gpu, sizeof(setup->gpu), "%s", gpus.gpus[i].name);
-        }
-    }
-    weft__gpus_cleanup(&gpus);
-}
 
 static weft_status_t choose_device(weft_setup_t *setup)
 {
@@ -42,11 +25,10 @@ static weft_status_t choose_device(weft_setup_t *setup)
     }
     WEFT_TRY(weft_device_kind(&setup->device));
     config->device = setup->device;
-    if (strcmp(setup->device, "cuda") == 0) {
-        find_gpus(setup);
-    }
+    bool gpus = strcmp(setup->device, "cuda") == 0;
+    weft__machine_read(gpus, &setup->machine);
     if (strcmp(config->precision, "auto") == 0) {
-        config->precision = strcmp(setup->device, "cuda") == 0 ? "bf16" : "fp32";
+        config->precision = gpus ? "bf16" : "fp32";
     }
     setup->type = strcmp(config->precision, "fp16") == 0   ? WEFT_F16
                   : strcmp(config->precision, "bf16") == 0 ? WEFT_BF16

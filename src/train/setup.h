@@ -10,6 +10,7 @@
 #include "kernel/compute.h"
 #include "model/config.h"
 #include "model/model.h"
+#include "topo/machine.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/data.h"
@@ -18,8 +19,7 @@
 typedef struct weft_setup {
     weft_train_config_t *config; /* resolved by weft__setup_open */
     const char *device;          /* "cpu" or "cuda" */
-    char gpu[96];                /* its name; "" for virtual GPUs */
-    int gpus;                    /* how many there are */
+    weft_machine_t machine;      /* with its GPUs if the device is one */
     weft_model_config_t model;
     weft_dtype_t type; /* of weights and activations */
     weft_tokenizer_t *tokenizer;

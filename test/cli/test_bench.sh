@@ -109,6 +109,12 @@ expect_status 0
 json=$(tr -d ' \n' <"$work/swap.json")
 expect_in "$json" '"target":"swap","name":null,"bytes":8192,"other":"broadcast","us":['
 expect_in "$json" '"ranks":2,'
+expect_in "$json" '"command":["bench","swap","-n","2","-e","16K","--iters","2","--repeat","3","--json",'
+expect_in "$json" "\"cpus\":$(getconf _NPROCESSORS_ONLN),"
+expect_in "$json" '"WEFT_DEVICE":"cpu"'
+grep -qE '"processor":"[^"]+"' <<<"$json" || fail "the processor is not named: $json"
+expect_in "$out" '2 ranks (processes)'
+expect_in "$out" "$(getconf _NPROCESSORS_ONLN) CPUs"
 for key in us other_us copy_us; do # three times each, none of them 0
     grep -qE "\"$key\":\[([0-9]*[.0-9]*[1-9][0-9]*,?){3}\]" <<<"$json" || fail "no 3 times in $key: $json"
 done

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "topo/gpu.h"
-#include "topo/machine.h"
+#include "topo/made_up.h"
 #include "topo/nvml.h"
 
 /* NVML's own sizes: it writes all of them. */

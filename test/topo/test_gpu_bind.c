@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "topo/gpu.h"
-#include "topo/machine.h"
+#include "topo/made_up.h"
 
 #define SOCKET_0 0x0000fffful
 #define SOCKET_1 0xffff0000ul

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "topo/gpu.h"
-#include "topo/machine.h"
+#include "topo/made_up.h"
 
 /* The GPUs that CUDA shows, by NVML's numbers, must be `expected` ("2 0"), and the note must have
  * `note` in it ("": there is none). */

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "topo/gpu_show.h"
-#include "topo/machine.h"
+#include "topo/made_up.h"
 
 static void print(const weft_gpus_t *gpus, FILE *out)
 {

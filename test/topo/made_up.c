@@ -1,5 +1,5 @@
 #define _GNU_SOURCE 1 /* nftw */
-#include "topo/machine.h"
+#include "topo/made_up.h"
 
 #include <ftw.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* Machines with GPUs for tests, made of the fake driver (fake_nvml.c) and a folder in place of /. */
-#ifndef WEFT_TEST_TOPO_MACHINE_H
-#define WEFT_TEST_TOPO_MACHINE_H
+#ifndef WEFT_TEST_TOPO_MADE_UP_H
+#define WEFT_TEST_TOPO_MADE_UP_H
 
 #include "topo/gpu.h"
 
