@@ -206,6 +206,11 @@ const weft_settings_t *weft__settings(void)
     return &settings;
 }
 
+const char *weft__settings_device(const char *otherwise)
+{
+    return getenv("WEFT_DEVICE") != NULL ? weft__settings()->device : otherwise;
+}
+
 void weft__settings_set(const char *name, const char *value)
 {
     pthread_once(&settings_once, load);

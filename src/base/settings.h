@@ -107,6 +107,10 @@ const weft_settings_t *weft__settings(void);
  * Only while there is no other thread. */
 void weft__settings_set(const char *name, const char *value);
 
+/* For commands that have a choice of their own where the user has made none: the setting WEFT_DEVICE if
+ * it is in the environment, else `otherwise`. */
+const char *weft__settings_device(const char *otherwise);
+
 /* Parse all of `environ_p` (NULL-terminated NAME=VALUE list) into *out. Complaints go to `warn`
  * (may be NULL), one sentence each. Strings point into environ_p or the table. */
 void weft__settings_parse(char *const *environ_p, weft_settings_t *out,

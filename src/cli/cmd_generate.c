@@ -77,7 +77,7 @@ int weft__cmd_generate(int argc, char **argv)
 {
     options_t o = {.from = "",
                    .prompt = "",
-                   .device = "auto",
+                   .device = weft__settings_device("auto"),
                    .tokenizer = "",
                    .tokens = 256,
                    .top_k = 50,
@@ -95,7 +95,8 @@ int weft__cmd_generate(int argc, char **argv)
         {"top-k", 'k', WEFT_ARG_INT, "K", &o.top_k,
          "choose among the K likeliest; 0: among all (default 50)"},
         {"seed", 's', WEFT_ARG_INT, "N", &o.seed, "the same seed writes the same text (default 1)"},
-        {"device", 'd', WEFT_ARG_STR, "KIND", &o.device, "cpu, cuda or auto (default auto)"},
+        {"device", 'd', WEFT_ARG_STR, "KIND", &o.device,
+         "cpu, cuda or auto (default WEFT_DEVICE if it is set, else auto)"},
         {"tokenizer", 0, WEFT_ARG_STR, "FILE", &o.tokenizer,
          "bytes or a tokenizer.json, where the folder has none"},
     };

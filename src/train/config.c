@@ -329,6 +329,12 @@ static weft_status_t check_words(weft_train_config_t *config)
     return WEFT_OK;
 }
 
+/* WEFT_DEVICE, where it is set, stands for a --device that was not given. */
+static void heed_device(weft_train_config_t *config)
+{
+    config->device = weft__settings_device(config->device);
+}
+
 /* What comes before the command line: defaults, the settings of an earlier run, a file. */
 static weft_status_t start_from(const weft_train_earlier_t *earlier, const char *file,
                                 weft_train_config_t *config)
@@ -344,6 +350,7 @@ static weft_status_t start_from(const weft_train_earlier_t *earlier, const char 
         config->dp = config->accumulate = config->micro_batch = 0;
         config->resume = config->trace = "";
     }
+    heed_device(config);
     return file != NULL ? weft__train_read(file, config) : WEFT_OK;
 }
 
@@ -354,6 +361,7 @@ static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, c
     const char *file = NULL;
     weft_args_found_t found;
     set_defaults(config);
+    heed_device(config);
     make_options(config, &file, options);
     weft_args_t args = make_args(options);
     weft_status_t status = parse_copy(&args, argc, argv, &found);

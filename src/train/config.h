@@ -26,7 +26,8 @@
 #define WEFT_TRAIN_TABLE(X)                                                                        \
     X(INT, ranks, "ranks", 'n', "N", "1", "", "number of ranks, each with a device of its own")    \
     X(ONE, device, "device", 0, "KIND", "auto", "auto cpu cuda",                                   \
-      "where ranks live; cpu: on virtual GPUs, auto: on cuda where there is a GPU")                \
+      "where ranks live; cpu: on virtual GPUs, auto: on cuda where there is a GPU; WEFT_DEVICE, "  \
+      "where it is set, is the default")                                                           \
     X(STR, model, "model", 0, "NAME", "tiny", "",                                                  \
       "a preset (tiny, gpt2-124m, ...; --model help lists them), a config.json, or a folder with " \
       "one")                                                                                       \
@@ -36,8 +37,10 @@
       "data for validation; without it the end of --data is kept for that")                        \
     X(REAL, eval_share, "eval-share", 0, "X", "0.05", "",                                          \
       "share of --data kept for validation if there is no --eval-data")                            \
-    X(STR, tokenizer, "tokenizer", 0, "FILE", "bytes", "",                                         \
-      "bytes, or a tokenizer.json of Hugging Face (byte-level BPE)")                               \
+    X(STR, tokenizer, "tokenizer", 0, "FILE", "auto", "",                                          \
+      "bytes, a tokenizer.json of Hugging Face (byte-level BPE), or none, with token shards; "     \
+      "auto: "                                                                                     \
+      "that of --model's folder, or none for shards, or bytes")                                    \
     X(INT, length, "length", 'T', "T", "0", "",                                                    \
       "tokens of a sequence; 0: all that the model takes")                                         \
     X(INT, batch, "batch", 'b', "B", "0", "",                                                      \

@@ -48,7 +48,7 @@ static weft_status_t bad_token(const weft_data_t *data, int shard, uint64_t at, 
     return weft__fail(WEFT_ERR_INVALID,
                       "token %u at place %" PRIu64
                       " of %s is not in the model's vocabulary of %u: the data "
-                      "was made with another tokenizer",
+                      "was made with another tokenizer, which --tokenizer should name",
                       token, at, data->shards[shard].path, data->options.vocab);
 }
 

@@ -153,7 +153,12 @@ weft_status_t weft__data_prepare(const char *path, weft_tokenizer_t *tokenizer, 
         return status;
     }
     char folder[WEFT_PATH_BYTES];
-    if (!sources.shards) {
+    if (!sources.shards && tokenizer == NULL) {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "%s is text, but the data to train on is tokens: give the --tokenizer "
+                            "that they were made with",
+                            path);
+    } else if (!sources.shards) {
         status = weft__sources_cache(&sources, tokenizer, cache, folder);
         if (status == WEFT_OK && !weft__is_folder(folder)) {
             status = fill_cache(&sources, tokenizer, cache, folder);

@@ -83,7 +83,7 @@ weft_status_t weft__record_settings(const weft_train_config_t *config, const cha
     told.data = absolute(config->data, rooms[0]);
     told.eval_data = absolute(config->eval_data, rooms[1]);
     told.out = absolute(config->out, rooms[2]);
-    if (strcmp(config->tokenizer, "bytes") != 0) {
+    if (strcmp(config->tokenizer, "bytes") != 0 && strcmp(config->tokenizer, "none") != 0) {
         told.tokenizer = absolute(config->tokenizer, rooms[3]);
     }
     if (!weft__config_is_preset(config->model)) {

@@ -100,7 +100,9 @@ weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *wr
             .optimizer = optimizer,
             .optimizer_count = optimizer_count,
             .config_json = config_json,
-            .tokenizer_json = weft__tokenizer_json(t->setup->tokenizer, &length),
+            .tokenizer_json = t->setup->tokenizer != NULL
+                                  ? weft__tokenizer_json(t->setup->tokenizer, &length)
+                                  : NULL,
             .settings = settings};
         status = weft__checkpoint_save(writer, &checkpoint, NULL);
     }

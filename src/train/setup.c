@@ -119,9 +119,71 @@ static weft_status_t choose_model(weft_setup_t *setup)
     return WEFT_OK;
 }
 
+/* ---- the tokenizer ------------------------------------------------------------------------------ */
+
+/* A model with weights goes on with the tokens it knows; what shards were made with, they do not say. */
+static weft_status_t find_tokenizer(weft_setup_t *setup, bool shards)
+{
+    weft_train_config_t *config = setup->config;
+    config->tokenizer = shards ? "none" : "bytes";
+    if (!setup->has_loaded) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__path_join(setup->tokenizer_file, setup->loaded.path, "tokenizer.json"));
+    if (weft__is_file(setup->tokenizer_file)) {
+        config->tokenizer = setup->tokenizer_file;
+    } else if (!shards) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s has no tokenizer.json, so that %s cannot be turned into its tokens: "
+                          "give --tokenizer FILE",
+                          setup->loaded.path, config->data);
+    }
+    return WEFT_OK;
+}
+
+/* What is wrong with data is told when it is opened. */
+static bool is_shards(const char *data)
+{
+    weft_sources_t sources;
+    if (weft__sources_find(data, &sources) != WEFT_OK) {
+        return false;
+    }
+    bool shards = sources.shards;
+    weft__sources_free(&sources);
+    return shards;
+}
+
+static weft_status_t choose_tokenizer(weft_setup_t *setup)
+{
+    weft_train_config_t *config = setup->config;
+    bool shards = is_shards(config->data);
+    if (strcmp(config->tokenizer, "auto") == 0) {
+        WEFT_TRY(find_tokenizer(setup, shards));
+    }
+    if (strcmp(config->tokenizer, "none") != 0) {
+        return weft__tokenizer_open(config->tokenizer, &setup->tokenizer);
+    }
+    if (!shards) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--tokenizer none is for token shards, and %s is text: leave it out, or "
+                          "give a tokenizer.json",
+                          config->data);
+    }
+    if (config->sample_every > 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--sample cannot write text: %s has tokens, and what they stand for is "
+                          "not known; give --tokenizer FILE as well, or leave --sample out",
+                          config->data);
+    }
+    return WEFT_OK;
+}
+
 /* Presets take the vocabulary they need; a model that exists has the one it has. */
 static weft_status_t fit_vocabulary(weft_setup_t *setup)
 {
+    if (setup->tokenizer == NULL) {
+        return weft__config_check(&setup->model);
+    }
     int needed = (int)weft__tokenizer_vocab(setup->tokenizer);
     if (!setup->has_loaded && weft__config_is_preset(setup->config->model)) {
         setup->model.vocab = setup->model.vocab < needed ? needed : setup->model.vocab;
@@ -212,7 +274,7 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
     }
     WEFT_TRY(choose_device(setup));
     WEFT_TRY(choose_model(setup));
-    WEFT_TRY(weft__tokenizer_open(config->tokenizer, &setup->tokenizer));
+    WEFT_TRY(choose_tokenizer(setup));
     WEFT_TRY(fit_vocabulary(setup));
     weft_train_limits_t limits = {.context = setup->model.context,
                                   .layers = setup->model.layers,

@@ -22,7 +22,8 @@ typedef struct weft_setup {
     weft_machine_t machine;      /* with its GPUs if the device is one */
     weft_model_config_t model;
     weft_dtype_t type; /* of weights and activations */
-    weft_tokenizer_t *tokenizer;
+    weft_tokenizer_t *tokenizer;          /* NULL: the data is tokens, of nobody knows what */
+    char tokenizer_file[WEFT_PATH_BYTES]; /* that of the model's folder */
     char cache[WEFT_PATH_BYTES]; /* where texts are kept as tokens */
     weft_data_t *data;           /* NULL until weft__setup_data */
     weft_data_t *eval_data;      /* NULL: the end of `data` */

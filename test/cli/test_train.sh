@@ -172,7 +172,7 @@ rm -rf there whole whole2
 name="a model written elsewhere is where training starts"
 mkdir model
 cp n1/latest/config.json n1/latest/model.safetensors model
-train --model ./model --data text --length 32 --batch 16 --steps 1 --log 1
+train --model ./model --tokenizer bytes --data text --length 32 --batch 16 --steps 1 --log 1
 expect_status 0
 first=$(sed -n 's/.*step 1\/1 *loss \([0-9.]*\).*/\1/p' out)
 awk -v a="$first" -v b="$(losses n1 | tail -1)" 'BEGIN { exit !(a > 0 && a < b + 0.5) }' ||
@@ -199,6 +199,39 @@ expect_in "$err" "model.safetensors is damaged"
 train --resume stripped --steps 30
 [ "$status" != 0 ] || fail "it goes on without the optimizer's state"
 rm -rf stripped
+
+name="token shards: what their tokens stand for is not made up"
+cp n1/tokens/.tokens-*/tokens-00000.bin shard.bin
+shards="--model ./config.json --data shard.bin --length 32 --batch 16 --lr 3e-3 --log 100"
+train $shards --steps 20 --dropout 0.1 --eval 10 --out sharded
+expect_status 0
+expect_same <(losses sharded) <(losses n1)
+[ ! -e sharded/latest/tokenizer.json ] || fail "it wrote a tokenizer"
+grep -qx 'tokenizer = none' sharded/config || fail "$(grep tokenizer sharded/config)"
+err=$("$weft" generate --device cpu --from sharded --prompt a 2>&1) && fail "it wrote text: $err"
+expect_in "$err" "has no tokenizer.json; name one with --tokenizer FILE"
+[ "$("$weft" generate --device cpu --from sharded --tokenizer bytes --prompt "line 7" --tokens 60 --seed 3)" = "$a" ] ||
+    fail "not the text of n1"
+train $shards --steps 1 --sample 1
+expect_status 2
+expect_in "$err" "--sample cannot write text: shard.bin has tokens"
+train $shards --steps 1 --eval-data text
+expect_in "$err" "text is text, but the data to train on is tokens"
+train $common --steps 1 --tokenizer none
+expect_in "$err" "--tokenizer none is for token shards, and text is text"
+train --model n1/latest --data text --length 32 --batch 16 --steps 1 --out more
+expect_status 0
+expect_same more/latest/tokenizer.json n1/latest/tokenizer.json
+train --model sharded/latest --data text --length 32 --batch 16 --steps 1
+expect_in "$err" "sharded/latest has no tokenizer.json, so that text cannot be turned into its tokens"
+
+name="WEFT_DEVICE is heeded, and --device goes before it"
+WEFT_DEVICE=abacus "$weft" train $common --steps 1 >out 2>err && fail "it trained: $(cat out)"
+expect_in "$(cat err)" '--device takes one of: auto cpu cuda, not "abacus"'
+WEFT_DEVICE=abacus "$weft" generate --from n1 --tokens 1 >out 2>err && fail "it wrote text: $(cat out)"
+expect_in "$(cat err)" 'WEFT_DEVICE is "abacus"'
+WEFT_DEVICE=abacus train $common --steps 1
+expect_status 0
 
 name="text goes on from as many tokens as a model was trained with, not from all that it could take"
 sed 's/"n_positions": 32/"n_positions": 64/' config.json >longer.json
