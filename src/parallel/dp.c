@@ -8,6 +8,10 @@
 #include "base/try.h"
 #include "device/device.h"
 
+typedef struct stretch {
+    weft_event_h start, end;
+} stretch_t;
+
 struct weft_dp {
     const weft_model_t *model;
     const weft_compute_t *compute;
@@ -28,7 +32,7 @@ struct weft_dp {
 
     weft_event_h *filled;                    /* by bucket: backward has completed it */
     weft_event_h summed;                     /* all buckets of the step */
-    weft_event_h wait_start[2], wait_end[2]; /* of a step and of the one before, in turn */
+    stretch_t wait[2], give[2];              /* of a step and of the one before, in turn */
     int *missing; /* by bucket: gradients that have still to come in this micro-batch */
     int next;     /* the first bucket not yet under way */
     bool last;    /* this micro-batch exchanges */
@@ -103,14 +107,20 @@ static weft_status_t make_host_arrays(weft_dp_t *dp)
     return WEFT_OK;
 }
 
+static weft_status_t make_stretch(stretch_t *stretch)
+{
+    WEFT_TRY(weft_event_create(&stretch->start));
+    return weft_event_create(&stretch->end);
+}
+
 static weft_status_t make_events(weft_dp_t *dp)
 {
     for (int i = 0; i < dp->layout.bucket_count; i++) {
         WEFT_TRY(weft_event_create(&dp->filled[i]));
     }
     for (int i = 0; i < 2; i++) {
-        WEFT_TRY(weft_event_create(&dp->wait_start[i]));
-        WEFT_TRY(weft_event_create(&dp->wait_end[i]));
+        WEFT_TRY(make_stretch(&dp->wait[i]));
+        WEFT_TRY(make_stretch(&dp->give[i]));
     }
     return weft_event_create(&dp->summed);
 }
@@ -173,6 +183,12 @@ static void drop_event(weft_event_h event)
     }
 }
 
+static void drop_stretch(const stretch_t *stretch)
+{
+    drop_event(stretch->start);
+    drop_event(stretch->end);
+}
+
 void weft__dp_destroy(weft_dp_t *dp)
 {
     if (dp == NULL) {
@@ -186,8 +202,8 @@ void weft__dp_destroy(weft_dp_t *dp)
         drop_event(dp->filled[i]);
     }
     for (int i = 0; i < 2; i++) {
-        drop_event(dp->wait_start[i]);
-        drop_event(dp->wait_end[i]);
+        drop_stretch(&dp->wait[i]);
+        drop_stretch(&dp->give[i]);
     }
     drop_event(dp->summed);
     weft_free(dp->squares);
@@ -351,7 +367,7 @@ weft_status_t weft__dp_finish(weft_dp_t *dp)
         weft__error_restore(dp->sentence);
         return dp->status;
     }
-    WEFT_TRY(weft_event_record(dp->wait_start[dp->step & 1], dp->stream));
+    WEFT_TRY(weft_event_record(dp->wait[dp->step & 1].start, dp->stream));
     if (dp->options.overlap) {
         WEFT_TRY(weft_stream_wait(dp->stream, dp->summed));
     } else {
@@ -359,7 +375,7 @@ weft_status_t weft__dp_finish(weft_dp_t *dp)
             WEFT_TRY(exchange(dp, i));
         }
     }
-    WEFT_TRY(weft_event_record(dp->wait_end[dp->step & 1], dp->stream));
+    WEFT_TRY(weft_event_record(dp->wait[dp->step & 1].end, dp->stream));
     bool squares = dp->squares != NULL && !dp->options.overlap;
     for (int i = 0; i < dp->layout.bucket_count && squares; i++) {
         WEFT_TRY(square(dp, i));
@@ -368,11 +384,16 @@ weft_status_t weft__dp_finish(weft_dp_t *dp)
     return broken == WEFT_OK ? WEFT_OK : weft__fail(broken, "%s", sentence);
 }
 
-double weft__dp_exposed(const weft_dp_t *dp, int64_t step)
+static double seconds_of(const stretch_t *stretch)
 {
     double ms;
-    weft_event_h start = dp->wait_start[step & 1], end = dp->wait_end[step & 1];
-    return weft_event_elapsed(start, end, &ms) == WEFT_OK ? ms / 1e3 : 0.0;
+    return weft_event_elapsed(stretch->start, stretch->end, &ms) == WEFT_OK ? ms / 1e3 : 0.0;
+}
+
+double weft__dp_exposed(const weft_dp_t *dp, int64_t step)
+{
+    bool gives = dp->options.naive && dp->ranks > 1;
+    return seconds_of(&dp->wait[step & 1]) + (gives ? seconds_of(&dp->give[step & 1]) : 0.0);
 }
 
 weft_status_t weft__dp_hand_out(weft_dp_t *dp, void *weights, weft_dtype_t type)
@@ -381,10 +402,12 @@ weft_status_t weft__dp_hand_out(weft_dp_t *dp, void *weights, weft_dtype_t type)
         return WEFT_OK;
     }
     int64_t bytes = dp->layout.total * (int64_t)weft_dtype_size(type);
+    const stretch_t *give = &dp->give[dp->step & 1];
     int span = weft__timeline_begin(dp->timeline, WEFT_TRACK_WEIGHTS, "broadcast of weights", bytes,
                                     dp->stream);
-    weft_status_t status = weft_broadcast(weights, weights, (size_t)dp->layout.total, type, 0,
-                                          dp->comm, dp->stream);
+    WEFT_TRY(weft_event_record(give->start, dp->stream));
+    WEFT_TRY(
+        weft_broadcast(weights, weights, (size_t)dp->layout.total, type, 0, dp->comm, dp->stream));
     weft__timeline_end(dp->timeline, span, dp->stream);
-    return status;
+    return weft_event_record(give->end, dp->stream);
 }

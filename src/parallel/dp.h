@@ -85,7 +85,7 @@ void weft__dp_ready(void *dp, int first, int count);
 weft_status_t weft__dp_finish(weft_dp_t *dp);
 
 /* Seconds that the compute stream has waited for the exchange of `step`, the present one or the one
- * before: communication that nothing hid. Call it when that step is done; 0 before. */
+ * before, and for weights that are handed out: communication that nothing hid. Call it when that step is done; 0 before. */
 double weft__dp_exposed(const weft_dp_t *dp, int64_t step);
 
 /* Is this rank the one that updates weights? All are, but naive. */

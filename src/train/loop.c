@@ -9,6 +9,7 @@
 #include <weft/device.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/try.h"
 #include "parallel/schedule.h"
 #include "train/peak.h"
@@ -69,6 +70,14 @@ static weft_status_t open_feed(run_t *run)
     return weft__feed_open(&options, &t->feed);
 }
 
+/* Ranks that share cores take turns, and each is as fast in its own as if it were alone. */
+static double share_of_cores(const weft_machine_t *machine, int ranks)
+{
+    int threads = weft__settings()->threads > 0 ? weft__settings()->threads : machine->cpus_here;
+    bool crowded = machine->gpus == 0 && machine->cpus > 0 && ranks * threads > machine->cpus;
+    return crowded ? (double)machine->cpus / (ranks * threads) : 1.0;
+}
+
 /* What this rank's device could do, for MFU: its share of what the GPUs' maker states, or measured.
  * Before memory is taken, so that what measuring needs is not on top of it. */
 static weft_status_t find_peak(run_t *run, weft_comm_h comm, double *flops_p)
@@ -84,7 +93,9 @@ static weft_status_t find_peak(run_t *run, weft_comm_h comm, double *flops_p)
     }
     WEFT_TRY(weft__compute(&compute));
     WEFT_TRY(weft_barrier(comm, NULL)); /* all at once, as they will compute */
-    return weft__peak_measure(compute, run->setup->type, NULL, flops_p);
+    WEFT_TRY(weft__peak_measure(compute, run->setup->type, NULL, flops_p));
+    *flops_p *= share_of_cores(&run->setup->machine, here);
+    return WEFT_OK;
 }
 
 static weft_status_t add_peaks(run_t *run, double flops)

@@ -91,6 +91,12 @@ static weft_status_t check_together(const weft_train_config_t *c)
                           "--grad-precision bf16 goes with --precision bf16: gradients are of the "
                           "type of the weights, or fp32");
     }
+    if (strcmp(c->dp_style, "naive") == 0 && strcmp(c->compress, "none") != 0) {
+        return weft__fail(
+            WEFT_ERR_INVALID,
+            "--dp-style naive collects gradients as they are: leave --compress %s out",
+            c->compress);
+    }
     bool validates = c->eval_share > 0 || c->eval_data[0] != '\0';
     if (c->eval_every > 0 && !validates) {
         return weft__fail(WEFT_ERR_INVALID,

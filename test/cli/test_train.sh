@@ -373,6 +373,40 @@ traced --pp 2 --accumulate 2 -- "wait for a stage"
 [ "$(spans activations)" = 6 ] && [ "$(spans gradients)" = 6 ] || fail "messages of a pipeline: $(spans activations) and $(spans gradients)"
 traced --dp-style naive -- reduce "broadcast of weights"
 
+# listed: spans of the trace as lines of rank, step, start, end, name
+listed() {
+    grep -oE '\{"ph":"X"[^}]*\}' <(tr -d ' \n' <trace.json) |
+        sed -E 's/.*"name":"([^"]*)","pid":([0-9]+).*"ts":([0-9.]+),"dur":([0-9.]+),"args":\{"step":([0-9]+).*/\2 \5 \3 \4 \1/' |
+        awk '{ printf "%d %d %.3f %.3f %s\n", $1, $2, $3, $3 + $4, $5 }'
+}
+# early: all-reduces that began before the backward pass of their step had ended
+early() {
+    listed | sort -s -k5,5r | awk '$5 == "backward" { end[$1 " " $2] = $4 }
+        $5 == "all-reduce" && $3 < end[$1 " " $2] { count++ } END { print count + 0 }'
+}
+name="gradients are exchanged while backward goes on, or after it"
+train $common --eval-share 0 --steps 8 -n 2 --bucket 16K --trace trace.json
+[ "$(early)" -ge 4 ] || fail "$(early) all-reduces began before backward had ended"
+train $common --eval-share 0 --steps 8 -n 2 --bucket 16K --overlap no --trace trace.json
+[ "$(early)" = 0 ] || fail "$(early) all-reduces began before backward had ended"
+
+name="shares: waiting is what the trace shows, and MFU goes with the speed"
+train $common --eval-share 0 --steps 12 -n 4 --dp-style naive --trace trace.json --out shares
+expect_status 0
+listed | awk '$2 >= 2 && ($5 == "reduce" || $5 == "broadcastofweights") { waited[$2] += ($4 - $3) / 4e6 }
+    END { for (step in waited) print step + 1, waited[step] }' | sort -k1,1 >waited
+sed -nE 's/.*"step": *([0-9]+).*"seconds": *([0-9.e+-]+).*"tokens_per_s": *([0-9.e+-]+).*"mfu": *([0-9.e+-]+).*"comm_share": *([0-9.e+-]+).*/\1 \2 \3 \4 \5/p' shares/metrics.jsonl | sort -k1,1 >told
+join waited told | awk '{ rows++; by_trace += $2; told += $3 * $6 }
+    END { if (rows < 9 || told <= 0 || told > 1.25 * by_trace || by_trace > 1.25 * told) { print rows, told, by_trace; exit 1 } }' ||
+    fail "the share of communication is not what the trace shows"
+awk '$4 <= 0 || $4 > 1 { bad++ } $4 < 1 { r = $4 / $3; if (!low || r < low) low = r; if (r > high) high = r; n++ }
+    END { if (bad || n < 3 || high > 1.01 * low) { print bad + 0, n, low, high; exit 1 } }' told || fail "MFU does not go with tokens/s"
+
+name="options that contradict each other"
+train $common --steps 1 -n 2 --dp-style naive --compress int8
+expect_status 2
+expect_in "$err" "--dp-style naive collects gradients as they are: leave --compress int8 out"
+
 name="a loss that is not a number ends the run"
 train $common --steps 200 --lr 1000 --clip 0 -n 2 --out diverged --max-restarts 2
 expect_status 1
