@@ -5,6 +5,7 @@
  * starts at 0, and adds the names of processes (ranks) and threads (tracks). */
 #include "base/trace.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ typedef struct span {
 struct weft_trace {
     int rank;
     size_t capacity;
+    size_t lost;  /* never measured; raised by recording threads */
     size_t taken; /* spans asked for, also those that did not fit; raised by recording threads */
     span_t *spans;
 };
@@ -60,6 +62,11 @@ void weft__trace_close(weft_trace_t *trace)
         free(trace->spans);
         free(trace);
     }
+}
+
+void weft__trace_lose(weft_trace_t *trace)
+{
+    __atomic_fetch_add(&trace->lost, 1, __ATOMIC_RELAXED);
 }
 
 void weft__trace_span(weft_trace_t *trace, weft_track_t track, const char *name, uint64_t start_ns,
@@ -211,7 +218,8 @@ weft_status_t weft__trace_save(const weft_trace_t *trace, const char *path)
         return weft__fail(WEFT_ERR_SYSTEM, "cannot create %s: %m", path);
     }
     size_t taken = __atomic_load_n(&trace->taken, __ATOMIC_RELAXED), at = 0;
-    size_t lost = taken > trace->capacity ? taken - trace->capacity : 0;
+    size_t lost = __atomic_load_n(&trace->lost, __ATOMIC_RELAXED);
+    lost += taken > trace->capacity ? taken - trace->capacity : 0;
     fprintf(out, "%d %" PRIu64 " %zu\n", trace->rank, earliest(trace), lost);
     for (const span_t *span; (span = next_span(trace, &at)) != NULL;) {
         fprintf(out, "%d %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 " %s\n", span->track,
@@ -344,11 +352,14 @@ static weft_status_t write_merged(const char *path, part_t *parts, int count, ui
     }
     weft__json_end(&json);
     weft__json_end(&json);
-    weft_status_t status = weft__json_finish(&json);
-    if (fclose(out) != 0 && status == WEFT_OK) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %m", path);
+    bool failed = weft__json_finish(&json) != WEFT_OK;
+    int why = errno;
+    if (fclose(out) != 0 || failed) {
+        why = failed ? why : errno;
+        remove(path); /* half a trace is none */
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot write the trace %s: %s", path, strerror(why));
     }
-    return status;
+    return WEFT_OK;
 }
 
 weft_status_t weft__trace_merge(const char *path, const char *const *paths, int count)
@@ -371,9 +382,7 @@ weft_status_t weft__trace_merge(const char *path, const char *const *paths, int 
     for (int i = 0; i < count; i++) {
         if (parts[i].file != NULL) {
             fclose(parts[i].file);
-            if (status == WEFT_OK) {
-                unlink(paths[i]);
-            }
+            unlink(paths[i]);
         }
     }
     free(parts);

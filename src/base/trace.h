@@ -22,6 +22,8 @@
 
 typedef struct weft_trace weft_trace_t;
 
+#define WEFT_TRACE_START "{\"displayTimeUnit\"" /* what a file that merge wrote begins with */
+
 #define WEFT_TRACK_TABLE(X)                                                                        \
     X(WEFT_TRACK_STEP, "step")                                                                     \
     X(WEFT_TRACK_COMPUTE, "compute")                                                               \
@@ -45,6 +47,9 @@ typedef enum weft_track {
  * it is full, later spans are counted and dropped, and the saved trace says so. */
 weft_status_t weft__trace_open(int rank, size_t capacity, weft_trace_t **trace_p);
 void weft__trace_close(weft_trace_t *trace);
+
+/* Count a span that could not be measured, for what the saved trace says. Any thread. */
+void weft__trace_lose(weft_trace_t *trace);
 
 /* Record one span, in nanoseconds of weft__now_ns (all processes of a host have the same clock; a
  * span of a GPU is converted by the caller). `name` is kept as a pointer: a literal, or something

@@ -462,7 +462,7 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
 out:
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
     if (table) {
-        weft_status_t closed = weft__table_close(table, *wrong_p);
+        weft_status_t closed = weft__table_close(table, status, *wrong_p);
         status = status == WEFT_OK ? closed : status;
     }
     if (run.stream) {

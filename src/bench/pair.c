@@ -254,7 +254,7 @@ weft_status_t weft__pair_bench(const weft_bench_t *bench, weft_comm_h comm, size
     }
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
     if (table) {
-        weft_status_t closed = weft__pair_table_close(table, *wrong_p);
+        weft_status_t closed = weft__pair_table_close(table, status, *wrong_p);
         status = status == WEFT_OK ? closed : status;
     }
     return status == WEFT_OK || why[0] == '\0' ? status : weft__fail(status, "%s", why);

@@ -104,7 +104,8 @@ typedef struct weft_pair_table weft_pair_table_t;
 weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
                                     weft_pair_table_t **table_p);
 void weft__pair_table_row(weft_pair_table_t *table, const weft_pair_row_t *row);
-weft_status_t weft__pair_table_close(weft_pair_table_t *table, size_t wrong);
+/* `status`: what came of the measuring; only of one that succeeded it is said that all is verified. */
+weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t status, size_t wrong);
 
 /* ---- for pairs -------------------------------------------------------------------------- */
 

@@ -111,13 +111,13 @@ void weft__pair_table_row(weft_pair_table_t *table, const weft_pair_row_t *row)
     }
 }
 
-weft_status_t weft__pair_table_close(weft_pair_table_t *table, size_t wrong)
+weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t status, size_t wrong)
 {
-    if (table->bench->check) {
+    if (table->bench->check && status == WEFT_OK) {
         printf("#\n# wrong results: %zu %s\n", wrong, wrong ? "FAILED" : "(all verified)");
     }
     fflush(stdout);
-    weft_status_t status = weft__result_close(&table->result, wrong);
+    weft_status_t closed = weft__result_close(&table->result, wrong);
     free(table);
-    return status;
+    return closed;
 }

@@ -153,16 +153,16 @@ void weft__table_row(weft_table_t *table, const weft_row_t *row)
     }
 }
 
-weft_status_t weft__table_close(weft_table_t *table, size_t wrong)
+weft_status_t weft__table_close(weft_table_t *table, weft_status_t status, size_t wrong)
 {
-    if (table->bench->check) {
+    if (table->bench->check && status == WEFT_OK) {
         printf("#\n# wrong elements: %zu %s\n", wrong, wrong ? "FAILED" : "(all results verified)");
     }
-    if (table->busbw_rows > 0) {
+    if (table->busbw_rows > 0 && status == WEFT_OK) {
         printf("# average bus bandwidth: %.2f GB/s\n", table->busbw_sum / table->busbw_rows);
     }
     fflush(stdout);
-    weft_status_t status = weft__result_close(&table->result, wrong);
+    weft_status_t closed = weft__result_close(&table->result, wrong);
     free(table);
-    return status;
+    return closed;
 }

@@ -34,6 +34,6 @@ weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_
 void weft__table_row(weft_table_t *table, const weft_row_t *row);
 
 /* Print the closing line, finish the file. */
-weft_status_t weft__table_close(weft_table_t *table, size_t wrong);
+weft_status_t weft__table_close(weft_table_t *table, weft_status_t status, size_t wrong);
 
 #endif

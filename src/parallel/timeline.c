@@ -6,8 +6,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* Spans of two steps of a deep model; more are not traced until some have been collected. */
-#define SPANS 4096
+/* Spans whose end has not been seen yet, at first, and at most: those of two steps. */
+#define SPANS 1024
+#define SPANS_MOST (1 << 18)
+#define NUMBERS (1 << 30) /* a multiple of every room */
 
 typedef struct span {
     weft_event_h start, end;
@@ -22,9 +24,15 @@ struct weft_timeline {
     weft_event_h base; /* passed at base_ns of the host's clock */
     uint64_t base_ns;
     int64_t step;     /* the present one */
-    int first, count; /* of the ring */
-    span_t spans[SPANS];
+    int first, count; /* numbers [first, first + count) are under way */
+    int room;         /* a power of two; number n is at spans[n % room] */
+    span_t *spans;
 };
+
+static span_t *span_at(const weft_timeline_t *timeline, int number)
+{
+    return &timeline->spans[number & (timeline->room - 1)];
+}
 
 static weft_status_t mark_base(weft_timeline_t *timeline)
 {
@@ -47,10 +55,14 @@ weft_status_t weft__timeline_create(weft_trace_t *trace, weft_timeline_t **timel
     }
     weft_timeline_t *timeline = calloc(1, sizeof(*timeline));
     if (timeline == NULL) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a timeline of %d spans", SPANS);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a timeline");
     }
     timeline->trace = trace;
-    weft_status_t status = mark_base(timeline);
+    timeline->room = SPANS;
+    timeline->spans = calloc(SPANS, sizeof(span_t));
+    weft_status_t status = timeline->spans != NULL
+                               ? mark_base(timeline)
+                               : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a timeline");
     if (status != WEFT_OK) {
         weft__timeline_destroy(timeline);
         return status;
@@ -64,7 +76,7 @@ void weft__timeline_destroy(weft_timeline_t *timeline)
     if (timeline == NULL) {
         return;
     }
-    for (int i = 0; i < SPANS; i++) {
+    for (int i = 0; i < timeline->room && timeline->spans != NULL; i++) {
         if (timeline->spans[i].start != NULL) {
             weft_event_destroy(timeline->spans[i].start);
         }
@@ -75,7 +87,25 @@ void weft__timeline_destroy(weft_timeline_t *timeline)
     if (timeline->base != NULL) {
         weft_event_destroy(timeline->base);
     }
+    free(timeline->spans);
     free(timeline);
+}
+
+/* Twice the room. All places are taken, so that each goes to another one together with its events. */
+static bool grow(weft_timeline_t *timeline)
+{
+    int room = 2 * timeline->room;
+    span_t *spans = room <= SPANS_MOST ? calloc((size_t)room, sizeof(span_t)) : NULL;
+    if (spans == NULL) {
+        return false;
+    }
+    for (int i = 0; i < timeline->count; i++) {
+        spans[(timeline->first + i) & (room - 1)] = *span_at(timeline, timeline->first + i);
+    }
+    free(timeline->spans);
+    timeline->spans = spans;
+    timeline->room = room;
+    return true;
 }
 
 static bool has_events(span_t *span)
@@ -94,13 +124,15 @@ void weft__timeline_step(weft_timeline_t *timeline, int64_t step)
 int weft__timeline_begin(weft_timeline_t *timeline, weft_track_t track, const char *name,
                          int64_t bytes, weft_stream_h stream)
 {
-    if (timeline == NULL || timeline->count == SPANS) {
+    if (timeline == NULL) {
         return -1;
     }
-    int number = (timeline->first + timeline->count) % SPANS;
-    span_t *span = &timeline->spans[number];
-    if (!has_events(span) || weft_event_record(span->start, stream) != WEFT_OK) {
-        return -1; /* a trace with a gap; the work itself is not affected */
+    bool fits = timeline->count < timeline->room || grow(timeline);
+    int number = (timeline->first + timeline->count) % NUMBERS;
+    span_t *span = span_at(timeline, number);
+    if (!fits || !has_events(span) || weft_event_record(span->start, stream) != WEFT_OK) {
+        weft__trace_lose(timeline->trace); /* the work itself is not affected */
+        return -1;
     }
     span->track = track;
     span->name = name;
@@ -114,7 +146,7 @@ int weft__timeline_begin(weft_timeline_t *timeline, weft_track_t track, const ch
 void weft__timeline_end(weft_timeline_t *timeline, int number, weft_stream_h stream)
 {
     if (timeline != NULL && number >= 0) {
-        span_t *span = &timeline->spans[number];
+        span_t *span = span_at(timeline, number);
         span->ended = weft_event_record(span->end, stream) == WEFT_OK;
     }
 }
@@ -122,7 +154,7 @@ void weft__timeline_end(weft_timeline_t *timeline, int number, weft_stream_h str
 void weft__timeline_collect(weft_timeline_t *timeline)
 {
     while (timeline != NULL && timeline->count > 0) {
-        span_t *span = &timeline->spans[timeline->first];
+        span_t *span = span_at(timeline, timeline->first);
         double start_ms, end_ms;
         if (!span->ended || weft_event_query(span->end) != WEFT_OK ||
             weft_event_elapsed(timeline->base, span->start, &start_ms) != WEFT_OK ||
@@ -132,7 +164,7 @@ void weft__timeline_collect(weft_timeline_t *timeline)
         weft__trace_span(timeline->trace, span->track, span->name,
                          timeline->base_ns + (uint64_t)(start_ms * 1e6),
                          timeline->base_ns + (uint64_t)(end_ms * 1e6), span->step, span->bytes);
-        timeline->first = (timeline->first + 1) % SPANS;
+        timeline->first = (timeline->first + 1) % NUMBERS;
         timeline->count--;
     }
 }

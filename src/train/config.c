@@ -335,9 +335,40 @@ static void heed_device(weft_train_config_t *config)
     config->device = weft__settings_device(config->device);
 }
 
+/* How a batch was divided: among ranks, and by each of them. */
+typedef struct division {
+    int ranks, tp, pp, batch;
+    int dp, micro_batch, accumulate;
+} division_t;
+
+static division_t division_of(const weft_train_config_t *config)
+{
+    return (division_t){.ranks = config->ranks,
+                        .tp = config->tp,
+                        .pp = config->pp,
+                        .batch = config->batch,
+                        .dp = config->dp,
+                        .micro_batch = config->micro_batch,
+                        .accumulate = config->accumulate};
+}
+
+/* The same ranks and the same batch are divided as they were, as the order of sums depends on it, and memory
+ * does; where one of them is another now, or something was said about it, it is open again. */
+static void divide_as_before(const division_t *before, weft_train_config_t *config)
+{
+    bool same = config->ranks == before->ranks && config->tp == before->tp &&
+                config->pp == before->pp && config->batch == before->batch;
+    bool open = config->dp == 0 && config->micro_batch == 0 && config->accumulate == 0;
+    if (same && open) {
+        config->dp = before->dp;
+        config->micro_batch = before->micro_batch;
+        config->accumulate = before->accumulate;
+    }
+}
+
 /* What comes before the command line: defaults, the settings of an earlier run, a file. */
 static weft_status_t start_from(const weft_train_earlier_t *earlier, const char *file,
-                                weft_train_config_t *config)
+                                weft_train_config_t *config, division_t *before)
 {
     set_defaults(config);
     if (earlier != NULL) {
@@ -347,6 +378,7 @@ static weft_status_t start_from(const weft_train_earlier_t *earlier, const char 
         }
         config->out = earlier->out;
         config->earlier_model = config->model;
+        *before = division_of(config);
         config->dp = config->accumulate = config->micro_batch = 0;
         config->resume = config->trace = "";
     }
@@ -371,8 +403,10 @@ static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, c
     }
     if (file != NULL || earlier != NULL) {
         /* Again from the start, now that the file is known: what it says goes first. */
-        status = start_from(earlier, file, config);
+        division_t before = {0};
+        status = start_from(earlier, file, config, &before);
         status = status == WEFT_OK ? parse_copy(&args, argc, argv, &found) : status;
+        divide_as_before(&before, config);
     }
     return status == WEFT_OK ? check_words(config) : status;
 }

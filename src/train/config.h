@@ -156,8 +156,8 @@ typedef struct weft_train_earlier {
     const char *out; /* its folder, which may have been moved; must outlive the configuration */
 } weft_train_earlier_t;
 
-/* The same for a run that goes on, with what the earlier one had in place of the defaults. How the
- * batch was divided among its ranks is left open again. */
+/* The same for a run that goes on, with what the earlier one had in place of the defaults. With other
+ * ranks or another batch, how that is divided among them is left open again. */
 weft_status_t weft__train_parse_resumed(const weft_train_earlier_t *earlier, int argc, char **argv,
                                         weft_train_config_t *config);
 void weft__train_help(FILE *out);

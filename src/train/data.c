@@ -12,7 +12,8 @@
 #include "train/shards.h"
 #include "train/sources.h"
 
-#define PRINT_TOKENS 512
+#define PRINT_BLOCK 4096  /* tokens */
+#define PRINT_BLOCKS 1024 /* all of small data, 4 million tokens of large data */
 #define FIRST_TOKENS 4096 /* of each shard, compared with the vocabulary before anything starts */
 
 struct weft_data {
@@ -176,15 +177,28 @@ static int shard_of(const weft_data_t *data, uint64_t at)
     return low;
 }
 
+static uint32_t print_block(const weft_data_t *data, uint64_t at, uint32_t crc)
+{
+    uint64_t end = at + PRINT_BLOCK, tokens = data->starts[data->count];
+    for (int shard = shard_of(data, at); at < end && at < tokens; at++) {
+        while (at >= data->starts[shard + 1]) {
+            shard++; /* over empty ones too */
+        }
+        uint32_t token = weft__shard_token(&data->shards[shard], at - data->starts[shard]);
+        crc = weft__crc32c(crc, &token, sizeof(token));
+    }
+    return crc;
+}
+
 uint64_t weft__data_print(const weft_data_t *data)
 {
     uint64_t tokens = data->starts[data->count];
     uint32_t crc = weft__crc32c(0, &tokens, sizeof(tokens));
-    for (uint64_t i = 0; i < PRINT_TOKENS; i++) {
-        uint64_t at = tokens / PRINT_TOKENS * i + tokens % PRINT_TOKENS * i / PRINT_TOKENS;
-        int shard = shard_of(data, at);
-        uint32_t token = weft__shard_token(&data->shards[shard], at - data->starts[shard]);
-        crc = weft__crc32c(crc, &token, sizeof(token));
+    uint64_t blocks = (tokens + PRINT_BLOCK - 1) / PRINT_BLOCK;
+    uint64_t taken = blocks < PRINT_BLOCKS ? blocks : PRINT_BLOCKS;
+    for (uint64_t i = 0; i < taken; i++) {
+        uint64_t block = blocks / taken * i + blocks % taken * i / taken; /* evenly spread */
+        crc = print_block(data, block * PRINT_BLOCK, crc);
     }
     return (uint64_t)crc + 1;
 }

@@ -65,7 +65,8 @@ typedef struct weft_data_info {
 
 void weft__data_info(const weft_data_t *data, weft_data_info_t *out);
 
-/* A number that other data hardly has: of how many tokens there are, and of some from all over them. Not 0. */
+/* A number that other data hardly has: of how many tokens there are, and of all of them, or where they are
+ * more than 4 million of blocks from all over them. Not 0. */
 uint64_t weft__data_print(const weft_data_t *data);
 
 /* The T inputs and T targets of sample `sample` of the run. WEFT_ERR_INVALID, naming shard and

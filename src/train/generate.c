@@ -203,6 +203,15 @@ static weft_status_t fetch_logits(writer_t *w)
     return WEFT_OK;
 }
 
+static bool are_numbers(const float *logits, int vocab)
+{
+    bool numbers = true;
+    for (int i = 0; i < vocab; i++) {
+        numbers = numbers && !isnan(logits[i]);
+    }
+    return numbers;
+}
+
 static weft_status_t write_tokens(writer_t *w)
 {
     const weft_generate_t *g = w->g;
@@ -217,6 +226,12 @@ static weft_status_t write_tokens(writer_t *w)
         }
         WEFT_TRY(catch_up(w, &seen));
         WEFT_TRY(fetch_logits(w));
+        if (!are_numbers(w->values, g->model->config.vocab)) {
+            return weft__fail(
+                WEFT_ERR_INVALID,
+                "the model computes what is not a number: its weights are damaged, or "
+                "it had diverged when it was saved");
+        }
         double draw = (double)(weft__rng_at(g->seed, (uint64_t)i) >> 11) * 0x1p-53;
         uint32_t token = weft__generate_pick(w->values, g->model->config.vocab, g->temperature,
                                              g->top_k, draw, w->order);
@@ -252,7 +267,8 @@ weft_status_t weft__generate_prompt(weft_tokenizer_t *tokenizer, const char *tex
 {
     static const char newline[] = "\n";
     int64_t end = weft__tokenizer_end(tokenizer);
-    if (text[0] == '\0' && end < 0) {
+    /* Bytes: of one file, the end is not followed by anything that a model could have learned. */
+    if (text[0] == '\0' && (end < 0 || weft__tokenizer_is_bytes(tokenizer))) {
         text = newline;
     }
     if (text[0] != '\0') {

@@ -163,6 +163,39 @@ static weft_status_t open_data(weft_setup_t *setup, weft_comm_h comm)
     return weft__setup_data(setup);
 }
 
+/* ---- the checkpoint that is being written ------------------------------------------------------------- */
+
+/* A full disk is no reason to lose what is being computed: there may be room again. */
+static void say_trouble(run_t *run)
+{
+    char sentence[1024];
+    snprintf(sentence, sizeof(sentence), "%s", weft_last_error());
+    weft__metrics_say(run->metrics, "%s; training goes on", sentence);
+}
+
+static void announce(run_t *run)
+{
+    weft_checkpoint_times_t times;
+    weft__checkpoint_times(run->writer, &times);
+    if (times.step > run->told_saved) {
+        run->told_saved = times.step;
+        weft__metrics_say(run->metrics, "saved step %llu in %s: %.1f MiB in %.1f s",
+                          (unsigned long long)times.step, run->config->out,
+                          (double)times.bytes / (1 << 20), times.written_s);
+    }
+}
+
+/* Look after the checkpoint that is being written. */
+static void watch_writer(run_t *run)
+{
+    weft_status_t status = run->writer != NULL ? weft__checkpoint_poll(run->writer) : WEFT_PENDING;
+    if (status == WEFT_OK) {
+        announce(run);
+    } else if (status != WEFT_PENDING) {
+        say_trouble(run);
+    }
+}
+
 /* ---- after a step ------------------------------------------------------------------------------------- */
 
 /* Do the ranks agree on what they computed? Their gradients have the same bits, so this does. */
@@ -199,6 +232,7 @@ static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, doub
         return WEFT_OK;
     }
     run->result->told = run->result->diverged = true;
+    watch_writer(run);
     return weft__fail(
         WEFT_ERR_INVALID,
         "the %s is not a number in step %llu: training has diverged%s%s; a lower --lr "
@@ -282,14 +316,6 @@ static void advance(run_t *run, const weft_flight_t *flight, double loss)
     run->result->step = state->step;
 }
 
-/* A full disk is no reason to lose what is being computed: there may be room again. */
-static void say_trouble(run_t *run)
-{
-    char sentence[1024];
-    snprintf(sentence, sizeof(sentence), "%s", weft_last_error());
-    weft__metrics_say(run->metrics, "%s; training goes on", sentence);
-}
-
 /* For the end of the run; the next vote may be about something else. */
 static weft_status_t keep_votes(run_t *run)
 {
@@ -371,30 +397,10 @@ static weft_status_t save(run_t *run, bool last)
         say_trouble(run);
         return WEFT_OK;
     }
+    if (status == WEFT_OK && run->writer != NULL) {
+        announce(run); /* the one before, which had to be finished first */
+    }
     return status;
-}
-
-static void announce(run_t *run)
-{
-    weft_checkpoint_times_t times;
-    weft__checkpoint_times(run->writer, &times);
-    if (times.step > run->told_saved) {
-        run->told_saved = times.step;
-        weft__metrics_say(run->metrics, "saved step %llu in %s: %.1f MiB in %.1f s",
-                          (unsigned long long)times.step, run->config->out,
-                          (double)times.bytes / (1 << 20), times.written_s);
-    }
-}
-
-/* Look after the checkpoint that is being written. */
-static void watch_writer(run_t *run)
-{
-    weft_status_t status = run->writer != NULL ? weft__checkpoint_poll(run->writer) : WEFT_PENDING;
-    if (status == WEFT_OK) {
-        announce(run);
-    } else if (status != WEFT_PENDING) {
-        say_trouble(run);
-    }
 }
 
 static weft_status_t finish_writing(run_t *run)
@@ -509,7 +515,11 @@ static weft_status_t one_step(run_t *run, uint64_t step)
         WEFT_TRY(save(run, is_last(run, step + 1) || run->stopping));
     }
     run->paused = true;
-    return duties.sample ? sample(run) : WEFT_OK;
+    if (duties.sample) {
+        WEFT_TRY(sample(run));
+    }
+    /* All begin the next step together: waiting for one that wrote or saved is not communication. */
+    return t->size > 1 ? weft_barrier(t->comm, t->stream) : WEFT_OK;
 }
 
 static weft_status_t train(run_t *run)

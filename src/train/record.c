@@ -79,7 +79,7 @@ weft_status_t weft__record_settings(const weft_train_config_t *config, const cha
 {
     char rooms[5][2 * WEFT_PATH_BYTES];
     weft_train_config_t told = *config;
-    told.resume = "";
+    told.resume = told.trace = ""; /* of the process, not of the run */
     told.data = absolute(config->data, rooms[0]);
     told.eval_data = absolute(config->eval_data, rooms[1]);
     told.out = absolute(config->out, rooms[2]);

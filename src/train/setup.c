@@ -2,6 +2,7 @@
 #include "train/setup.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/trace.h"
 #include "base/try.h"
 #include "train/checkpoint_parts.h"
 #include "train/planned.h"
@@ -211,17 +213,41 @@ static bool goes_on_in(const weft_setup_t *setup, const char *folder)
     return inside;
 }
 
+/* Is it there, and something else than a trace? What was meant for another option is not written over. */
+static bool is_other_file(const char *path)
+{
+    char start[sizeof(WEFT_TRACE_START)] = "";
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    size_t count = fread(start, 1, sizeof(start) - 1, file);
+    fclose(file);
+    return count > 0 && strcmp(start, WEFT_TRACE_START) != 0;
+}
+
 /* A trace is written when all is over, which is late to learn that it cannot be. */
-static weft_status_t check_trace(const char *path)
+static weft_status_t check_trace(const char *path, const char *out)
 {
     char folder[WEFT_PATH_BYTES] = ".";
     const char *slash = strrchr(path, '/');
     if (slash != NULL) {
         snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
     }
-    if (path[0] != '\0' && access(folder, W_OK | X_OK) != 0) {
+    if (path[0] == '\0') {
+        return WEFT_OK;
+    }
+    bool comes = strcmp(folder, out) == 0 && !weft__is_folder(out); /* with the run */
+    if (!comes && access(folder, W_OK | X_OK) != 0) {
         return weft__fail(WEFT_ERR_INVALID, "--trace %s: cannot write into %s: %s", path, folder,
                           strerror(errno));
+    }
+    if (weft__is_folder(path) || strcmp(path, out) == 0 || path[strlen(path) - 1] == '/') {
+        return weft__fail(WEFT_ERR_INVALID, "--trace %s is a folder: name a file", path);
+    }
+    if (is_other_file(path)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--trace %s is there, and is no trace: choose another name", path);
     }
     return WEFT_OK;
 }
@@ -289,7 +315,7 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
     WEFT_TRY(weft__train_resolve(config, &limits));
     WEFT_TRY(weft__planned_check(setup));
     WEFT_TRY(check_out(setup));
-    WEFT_TRY(check_trace(config->trace));
+    WEFT_TRY(check_trace(config->trace, config->out));
     return choose_cache(setup);
 }
 

@@ -46,8 +46,8 @@ static weft_status_t take_tokens(weft_trainer_t *t, uint64_t step, const int32_t
     uint64_t start = weft__now_ns();
     weft_status_t status = t->naive ? scatter_tokens(t, step - first, inputs_p, targets_p)
                                     : weft__feed_take(t->feed, step - first, inputs_p, targets_p);
-    weft__trace_span(t->trace, WEFT_TRACK_DATA, "take tokens", start, weft__now_ns(), (int64_t)step,
-                     -1);
+    weft__trace_span(t->trace, WEFT_TRACK_DATA, "take tokens", start, weft__now_ns(),
+                     (int64_t)step + 1, -1);
     return status;
 }
 
@@ -164,7 +164,7 @@ weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, wef
     t->pass.training = true;
     WEFT_TRY(weft_event_record(flight->start, t->stream));
     WEFT_TRY(take_tokens(t, step, &inputs, &targets));
-    weft__timeline_step(t->timeline, (int64_t)step);
+    weft__timeline_step(t->timeline, (int64_t)step + 1); /* as they are counted in the output */
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_STEP, "step", -1, t->stream);
     WEFT_TRY(run_step(t, inputs, targets, exact, flight));
     weft__timeline_end(t->timeline, span, t->stream);

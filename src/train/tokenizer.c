@@ -63,6 +63,11 @@ void weft__tokenizer_close(weft_tokenizer_t *tokenizer)
     free(tokenizer);
 }
 
+bool weft__tokenizer_is_bytes(const weft_tokenizer_t *tokenizer)
+{
+    return tokenizer->bytes;
+}
+
 uint32_t weft__tokenizer_vocab(const weft_tokenizer_t *tokenizer)
 {
     return tokenizer->vocab;

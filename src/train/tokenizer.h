@@ -20,6 +20,8 @@ typedef struct weft_tokenizer weft_tokenizer_t;
 weft_status_t weft__tokenizer_open(const char *path, weft_tokenizer_t **tokenizer_p);
 void weft__tokenizer_close(weft_tokenizer_t *tokenizer);
 
+bool weft__tokenizer_is_bytes(const weft_tokenizer_t *tokenizer);
+
 /* Every token is less than this. */
 uint32_t weft__tokenizer_vocab(const weft_tokenizer_t *tokenizer);
 

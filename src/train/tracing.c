@@ -56,9 +56,22 @@ static weft_status_t write_all(const char *path, weft_comm_h comm, weft_trace_t 
     WEFT_TRY(weft_comm_rank(comm, &rank));
     WEFT_TRY(weft_comm_size(comm, &size));
     WEFT_TRY(part_name(path, rank, part));
-    WEFT_TRY(weft__trace_save(trace, part));
+    weft_status_t saved = weft__trace_save(trace, part);
+    if (saved != WEFT_OK) {
+        remove(part);
+    }
     WEFT_TRY(weft_barrier(comm, NULL));
-    return rank == 0 ? merge(path, size) : WEFT_OK;
+    weft_status_t status = rank == 0 ? merge(path, size) : WEFT_OK;
+    return saved == WEFT_OK ? status : saved;
+}
+
+/* Ranks that cannot wait for each other any more cannot join their parts. */
+static void say_nothing_written(const char *path, weft_comm_h comm)
+{
+    int rank;
+    if (weft_comm_rank(comm, &rank) == WEFT_OK && rank == 0) {
+        weft__warn("no trace is written to %s, as the run failed", path);
+    }
 }
 
 weft_status_t weft__tracing_close(const char *path, weft_comm_h comm, weft_trace_t *trace,
@@ -66,6 +79,8 @@ weft_status_t weft__tracing_close(const char *path, weft_comm_h comm, weft_trace
 {
     if (trace != NULL && status == WEFT_OK) {
         status = write_all(path, comm, trace);
+    } else if (trace != NULL) {
+        say_nothing_written(path, comm);
     }
     if (trace != NULL) {
         weft__trace_close(trace);

@@ -62,6 +62,7 @@ name="too few ranks"
 bench handoff -n 1
 expect_status 1
 expect_in "$err" 'handoff needs 2 ranks or more, and there is 1: give -n 2'
+grep -q verified <<<"$out" && fail "nothing was measured, and all was verified: $out"
 bench --advise -n 1
 expect_status 1
 expect_in "$err" 'advice needs 2 ranks or more'
