@@ -100,9 +100,12 @@ static int resolve_kind(options_t *o)
     weft_bench_t *b = &o->bench;
     bool is_pair = b->advise || weft__pair_knows(b->collective);
     o->factor = o->factor ? o->factor : is_pair ? "4" : "2";
-    if (is_pair && (b->graph || b->tune || o->algo)) {
-        return complain("--graph, --tune and --algo are for collectives");
+    if (is_pair && (b->graph || b->tune || o->algo || o->type || o->op || b->root || b->explain)) {
+        return complain(
+            "--type, --op, --root, --algo, --explain, --graph and --tune are for collectives");
     }
+    o->type = o->type ? o->type : "f32";
+    o->op = o->op ? o->op : "sum";
     if (b->advise && o->ranks == 0) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         o->ranks = cores < 2 ? 2 : cores > 16 ? 16 : (int)cores;
@@ -300,8 +303,6 @@ int weft__cmd_bench(int argc, char **argv)
 {
     options_t o = {
         .bench = {.collective = "allreduce", .min = NOT_GIVEN, .max = NOT_GIVEN, .repeat = 3},
-        .type = "f32",
-        .op = "sum",
         .bind = weft__settings()->bind,
         .device = weft__settings()->device};
     const weft_arg_t options[] = {

@@ -120,9 +120,12 @@ int weft__cmd_generate(int argc, char **argv)
     if (found.count > 0 || o.from[0] == '\0') {
         return refuse("say which model to use, with --from PATH, and nothing but options");
     }
-    const char *wrong = o.tokens < 1              ? "--tokens must be at least 1"
-                        : o.context < 0           ? "--context must not be negative"
-                        : o.top_k < 0             ? "--top-k must not be negative"
+    bool known = strcmp(o.device, "cpu") == 0 || strcmp(o.device, "cuda") == 0 ||
+                 strcmp(o.device, "auto") == 0;
+    const char *wrong = !known          ? "--device (or WEFT_DEVICE) takes one of: auto cpu cuda"
+                        : o.tokens < 1  ? "--tokens must be at least 1"
+                        : o.context < 0 ? "--context must not be negative"
+                        : o.top_k < 0   ? "--top-k must not be negative"
                         : !(o.temperature >= 0.0) ? "--temperature must not be negative"
                                                   : NULL;
     if (wrong != NULL) {

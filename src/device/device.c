@@ -41,6 +41,9 @@ static void choose_kind(void)
                  why);
     } else {
         kind.ops = &weft__device_cpu;
+        if (automatic) {
+            weft__info("virtual GPUs are used, as there is no GPU to use: %s", why);
+        }
     }
 }
 

@@ -108,6 +108,22 @@ static weft_status_t add_peaks(run_t *run, double flops)
     return WEFT_OK;
 }
 
+/* What is trained, where and how. */
+static void say_what(run_t *run)
+{
+    const weft_train_config_t *config = run->config;
+    const weft_machine_t *machine = &run->setup->machine;
+    bool gpus = strcmp(run->setup->device, "cuda") == 0;
+    weft__metrics_say(run->metrics,
+                      "%.1f M parameters in %s, %d rank%s on %s; batches of %d x %d tokens",
+                      (double)weft__config_params(&run->setup->model) / 1e6, config->precision,
+                      run->t.size, run->t.size == 1 ? "" : "s",
+                      !gpus                     ? "virtual GPUs"
+                      : machine->gpu[0] != '\0' ? machine->gpu
+                                                : "GPUs",
+                      config->batch, config->length);
+}
+
 static weft_status_t open_reports(run_t *run, FILE *out)
 {
     const weft_train_config_t *config = run->config;
@@ -120,6 +136,7 @@ static weft_status_t open_reports(run_t *run, FILE *out)
         return WEFT_OK;
     }
     WEFT_TRY(weft__metrics_open(&metrics, &run->metrics));
+    say_what(run);
     if (run->t.worker != NULL) {
         char picture[4096];
         weft__mesh_picture(weft__worker_mesh(run->t.worker), picture, sizeof(picture));

@@ -76,7 +76,7 @@ const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_
         ADD("  %s tok/s", short_number(part, sizeof(part), step->tokens_per_s));
     }
     if (!isnan(step->mfu)) {
-        ADD("  mfu %.1f%%", 100 * step->mfu);
+        ADD("  mfu %.0f%%", 100 * step->mfu);
     }
     if (!isnan(step->comm_share)) {
         ADD("  comm %.0f%%", 100 * step->comm_share);

@@ -52,8 +52,10 @@ expect_status 2
 expect_in "$err" '3x'
 
 name="options of collectives"
-refused '--graph, --tune and --algo are for collectives' put --algo ring
-refused '--graph, --tune and --algo are for collectives' --advise --tune
+for option in '--algo ring' --tune '-t f16' '-o max' '-r 1' --explain; do
+    refused '--type, --op, --root, --algo, --explain, --graph and --tune are for collectives' put $option
+done
+refused '--type, --op, --root, --algo, --explain, --graph and --tune are for collectives' --advise --tune
 
 refused '--root is not one of the ranks' broadcast -n 3 -r 3
 [ "$(wc -l <"$work/err")" = 1 ] || fail "it is told more than once: $err"

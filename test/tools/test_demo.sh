@@ -22,7 +22,7 @@ if [ "$1" = train ]; then
     printf 'step 1/9  loss %s  lr\n' 5.4321 0.9321 0.0123 nan
     exit "$TRAIN"
 fi
-echo "static weft_status_t written"
+printf 'static weft_status_t w\033ritten\r\n'
 exit "$GENERATE"
 P
 
@@ -46,10 +46,13 @@ expect "a bar below 1" 0 "^#{4} {25}step 1/9  loss 0.9" .
 expect "no bar" 0 "^ {29}step 1/9  loss 0.0" .
 expect "not a number" 0 "^step 1/9  loss nan" .
 DEMO_STEPS=7 expect "few steps" 0 "written" "--steps 7 .*--warmup 7"
+out=$(DEMO_STEPS=many "$root/tools/demo" "$work/build dir" 2>&1) && { echo "it took DEMO_STEPS=many"; failed=1; }
+grep -qx 'DEMO_STEPS is "many"; it takes a number of steps' <<<"$out" || { echo "DEMO_STEPS=many: $out"; failed=1; }
 TRAIN=3 expect "training failed" 1 "loss 0.9" "^train"
 ! grep -q generate "$work/calls" || { echo "it went on after a failure"; failed=1; }
 GENERATE=5 expect "writing failed" 1 "What it writes" "^generate"
 GPUS=2 expect "GPUs, but no module" 0 "4 virtual GPUs" "--device cpu"
+GPUS=2 expect "why they are not used" 0 "There is a GPU, but .*build dir was built without the CUDA module" .
 touch "$work/build dir/libweft-cuda.so"
 GPUS=3 expect "three GPUs" 0 "3 GPU" "^train -n 3 --device cuda .*--batch 63 "
 GPUS=16 expect "many GPUs" 0 "8 GPU" "^train -n 8 --device cuda .*--batch 64 "
