@@ -379,7 +379,7 @@ void weft__checkpoint_times(weft_checkpoint_writer_t *writer, weft_checkpoint_ti
 static bool is_remains(const char *name)
 {
     size_t length = strlen(name);
-    bool record = strncmp(name, "config.", 7) == 0 || strncmp(name, "machine.json.", 13) == 0;
+    bool record = strncmp(name, "config.", 7) == 0 || strncmp(name, "machine", 7) == 0;
     return strncmp(name, ".step-", 6) == 0 || strcmp(name, ".latest.tmp") == 0 ||
            (record && length > 4 && strcmp(name + length - 4, ".tmp") == 0);
 }

@@ -12,13 +12,13 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/try.h"
+#include "kernel/kernel.h"
 
 static void write_setting(const char *name, const char *value, bool is_default, const char *text,
                           void *ctx)
 {
     weft_json_t *json = ctx;
-    (void)text;
-    if (!is_default) {
+    if (!is_default && strstr(text, "set by weft") == NULL) { /* those are of one start only */
         weft__json_key(json, name);
         weft__json_string(json, value);
     }
@@ -30,6 +30,7 @@ static void write_machine(const weft_setup_t *setup, weft_json_t *json)
         const char *key, *value;
     } texts[] = {{"weft", weft_version()},
                  {"device", setup->device},
+                 {"kernels", weft__kernels()->name},
                  {"precision", setup->config->precision},
                  {"model", setup->config->model}};
     weft__json_object(json);
@@ -92,6 +93,18 @@ weft_status_t weft__record_settings(const weft_train_config_t *config, const cha
     return weft__train_write_text(&told, extra, text_p);
 }
 
+/* machine.json, or for a run that goes on in its folder machine-STEP.json: the first stays. */
+static weft_status_t machine_name(const weft_setup_t *setup, char *path)
+{
+    char name[64] = "machine.json";
+    WEFT_TRY(weft__path_join(path, setup->config->out, name));
+    if (setup->resumed && weft__is_file(path)) {
+        snprintf(name, sizeof(name), "machine-%llu.json",
+                 (unsigned long long)setup->loaded.state.step);
+    }
+    return weft__path_join(path, setup->config->out, name);
+}
+
 weft_status_t weft__record_write(const weft_setup_t *setup)
 {
     const char *folder = setup->config->out;
@@ -108,7 +121,7 @@ weft_status_t weft__record_write(const weft_setup_t *setup)
     WEFT_TRY(status);
     text = NULL;
     status = machine_text(setup, &text, &size);
-    status = status == WEFT_OK ? weft__path_join(path, folder, "machine.json") : status;
+    status = status == WEFT_OK ? machine_name(setup, path) : status;
     status = status == WEFT_OK ? weft__file_replace(path, text, size) : status;
     free(text);
     return status;

@@ -10,7 +10,8 @@ weft_status_t weft__record_settings(const weft_train_config_t *config, const cha
                                     char **text_p);
 
 /* Write RUN/config, the complete configuration as --config takes it, and RUN/machine.json: Weft's
- * version, the processor, GPUs, ranks, and every setting that was in force. To be called while there
+ * version, the processor, GPUs, ranks, and every setting that was in force; for a run that goes on from
+ * step S in its folder RUN/machine-S.json. To be called while there
  * is no other thread (topo/topo.h). */
 weft_status_t weft__record_write(const weft_setup_t *setup);
 

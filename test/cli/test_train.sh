@@ -57,6 +57,8 @@ grep -q '"eval_loss":' n4/metrics.jsonl || fail "no validation"
 for file in config machine.json metrics.jsonl latest/model.safetensors latest/tokenizer.json; do
     [ -s n4/$file ] || fail "n4 has no $file"
 done
+grep -qE '"kernels": *"[a-z]' n4/machine.json || fail "the instructions are not recorded"
+grep -qE 'WEFT_(SECRET|RANK|MASTER)' n4/machine.json && fail "the launcher's own settings are recorded"
 
 name="fp16 follows fp32, and its loss scale falls until gradients fit"
 train $common --steps 20 --dropout 0.1 --eval 10 --precision fp16 --out half
@@ -129,6 +131,7 @@ for kind in "--precision fp32" "--precision bf16" "--precision fp16 --loss-scale
     for file in model.safetensors optimizer.safetensors; do
         expect_same straight/step-000010/$file first/step-000010/$file
     done
+    [ -s first/machine.json ] && [ -s first/machine-5.json ] || fail "where it ran is not recorded"
     [ "$(wc -l <first/metrics.jsonl)" = 10 ] || fail "metrics.jsonl has not 10 lines"
     if [[ $kind = *fp16* ]]; then # some steps before the checkpoint were skipped, and some were not
         [ "$(head -n 5 first/metrics.jsonl | grep -o '"loss_scale": [0-9]*' | sort -u | wc -l)" -gt 1 ] || fail "no step was skipped"
