@@ -47,7 +47,9 @@ weft_status_t weft_device_synchronize(void);
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
-/* Allocate `bytes` on the current device, aligned to 256 bytes, contents undefined. 0 bytes gives
+/* Allocate `bytes` on the current device from its pool, which is where all device memory comes from: other
+ * ranks reach what it holds without further ado. Memory of one's own (malloc, cudaMalloc) may be given to
+ * calls as well, and is copied through the pool. Aligned to 256 bytes, contents undefined. 0 bytes gives
  * a valid pointer that may be freed. WEFT_ERR_NO_MEMORY says how much was asked for, by which
  * device, and how much it had. */
 weft_status_t weft_malloc(void **ptr_p, size_t bytes);

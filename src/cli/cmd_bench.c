@@ -319,7 +319,7 @@ int weft__cmd_bench(int argc, char **argv)
         {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
         {"graph", 0, WEFT_ARG_FLAG, NULL, &o.bench.graph, "GPUs: replay calls from a graph"},
         {"tune", 0, WEFT_ARG_FLAG, NULL, &o.bench.tune,
-         "GPUs: measure and save what --explain says"},
+         "GPUs: measure from which size on another way is faster, and keep it for this machine"},
         {"advise", 0, WEFT_ARG_FLAG, NULL, &o.bench.advise,
          "measure which is faster, one-sided or collective, by size and number of ranks"},
         {"iters", 'i', WEFT_ARG_INT, "K", &o.bench.iters, "calls per loop (default: fill 30 ms)"},

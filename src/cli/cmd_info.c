@@ -9,15 +9,36 @@
 #include "base/args.h"
 #include "base/settings.h"
 #include "cli/commands.h"
+#include "comm/nccl/api.h"
+#include "device/cuda/cuda.h"
 #include "kernel/cpu/inner.h"
 #include "kernel/kernel.h"
+
+/* What is loaded when it is needed, or why it cannot be. */
+static void print_libraries(void)
+{
+    const char *why = "";
+    const weft_nccl_api_t *nccl;
+    if (weft__cuda_tables(&why) != NULL) {
+        printf("cuda    %d GPU%s\n", weft__cuda_gpus(), weft__cuda_gpus() == 1 ? "" : "s");
+    } else {
+        printf("cuda    not used: %s\n", why);
+    }
+    if ((nccl = weft__nccl(&why)) != NULL) {
+        int v = nccl->version;
+        printf("nccl    %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
+    } else {
+        printf("nccl    not used: %s\n", why);
+    }
+}
 
 int weft__cmd_info(int argc, char **argv)
 {
     const weft_args_t args = {
         .command = "weft info",
         .synopsis = "",
-        .text = "Show versions, the instructions in use, and every setting: its environment "
+        .text = "Show versions, the instructions and libraries in use, and every setting: its "
+                "environment "
                 "variable, the value in force, the default and what it does.",
     };
     weft_args_found_t found;
@@ -41,8 +62,10 @@ int weft__cmd_info(int argc, char **argv)
         printf("system  %s %s %s\n", system.sysname, system.release, system.machine);
     }
     const char *simd = weft__kernels()->name, *products = weft__inner()->name;
-    printf("simd    %s%s%s\n\n", simd, strcmp(simd, products) != 0 ? ", products " : "",
+    printf("simd    %s%s%s\n", simd, strcmp(simd, products) != 0 ? ", products " : "",
            strcmp(simd, products) != 0 ? products : "");
+    print_libraries();
+    printf("\n");
     weft__settings_print(stdout);
     return 0;
 }

@@ -8,9 +8,11 @@
     X("run", weft__cmd_run, "start the ranks of a job and look after them")                        \
     X("train", weft__cmd_train, "train a language model, on one rank or many")                     \
     X("generate", weft__cmd_generate, "write text with a trained model")                           \
-    X("bench", weft__cmd_bench, "measure collectives, in the columns of nccl-tests")               \
-    X("topo", weft__cmd_topo, "show cores, NUMA nodes and caches, and how ranks are bound")        \
-    X("info", weft__cmd_info, "show versions and every setting with its value")
+    X("bench", weft__cmd_bench, "measure and verify collectives, one-sided calls and patterns")    \
+    X("topo", weft__cmd_topo,                                                                      \
+      "show cores, caches, NUMA nodes, GPUs and their links, and how ranks are bound")             \
+    X("info", weft__cmd_info,                                                                      \
+      "show versions, libraries that were found, and every setting with its value")
 
 #define WEFT_COMMAND_DECLARE(name, function, text) int function(int argc, char **argv);
 WEFT_COMMANDS(WEFT_COMMAND_DECLARE)

@@ -128,7 +128,8 @@ static const row_t *find_row(const char *name)
         name = strcmp(other_names[i].name, name) == 0 ? other_names[i].option : name;
     }
     for (int i = 0; i < ROWS; i++) {
-        if (strcmp(table[i].name, name) == 0) {
+        bool letter = table[i].letter != 0 && name[0] == table[i].letter && name[1] == '\0';
+        if (strcmp(table[i].name, name) == 0 || letter) {
             return &table[i];
         }
     }

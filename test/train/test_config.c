@@ -116,7 +116,8 @@ static void files_come_before_the_command_line(void **state)
     char line[5000];
     static const char file[] = "# a comment\n"
                                "\n"
-                               "batch = 32\r\n"
+                               "b = 32\r\n"
+                               "n = 4\n"
                                "micro-batches = 8\n"
                                "  lr=1e-3  \n"
                                "prompt = \" two\\nlines \\\"q\\\" \\\\ \"\n"
@@ -127,6 +128,7 @@ static void files_come_before_the_command_line(void **state)
     snprintf(line, sizeof(line), "--lr 2e-3 --config %s", in_scratch("run.conf"));
     assert_int_equal(parse(line), WEFT_OK);
     assert_int_equal(config.batch, 32);
+    assert_int_equal(config.ranks, 4);
     assert_int_equal(config.accumulate, 8);
     assert_true(config.lr == 2e-3);
     assert_string_equal(config.prompt, " two\nlines \"q\" \\ ");
