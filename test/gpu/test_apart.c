@@ -5,6 +5,8 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "gpu/gpu.h"
 
@@ -101,22 +103,33 @@ static void nccl_beside_kernels(void **state)
     run(both_by_turns, 4, 4, 0, NCCL);
 }
 
-static void last_dies(team_t *team)
+#define LARGE ((size_t)16 << 20)
+
+/* Large enough for NCCL, which has carried one call when this returns. NULL: there is none. */
+static float *first_call(team_t *team)
 {
-    const size_t count = (size_t)16 << 20;
-    float *x, *host = malloc(count * sizeof(float));
+    float *x, *host = malloc(LARGE * sizeof(float));
     if (!has_nccl()) {
-        if (team->rank == team->size - 1) {
-            raise(SIGKILL); /* as the plan says */
-        }
-        return;
+        free(host);
+        return NULL;
     }
     CHECK(host);
-    CHECK_OK(weft_malloc((void **)&x, count * sizeof(float)));
-    sum_of(team, x, host, count);
+    CHECK_OK(weft_malloc((void **)&x, LARGE * sizeof(float)));
+    sum_of(team, x, host, LARGE);
+    free(host);
     team_meet(team);
+    return x;
+}
+
+static void last_dies(team_t *team)
+{
+    const size_t count = LARGE;
+    float *x = first_call(team);
     if (team->rank == team->size - 1) {
-        raise(SIGKILL);
+        raise(SIGKILL); /* as the plan says */
+    }
+    if (!x) {
+        return;
     }
     double start = team_now();
     CHECK_STATUS(weft_allreduce(x, x, count, WEFT_F32, WEFT_SUM, team->comm, NULL),
@@ -131,12 +144,58 @@ static void killed_in_a_call_of_nccl(void **state)
     run(last_dies, 3, 3, 1u << 2, NCCL);
 }
 
+static void last_is_late(team_t *team)
+{
+    float *x = first_call(team);
+    if (!x) {
+        return;
+    }
+    double start = team_now();
+    if (team->rank == team->size - 1) {
+        sleep(6);
+        CHECK(weft_allreduce(x, x, LARGE, WEFT_F32, WEFT_SUM, team->comm, NULL) != WEFT_OK);
+        return;
+    }
+    CHECK_STATUS(weft_allreduce(x, x, LARGE, WEFT_F32, WEFT_SUM, team->comm, NULL),
+                 WEFT_ERR_TIMEOUT);
+    CHECK_WITHIN(team_now() - start, 5.0);
+    CHECK(strstr(weft_last_error(), "not arrived: rank 2") != NULL);
+}
+
+static void late_for_a_call_of_nccl(void **state)
+{
+    (void)state;
+    run(last_is_late, 3, 3, 0, NCCL " WEFT_TIMEOUT=2s");
+}
+
+static void last_calls_something_else(team_t *team)
+{
+    float *x = first_call(team);
+    if (!x) {
+        return;
+    }
+    double start = team_now();
+    weft_status_t status = team->rank == team->size - 1
+                               ? weft_broadcast(x, x, LARGE, WEFT_F32, 0, team->comm, NULL)
+                               : weft_allreduce(x, x, LARGE, WEFT_F32, WEFT_SUM, team->comm, NULL);
+    CHECK_STATUS(status, WEFT_ERR_MISMATCH);
+    CHECK_WITHIN(team_now() - start, 5.0);
+}
+
+static void different_calls_of_nccl(void **state)
+{
+    (void)state;
+    run(last_calls_something_else, 3, 3, 0, NCCL " WEFT_TIMEOUT=20s");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_kernels),
         cmocka_unit_test(nccl_beside_kernels),
         cmocka_unit_test(killed_in_a_call_of_nccl),
+        cmocka_unit_test(late_for_a_call_of_nccl),
+        cmocka_unit_test(different_calls_of_nccl),
     };
     gpu_start(argc, argv, true);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "comm/cuda/arrivals.h"
 #include "comm/cuda/launch.h"
 #include "comm/cuda/tune.h"
 #include "comm/nccl/nccl.h"
@@ -67,6 +68,10 @@ typedef struct weft_cuda {
     weft_cuda_tune_t tune;
     weft_nccl_t *nccl;    /* NULL: our own kernels carry calls of all sizes */
     int engine_known;     /* did all ranks come in? 1 yes, -1 no, 0 not asked yet */
+    /* The latest call that NCCL has: released with its number, which is 0 before, acquired by the watch ... */
+    _Atomic uint64_t engine_sig, engine_count, engine_call;
+    weft_arrivals_t arrivals; /* ... which has this, and looks now and then */
+    uint64_t engine_looked_ns;
     bool overlaps;        /* a small call is made resident before the one before it has ended */
 
     weft_stream_h own;  /* for calls on NULL streams; made when needed */
@@ -158,6 +163,9 @@ bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes
 weft_status_t weft__cuda_engine_launch(weft_cuda_t *cuda, const weft_call_t *call,
                                        weft_stream_h stream);
 
+/* For the watch: has NCCL failed, is a rank late for its call, or in another one? */
+void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now);
+
 /* ---- buffers that kernels cannot reach (stage.c) ------------------------------------------ */
 
 typedef struct weft_cuda_stage {
@@ -183,6 +191,9 @@ void weft__cuda_reclaim(weft_cuda_t *cuda, bool all);
 /* Break the communicator for all ranks, unless it is broken already. */
 void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* The same with the sentence for a late or mismatching rank. */
+void weft__cuda_blame(weft_cuda_t *cuda, const weft_cuda_report_t *report);
 
 /* Is it broken? Also turns a kernel's report into an error, and ends our kernels if it is. */
 bool weft__cuda_broken(weft_cuda_t *cuda);
@@ -213,6 +224,10 @@ weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda);
 weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark);
 /* The same for what cannot tell the host itself. */
 weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda);
+
+/* Is something still to run on the stream of the last call? Asks the driver, which ends a capture that this
+ * stream is in: only for when something is likely to be wrong. */
+bool weft__cuda_busy(weft_cuda_t *cuda);
 
 weft_status_t weft__cuda_watch(weft_cuda_t *cuda);
 void weft__cuda_unwatch(weft_cuda_t *cuda);

@@ -104,10 +104,74 @@ bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes
 weft_status_t weft__cuda_engine_launch(weft_cuda_t *cuda, const weft_call_t *call,
                                        weft_stream_h stream)
 {
+    const weft_cuda_card_t *mine = cuda->cards[cuda->rank];
+    atomic_store_explicit(&cuda->engine_sig, atomic_load_explicit(&mine->sig, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&cuda->engine_count,
+                          atomic_load_explicit(&mine->count, memory_order_relaxed),
+                          memory_order_relaxed);
+    /* Partner: the load in weft__cuda_engine_look. */
+    atomic_store_explicit(&cuda->engine_call, cuda->issued, memory_order_release);
     weft_status_t status = weft__nccl_launch(cuda->nccl, call, 1, weft__cuda_stream(stream));
     if (status != WEFT_OK) {
         weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, weft_last_error());
         status = weft__cuda_check(cuda);
     }
     return status;
+}
+
+/* ---- for the watch ---------------------------------------------------------------------------- */
+
+static void read_cards(const weft_cuda_t *cuda, weft_arrival_t *ranks)
+{
+    for (int p = 0; p < cuda->size; p++) {
+        /* Partner: the store in note_issued. */
+        ranks[p].calls = atomic_load_explicit(&cuda->cards[p]->issued, memory_order_acquire);
+        ranks[p].sig = atomic_load_explicit(&cuda->cards[p]->sig, memory_order_relaxed);
+        ranks[p].count = atomic_load_explicit(&cuda->cards[p]->count, memory_order_relaxed);
+    }
+}
+
+/* In the form in which kernels report. */
+static void blame(weft_cuda_t *cuda, const weft_arrival_t *ranks, uint64_t call, int peer,
+                  bool mismatch)
+{
+    weft_cuda_report_t report = {
+        .kind = mismatch ? WEFT_CUDA_MISMATCH : WEFT_CUDA_LATE,
+        .peer = (uint32_t)peer,
+        .call = call,
+        .sig = atomic_load_explicit(&cuda->engine_sig, memory_order_relaxed),
+        .count = atomic_load_explicit(&cuda->engine_count, memory_order_relaxed),
+        .peer_sig = ranks[peer].sig,
+        .peer_count = ranks[peer].count};
+    for (int p = 0; p < cuda->size; p++) {
+        report.arrived[p] = (uint32_t)ranks[p].calls;
+        report.last_sig[p] = ranks[p].sig;
+        report.last_count[p] = ranks[p].count;
+    }
+    weft__cuda_blame(cuda, &report);
+}
+
+void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
+{
+    weft_arrival_t ranks[WEFT_CUDA_RANKS];
+    const char *text;
+    bool mismatch;
+    /* Partner: the store in weft__cuda_engine_launch. */
+    uint64_t call = atomic_load_explicit(&cuda->engine_call, memory_order_acquire);
+    weft_status_t status = call > 0 ? weft__nccl_error(cuda->nccl, &text) : WEFT_OK;
+    if (status != WEFT_OK) {
+        weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
+    }
+    if (call == 0 || status != WEFT_OK) {
+        return;
+    }
+    read_cards(cuda, ranks);
+    int peer = weft__arrivals_judge(&cuda->arrivals, ranks, cuda->size, cuda->rank, call,
+                                    cuda->world.timeout_ns, now, &mismatch);
+    if (peer >= 0 && weft__cuda_busy(cuda)) {
+        blame(cuda, ranks, call, peer, mismatch);
+    } else if (peer >= 0) { /* it did not need that rank: a broadcast's root may be far ahead */
+        cuda->arrivals = (weft_arrivals_t){0};
+    }
 }

@@ -115,6 +115,15 @@ static void break_late(weft_cuda_t *cuda, const weft_cuda_report_t *report)
                            seconds, (unsigned long long)report->call, call, missing, there);
 }
 
+void weft__cuda_blame(weft_cuda_t *cuda, const weft_cuda_report_t *report)
+{
+    if (report->kind == WEFT_CUDA_MISMATCH) {
+        break_mismatch(cuda, report);
+    } else {
+        break_late(cuda, report);
+    }
+}
+
 /* Turn a report into the communicator's error, once. */
 static void read_report(weft_cuda_t *cuda)
 {
@@ -123,10 +132,8 @@ static void read_report(weft_cuda_t *cuda)
         return;
     }
     pthread_mutex_lock(&cuda->lock); /* whoever comes second finds the communicator broken */
-    if (!cuda->told && cuda->report->kind == WEFT_CUDA_MISMATCH) {
-        break_mismatch(cuda, cuda->report);
-    } else if (!cuda->told) {
-        break_late(cuda, cuda->report);
+    if (!cuda->told) {
+        weft__cuda_blame(cuda, cuda->report);
     }
     cuda->told = true;
     pthread_mutex_unlock(&cuda->lock);

@@ -13,6 +13,7 @@
 #define TICK_NS 1000000
 #define MISSED_NS 300000000u /* a rank has ended, and our kernels still wait */
 #define BURIED_NS 3000000000u
+#define ENGINE_NS 20000000u
 
 typedef struct grave {
     void *memory;
@@ -54,7 +55,7 @@ static void break_gone(weft_cuda_t *cuda, int p, bool left)
     }
 }
 
-static bool busy(weft_cuda_t *cuda)
+bool weft__cuda_busy(weft_cuda_t *cuda)
 {
     pthread_mutex_lock(&cuda->lock);
     weft_cuda_past_t last = cuda->last;
@@ -106,7 +107,7 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
     } else if (ended &&
                (cuda->captured || atomic_load_explicit(&cuda->failed, memory_order_relaxed))) {
         break_gone(cuda, p, false);
-    } else if (ended && busy(cuda)) {
+    } else if (ended && weft__cuda_busy(cuda)) {
         cuda->gone_ns = cuda->gone_ns ? cuda->gone_ns : now;
         if (now - cuda->gone_ns > MISSED_NS) {
             break_gone(cuda, p, false);
@@ -147,6 +148,10 @@ static void look_at(weft_cuda_t *cuda, uint64_t now)
     }
     if (cuda->far) {
         map_news(cuda, now);
+    }
+    if (cuda->nccl && now - cuda->engine_looked_ns > ENGINE_NS) {
+        cuda->engine_looked_ns = now;
+        weft__cuda_engine_look(cuda, now);
     }
 }
 
