@@ -9,6 +9,7 @@ if ! "$python" -c 'import torch, transformers, safetensors' 2>/dev/null; then
     echo "left out: $python has no torch, transformers and safetensors"
     exit 77
 fi
+unset WEFT_TEST_PYTHON # no setting of Weft's
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"$python" "$here/interop.py" "$WEFT_BUILD/test/train/interop" "$folder"
+"$python" "$here/interop.py" "$WEFT_BUILD/test/train/interop" "$WEFT_BIN" "$folder"
