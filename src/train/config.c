@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/utf8.h"
 
 typedef enum kind { KIND_INT, KIND_SIZE, KIND_REAL, KIND_BOOL, KIND_STR, KIND_ONE } kind_t;
 
@@ -160,8 +161,15 @@ static char *trim(char *text)
     return text;
 }
 
-/* A value in quotes, with \n, \t, \r, \" and \\ in it; in place. false if the quotes do not
- * close. */
+static int hex_digit(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *found = c != '\0' ? strchr(digits, c) : NULL;
+    return found != NULL ? (int)(found - digits) : -1;
+}
+
+/* A value in quotes, with \n, \t, \r, \", \\ and bytes such as \xff in it; in place. false if the
+ * quotes do not close. */
 static bool unquote(char *text)
 {
     static const char letters[] = "ntr\"\\", meant[] = "\n\t\r\"\\";
@@ -171,7 +179,14 @@ static bool unquote(char *text)
             *out = '\0';
             return at[1] == '\0';
         }
-        if (*at == '\\') {
+        if (*at == '\\' && at[1] == 'x') {
+            int high = hex_digit(at[2]), low = high < 0 ? -1 : hex_digit(at[3]);
+            if (low < 0 || high + low == 0) {
+                return false;
+            }
+            *out++ = (char)(high << 4 | low);
+            at += 3;
+        } else if (*at == '\\') {
             const char *found = at[1] != '\0' ? strchr(letters, at[1]) : NULL;
             if (found == NULL) {
                 return false;
@@ -454,25 +469,44 @@ void weft__train_help(FILE *out)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* In quotes if a reader would otherwise change it. */
+/* Bytes of the character at `text`; 0 for a byte that is none, as names of files may have. */
+static int character(const char *text)
+{
+    return weft__utf8_length((const unsigned char *)text, strlen(text));
+}
+
+static bool is_utf8(const char *text)
+{
+    while (*text != '\0' && character(text) > 0) {
+        text += character(text);
+    }
+    return *text == '\0';
+}
+
+/* In quotes if a reader would otherwise change it. What is written is UTF-8: it is kept in JSON, too. */
 static void write_string(FILE *out, const char *text)
 {
     size_t length = strlen(text);
     bool plain = length == 0 ||
                  (strchr(" \t\"", text[0]) == NULL && strchr(" \t", text[length - 1]) == NULL &&
-                  strpbrk(text, "\n\r") == NULL);
+                  strpbrk(text, "\n\r") == NULL && is_utf8(text));
     if (plain) {
         fputs(text, out);
         return;
     }
     static const char special[] = "\n\t\r\"\\", letters[] = "ntr\"\\";
     fputc('"', out);
-    for (; *text != '\0'; text++) {
+    while (*text != '\0') {
         const char *found = strchr(special, *text);
+        int bytes = character(text);
         if (found != NULL) {
-            fputc('\\', out);
+            fprintf(out, "\\%c", letters[found - special]);
+        } else if (bytes == 0) {
+            fprintf(out, "\\x%02x", (unsigned char)*text);
+        } else {
+            fprintf(out, "%.*s", bytes, text);
         }
-        fputc(found != NULL ? letters[found - special] : *text, out);
+        text += bytes > 0 ? bytes : 1;
     }
     fputc('"', out);
 }

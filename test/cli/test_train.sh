@@ -150,6 +150,15 @@ train --resume third -n 1 --compress none --dropout 0
 expect_status 0
 expect_near first third 1e-4 10
 
+name="names of files that are not UTF-8 survive"
+odd=$'odd\xff\xfe \xc3\xa9'
+cp text "$odd"
+train --model ./config.json --data "$odd" --length 32 --batch 16 --steps 2 --log 100 --out "$odd.run"
+expect_status 0
+train --resume "$odd.run" --steps 3
+expect_status 0
+rm -rf odd*
+
 name="the recorded configuration repeats the run"
 train --config n4/config --out again
 expect_status 0

@@ -139,6 +139,7 @@ static void files_come_before_the_command_line(void **state)
     static const struct {
         const char *text, *says;
     } bad[] = {
+        {"prompt = \"\\x4\"", "line 1: the quotes of prompt do not close"},
         {"\nbatch = many", "line 2: batch takes a whole number, not \"many\""},
         {"batchs = 4", "did you mean batch?"},
         {"batch 4", "not of the form name = value"},
@@ -167,6 +168,7 @@ static void what_is_written_reads_back(void **state)
     config.prompt = "  \"tricky\" \\ \n\tprompt ";
     config.data = "\"";
     config.out = "a = b # c\\n";
+    config.trace = "\xff\xc3\xa9\xc3";
     assert_int_equal(weft__train_write_text(&config, "weft 1\non a host", &first), WEFT_OK);
     assert_memory_equal(first, "# weft 1\n# on a host\n", 21);
     assert_int_equal(parse(""), WEFT_OK);
@@ -174,6 +176,8 @@ static void what_is_written_reads_back(void **state)
     assert_string_equal(config.prompt, "  \"tricky\" \\ \n\tprompt ");
     assert_string_equal(config.data, "\"");
     assert_string_equal(config.out, "a = b # c\\n");
+    assert_string_equal(config.trace, "\xff\xc3\xa9\xc3");
+    assert_non_null(strstr(first, "\ntrace = \"\\xff\xc3\xa9\\xc3\"\n"));
     assert_true(config.eps == 1.7976931348623157e-100 && config.lr == 0.1);
     assert_int_equal(config.bucket, 26214401);
     assert_int_equal(weft__train_write_text(&config, "weft 1\non a host", &second), WEFT_OK);
