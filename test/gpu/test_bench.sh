@@ -1,6 +1,6 @@
 #!/bin/bash
 # ctest: timeout=180
-# weft bench on a GPU: one-sided calls on streams, patterns inside kernels.
+# weft bench on a GPU: one-sided calls on streams, patterns inside kernels, compressed gradients, tuning.
 set -u
 weft=$WEFT_BIN
 failures=0
@@ -35,6 +35,24 @@ for how in "" --threads; do # processes (under MPS), and threads
     expect 1 symm-barrier $how -n 2 --iters 20 --repeat 1
 done
 expect 1 handoff --threads -n 3 -b 1003 -e 1003 --iters 20 --repeat 1
+
+for what in compress compress-allreduce; do
+    expect 6 "$what" --threads -n 2 -b 64K -e 1M -f 16 --iters 5 --repeat 1
+done
+
+file=$(mktemp)
+rm "$file"
+out=$(WEFT_TUNE_FILE=$file "$weft" bench allreduce --device cuda --threads -n 2 --tune --repeat 1 2>&1)
+if ! grep -q "saved in $file" <<<"$out" || ! grep -qE ' 2 shared allreduce lines [0-9]+ nccl ' "$file"; then
+    echo "FAILED: what was measured is not kept: $out $(cat "$file")"
+    failures=$((failures + 1))
+fi
+rm -f "$file"
+json=$("$weft" bench put-signal --device cuda --threads -n 2 -e 64 --repeat 1 --json - 2>/dev/null)
+if ! grep -q '"inside a kernel"' <<<"$json" || [ "${json:0:1}${json: -1}" != "{}" ]; then
+    echo "FAILED: put-signal as JSON: $json"
+    failures=$((failures + 1))
+fi
 
 out=$("$weft" bench halo --device cuda --threads -n 2 2>&1)
 if ! grep -q 'halo runs on virtual GPUs only' <<<"$out"; then
