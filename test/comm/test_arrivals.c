@@ -102,6 +102,15 @@ static void counts_of_ragged_calls_are_each_ranks_own(void **state)
     assert_int_equal(judge(100 * S), NOBODY);
 }
 
+static void messages_are_no_other_call(void **state)
+{
+    (void)state;
+    ranks[1].sig = WEFT_COLL_SEND;
+    ranks[1].count = 16;
+    assert_int_equal(judge(1 * S), NOBODY);
+    assert_int_equal(judge(100 * S), NOBODY);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +119,7 @@ int main(void)
         cmocka_unit_test_setup(one_that_goes_on_is_not_late, reset),
         cmocka_unit_test_setup(without_a_timeout_nobody_is_late, reset),
         cmocka_unit_test_setup(one_is_in_another_call, reset),
+        cmocka_unit_test_setup(messages_are_no_other_call, reset),
         cmocka_unit_test_setup(counts_of_ragged_calls_are_each_ranks_own, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,9 +162,45 @@ static void last_is_late(team_t *team)
     CHECK(strstr(weft_last_error(), "not arrived: rank 2") != NULL);
 }
 
+/* In the first call NCCL connects ranks, inside the caller. */
+static void last_never_comes(team_t *team)
+{
+    float *x;
+    if (!has_nccl()) {
+        return;
+    }
+    CHECK_OK(weft_malloc((void **)&x, LARGE * sizeof(float)));
+    double start = team_now();
+    if (team->rank == team->size - 1) {
+        sleep(6);
+        return;
+    }
+    CHECK_STATUS(weft_allreduce(x, x, LARGE, WEFT_F32, WEFT_SUM, team->comm, NULL),
+                 WEFT_ERR_TIMEOUT);
+    CHECK_WITHIN(team_now() - start, 5.0);
+}
+
+/* Messages between calls of NCCL's, which wait for longer than it takes to call ranks different. */
+static void messages_in_between(team_t *team)
+{
+    float *x = first_call(team);
+    if (!x) {
+        return;
+    }
+    if (team->rank == 0) {
+        CHECK_OK(weft_recv(x, 16, WEFT_F32, 1, team->comm, NULL));
+    } else if (team->rank == 1) {
+        sleep(3);
+        CHECK_OK(weft_send(x, 16, WEFT_F32, 0, team->comm, NULL));
+    }
+    CHECK_OK(weft_allreduce(x, x, LARGE, WEFT_F32, WEFT_SUM, team->comm, NULL));
+}
+
 static void late_for_a_call_of_nccl(void **state)
 {
     (void)state;
+    run(last_never_comes, 3, 3, 0, NCCL " WEFT_TIMEOUT=2s");
+    run(messages_in_between, 3, 3, 0, NCCL " WEFT_TIMEOUT=20s");
     run(last_is_late, 3, 3, 0, NCCL " WEFT_TIMEOUT=2s");
 }
 

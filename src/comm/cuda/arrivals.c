@@ -32,8 +32,10 @@ int weft__arrivals_judge(weft_arrivals_t *arrivals, const weft_arrival_t *ranks,
         uint64_t since = arrivals->since[p] > arrivals->since[rank] ? arrivals->since[p]
                                                                     : arrivals->since[rank];
         bool late = ranks[p].calls < call && timeout_ns > 0 && now - since > timeout_ns;
-        bool other = ranks[p].calls == call && ours->calls == call && !same_call(&ranks[p], ours) &&
-                     now - since > ODD_NS;
+        /* Messages have no numbers: one that was made since hides the call. */
+        bool message = weft__is_message((weft_coll_t)(ranks[p].sig & 0xff));
+        bool other = ranks[p].calls == call && ours->calls == call && !message &&
+                     !same_call(&ranks[p], ours) && now - since > ODD_NS;
         if (p != rank && (late || other)) {
             *mismatch_p = other;
             return p;

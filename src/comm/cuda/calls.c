@@ -307,7 +307,7 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     uint64_t block = c.count * weft_dtype_size(c.type);
     if (status == WEFT_OK && weft__cuda_engine_takes(cuda, c.coll, block)) {
         note_issued(cuda, weft__sig_pack(&c, WEFT_ALGO_DIRECT), c.count);
-        status = weft__cuda_engine_launch(cuda, &c, stream);
+        status = weft__cuda_engine_launch(cuda, &c, stream, capturing);
         atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued,
                               memory_order_release);
         if (mark && status == WEFT_OK) {

@@ -70,8 +70,10 @@ typedef struct weft_cuda {
     int engine_known;     /* did all ranks come in? 1 yes, -1 no, 0 not asked yet */
     /* The latest call that NCCL has: released with its number, which is 0 before, acquired by the watch ... */
     _Atomic uint64_t engine_sig, engine_count, engine_call;
+    _Atomic bool engine_inside;      /* the caller is inside NCCL, which may connect ranks there */
+    void *engine_start, *engine_end; /* events around that call */
     weft_arrivals_t arrivals; /* ... which has this, and looks now and then */
-    uint64_t engine_looked_ns;
+    uint64_t engine_looked_ns, engine_failed_ns;
     bool overlaps;        /* a small call is made resident before the one before it has ended */
 
     weft_stream_h own;  /* for calls on NULL streams; made when needed */
@@ -161,9 +163,11 @@ void weft__cuda_engine_settle(weft_cuda_t *cuda);
 /* Is a call with blocks of `bytes` NCCL's? The same on all ranks. */
 bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes);
 weft_status_t weft__cuda_engine_launch(weft_cuda_t *cuda, const weft_call_t *call,
-                                       weft_stream_h stream);
+                                       weft_stream_h stream, bool capturing);
+void weft__cuda_engine_close(weft_cuda_t *cuda);
 
-/* For the watch: has NCCL failed, is a rank late for its call, or in another one? */
+/* For the watch: has NCCL failed, is a rank late for its call, or in another one? Calls in graphs are not
+ * looked at: they run when their graph does. */
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now);
 
 /* ---- buffers that kernels cannot reach (stage.c) ------------------------------------------ */
@@ -224,10 +228,6 @@ weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda);
 weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark);
 /* The same for what cannot tell the host itself. */
 weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda);
-
-/* Is something still to run on the stream of the last call? Asks the driver, which ends a capture that this
- * stream is in: only for when something is likely to be wrong. */
-bool weft__cuda_busy(weft_cuda_t *cuda);
 
 weft_status_t weft__cuda_watch(weft_cuda_t *cuda);
 void weft__cuda_unwatch(weft_cuda_t *cuda);

@@ -101,23 +101,58 @@ bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes
     return cuda->engine_known > 0;
 }
 
-weft_status_t weft__cuda_engine_launch(weft_cuda_t *cuda, const weft_call_t *call,
-                                       weft_stream_h stream)
+/* Events before and after a call, so that the watch knows whether it is that call which does not end. */
+static int mark(weft_cuda_t *cuda, void **event_p, weft_stream_h stream)
+{
+    int error = *event_p ? 0 : weft__cuda()->event_create(cuda->gpu, event_p);
+    return error ? error
+                 : weft__cuda()->event_record(cuda->gpu, *event_p, weft__cuda_stream(stream));
+}
+
+static int announce(weft_cuda_t *cuda, weft_stream_h stream)
 {
     const weft_cuda_card_t *mine = cuda->cards[cuda->rank];
+    int error = mark(cuda, &cuda->engine_start, stream);
     atomic_store_explicit(&cuda->engine_sig, atomic_load_explicit(&mine->sig, memory_order_relaxed),
                           memory_order_relaxed);
     atomic_store_explicit(&cuda->engine_count,
                           atomic_load_explicit(&mine->count, memory_order_relaxed),
                           memory_order_relaxed);
+    atomic_store_explicit(&cuda->engine_inside, true, memory_order_relaxed);
     /* Partner: the load in weft__cuda_engine_look. */
     atomic_store_explicit(&cuda->engine_call, cuda->issued, memory_order_release);
-    weft_status_t status = weft__nccl_launch(cuda->nccl, call, 1, weft__cuda_stream(stream));
+    return error;
+}
+
+weft_status_t weft__cuda_engine_launch(weft_cuda_t *cuda, const weft_call_t *call,
+                                       weft_stream_h stream, bool capturing)
+{
+    int error = capturing ? 0 : announce(cuda, stream);
+    weft_status_t status = error
+                               ? weft__cuda_status(error, "an event before a call of NCCL's")
+                               : weft__nccl_launch(cuda->nccl, call, 1, weft__cuda_stream(stream));
+    if (status == WEFT_OK && !capturing) {
+        error = mark(cuda, &cuda->engine_end, stream);
+        status = weft__cuda_status(error, "an event after a call of NCCL's");
+    }
+    /* Partner: the load in is_waiting, which then finds the second event there. */
+    atomic_store_explicit(&cuda->engine_inside, false, memory_order_release);
     if (status != WEFT_OK) {
         weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, weft_last_error());
         status = weft__cuda_check(cuda);
     }
     return status;
+}
+
+void weft__cuda_engine_close(weft_cuda_t *cuda)
+{
+    void *events[] = {cuda->engine_start, cuda->engine_end};
+    weft__nccl_close(cuda->nccl);
+    for (int i = 0; i < 2; i++) {
+        if (events[i]) {
+            weft__cuda()->event_destroy(cuda->gpu, events[i]);
+        }
+    }
 }
 
 /* ---- for the watch ---------------------------------------------------------------------------- */
@@ -130,6 +165,9 @@ static void read_cards(const weft_cuda_t *cuda, weft_arrival_t *ranks)
         ranks[p].sig = atomic_load_explicit(&cuda->cards[p]->sig, memory_order_relaxed);
         ranks[p].count = atomic_load_explicit(&cuda->cards[p]->count, memory_order_relaxed);
     }
+    /* Messages since may have changed our own card. */
+    ranks[cuda->rank].sig = atomic_load_explicit(&cuda->engine_sig, memory_order_relaxed);
+    ranks[cuda->rank].count = atomic_load_explicit(&cuda->engine_count, memory_order_relaxed);
 }
 
 /* In the form in which kernels report. */
@@ -152,26 +190,50 @@ static void blame(weft_cuda_t *cuda, const weft_arrival_t *ranks, uint64_t call,
     weft__cuda_blame(cuda, &report);
 }
 
+/* Does the stream stand in NCCL's latest call, or the caller in NCCL? */
+static bool is_waiting(const weft_cuda_t *cuda)
+{
+    bool begun = false, ended = false;
+    /* Partner: the store at the end of weft__cuda_engine_launch. */
+    bool inside = atomic_load_explicit(&cuda->engine_inside, memory_order_acquire);
+    int error = weft__cuda()->event_done(cuda->gpu, cuda->engine_start, &begun);
+    if (!error && !inside) {
+        error = weft__cuda()->event_done(cuda->gpu, cuda->engine_end, &ended);
+    }
+    return !error && begun && !ended; /* an error of the driver's: the caller will get it */
+}
+
+/* A rank that died is the likelier reason, and is looked for first, as weft__cuda_failed does. */
+static void look_for_error(weft_cuda_t *cuda, uint64_t now)
+{
+    const char *text;
+    weft_status_t status = weft__nccl_error(cuda->nccl, &text);
+    if (status != WEFT_OK && cuda->engine_failed_ns == 0) {
+        cuda->engine_failed_ns = now;
+        atomic_store_explicit(&cuda->failed, true, memory_order_relaxed);
+    } else if (status != WEFT_OK && now - cuda->engine_failed_ns > WEFT_CUDA_BLAME_NS) {
+        weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
+    }
+}
+
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
 {
     weft_arrival_t ranks[WEFT_CUDA_RANKS];
-    const char *text;
     bool mismatch;
-    /* Partner: the store in weft__cuda_engine_launch. */
+    /* Partner: the store in announce. */
     uint64_t call = atomic_load_explicit(&cuda->engine_call, memory_order_acquire);
-    weft_status_t status = call > 0 ? weft__nccl_error(cuda->nccl, &text) : WEFT_OK;
-    if (status != WEFT_OK) {
-        weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
+    if (call == 0) {
+        return;
     }
-    if (call == 0 || status != WEFT_OK) {
+    look_for_error(cuda, now);
+    if (!is_waiting(cuda)) {
+        cuda->arrivals = (weft_arrivals_t){0};
         return;
     }
     read_cards(cuda, ranks);
     int peer = weft__arrivals_judge(&cuda->arrivals, ranks, cuda->size, cuda->rank, call,
                                     cuda->world.timeout_ns, now, &mismatch);
-    if (peer >= 0 && weft__cuda_busy(cuda)) {
+    if (peer >= 0) {
         blame(cuda, ranks, call, peer, mismatch);
-    } else if (peer >= 0) { /* it did not need that rank: a broadcast's root may be far ahead */
-        cuda->arrivals = (weft_arrivals_t){0};
     }
 }

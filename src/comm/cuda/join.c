@@ -429,7 +429,7 @@ static void cuda_close(void *ctx)
     weft__cuda_unwatch(cuda);
     weft__cuda_forget(cuda);
     weft__cuda_reclaim(cuda, true);
-    weft__nccl_close(cuda->nccl);
+    weft__cuda_engine_close(cuda);
     unmap_slabs(cuda);
     free_cuda(cuda, broken);
     weft__shm_close(shm);

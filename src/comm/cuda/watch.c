@@ -55,7 +55,7 @@ static void break_gone(weft_cuda_t *cuda, int p, bool left)
     }
 }
 
-bool weft__cuda_busy(weft_cuda_t *cuda)
+static bool busy(weft_cuda_t *cuda)
 {
     pthread_mutex_lock(&cuda->lock);
     weft_cuda_past_t last = cuda->last;
@@ -107,7 +107,7 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
     } else if (ended &&
                (cuda->captured || atomic_load_explicit(&cuda->failed, memory_order_relaxed))) {
         break_gone(cuda, p, false);
-    } else if (ended && weft__cuda_busy(cuda)) {
+    } else if (ended && busy(cuda)) {
         cuda->gone_ns = cuda->gone_ns ? cuda->gone_ns : now;
         if (now - cuda->gone_ns > MISSED_NS) {
             break_gone(cuda, p, false);
