@@ -208,7 +208,8 @@ const weft_settings_t *weft__settings(void)
 
 const char *weft__settings_device(const char *otherwise)
 {
-    return getenv("WEFT_DEVICE") != NULL ? weft__settings()->device : otherwise;
+    const char *given = getenv("WEFT_DEVICE");
+    return given != NULL && given[0] != '\0' ? weft__settings()->device : otherwise;
 }
 
 void weft__settings_set(const char *name, const char *value)

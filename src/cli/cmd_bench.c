@@ -168,11 +168,19 @@ static int finish(weft_status_t status, size_t wrong)
     return wrong > 0 ? 1 : 0;
 }
 
+/* Before ranks are at work. */
+static void read_machine(options_t *o)
+{
+    const char *kind;
+    bool gpus = weft_device_kind(&kind) == WEFT_OK && strcmp(kind, "cuda") == 0;
+    weft__machine_read(gpus, &o->bench.machine);
+}
+
 /* This process is a rank of a job: ours, or one started by mpirun, torchrun or srun. */
 static int run_as_rank(options_t *o, const weft_job_t *job)
 {
-    if (job->rank == 0) { /* before there are other threads */
-        weft__machine_read(strcmp(o->device, "cpu") != 0, &o->bench.machine);
+    if (job->rank == 0) {
+        read_machine(o);
     }
     weft_comm_h comm;
     size_t wrong = 0;
@@ -217,7 +225,7 @@ static void *thread_main(void *arg)
 
 static int run_threads(options_t *o)
 {
-    weft__machine_read(strcmp(o->device, "cpu") != 0, &o->bench.machine);
+    read_machine(o);
     int failed = 0, started = 0;
     rank_thread_t *threads = calloc((size_t)o->ranks, sizeof(*threads));
     weft_comm_h *comms = calloc((size_t)o->ranks, sizeof(weft_comm_h));

@@ -1,5 +1,6 @@
 #include "topo/machine.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -7,10 +8,18 @@
 #include "topo/gpu.h"
 #include "topo/topo.h"
 
+static int cpus_of(pid_t process)
+{
+    cpu_set_t set;
+    return sched_getaffinity(process, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
 static void read_processor(weft_machine_t *machine)
 {
+    int own = cpus_of(0), parents = cpus_of(getppid());
     weft_topo_t topo;
     machine->cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    machine->cpus_job = own > parents ? own : parents;
     if (weft__topo_read(&topo) == WEFT_OK) {
         snprintf(machine->processor, sizeof(machine->processor), "%s", topo.model);
         machine->cpus_here = topo.thread_count;

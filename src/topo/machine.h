@@ -11,6 +11,7 @@ typedef struct weft_machine {
     char started[32];    /* when it was read: 2026-01-31T12:00:00Z */
     char processor[96];  /* "" if unknown */
     int cpus, cpus_here; /* of the machine, of this process */
+    int cpus_job;        /* of this process and its parent, which may have bound it to fewer */
     char gpu[96];        /* the first one's name; "" if there is none, or none was looked for */
     int gpus;
 } weft_machine_t;

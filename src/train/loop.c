@@ -74,8 +74,9 @@ static weft_status_t open_feed(run_t *run)
 static double share_of_cores(const weft_machine_t *machine, int ranks)
 {
     int threads = weft__settings()->threads > 0 ? weft__settings()->threads : machine->cpus_here;
-    bool crowded = machine->gpus == 0 && machine->cpus > 0 && ranks * threads > machine->cpus;
-    return crowded ? (double)machine->cpus / (ranks * threads) : 1.0;
+    bool crowded = machine->gpus == 0 && machine->cpus_job > 0 &&
+                   ranks * threads > machine->cpus_job;
+    return crowded ? (double)machine->cpus_job / (ranks * threads) : 1.0;
 }
 
 /* What this rank's device could do, for MFU: its share of what the GPUs' maker states, or measured.
@@ -249,7 +250,9 @@ static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, doub
         return WEFT_OK;
     }
     run->result->told = run->result->diverged = true;
-    watch_writer(run);
+    if (run->writer != NULL && weft__checkpoint_poll(run->writer) == WEFT_OK) {
+        announce(run);
+    }
     return weft__fail(
         WEFT_ERR_INVALID,
         "the %s is not a number in step %llu: training has diverged%s%s; a lower --lr "
@@ -310,7 +313,7 @@ static weft_metrics_step_t describe(run_t *run, const weft_flight_t *flight, dou
     step.loss_scale = weft__scale_used(run->setup) ? flight->loss_scale : NAN;
     step.seconds = step_seconds(run, flight);
     step.tokens_per_s = tokens / step.seconds;
-    step.comm_share = t->size > 1 ? exposed / step.seconds : NAN;
+    step.comm_share = t->size > 1 ? exposed : NAN;
     step.epoch = (double)epoch + (double)index / (double)info.windows;
     step.tokens = t->state.tokens;
     step.memory = (uint64_t)memory;
@@ -440,8 +443,10 @@ static weft_status_t sample(run_t *run)
     char *text = NULL;
     if (t->worker != NULL) {
         WEFT_TRY(weft__planned_sample(t, config->prompt, config->sample_tokens, &text));
-    } else if (t->rank == 0) {
-        WEFT_TRY(weft__sample(t, config->prompt, config->sample_tokens, &text));
+    } else if (t->rank == 0 &&
+               weft__sample(t, config->prompt, config->sample_tokens, &text) != WEFT_OK) {
+        say_trouble(run); /* whether it can is for the next step to find out */
+        return WEFT_OK;
     }
     if (t->rank != 0) {
         return WEFT_OK;

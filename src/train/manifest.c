@@ -58,12 +58,9 @@ static weft_status_t write_text(FILE *out, const weft_manifest_t *manifest)
     const struct {
         const char *key;
         uint64_t value;
-    } counts[] = {{"step", state->step},
-                  {"samples", state->samples},
-                  {"tokens", state->tokens},
-                  {"seed", state->seed},
-                  {"data_print", state->data_print},
-                  {"loss_scale_steps", state->loss_scale_steps},
+    } counts[] = {{"step", state->step},           {"samples", state->samples},
+                  {"tokens", state->tokens},       {"seed", state->seed},
+                  {"data_sum", state->data_print}, {"loss_scale_steps", state->loss_scale_steps},
                   {"skipped", state->skipped}};
     weft_json_t json;
     weft__json_start(&json, out);
@@ -200,7 +197,7 @@ static weft_status_t read_text(const char *path, const weft_json_value_t *root,
     }
     /* Checkpoints of older versions have none. */
     weft__json_to_uint(weft__json_get(root, "skipped"), &state->skipped);
-    weft__json_to_uint(weft__json_get(root, "data_print"), &state->data_print);
+    weft__json_to_uint(weft__json_get(root, "data_sum"), &state->data_print);
     if (!weft__json_to_double(weft__json_get(root, "loss"), &state->loss)) {
         state->loss = __builtin_nan(""); /* written as null */
     }

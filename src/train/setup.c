@@ -132,7 +132,11 @@ static weft_status_t find_tokenizer(weft_setup_t *setup, bool shards)
         return WEFT_OK;
     }
     WEFT_TRY(weft__path_join(setup->tokenizer_file, setup->loaded.path, "tokenizer.json"));
-    if (weft__is_file(setup->tokenizer_file)) {
+    bool there = weft__is_file(setup->tokenizer_file);
+    if (there && shards &&
+        weft__tokenizer_open(setup->tokenizer_file, &setup->tokenizer) != WEFT_OK) {
+        weft__warn("%s is not used: %s", setup->tokenizer_file, weft_last_error());
+    } else if (there) {
         config->tokenizer = setup->tokenizer_file;
     } else if (!shards) {
         return weft__fail(WEFT_ERR_INVALID,
@@ -163,7 +167,9 @@ static weft_status_t choose_tokenizer(weft_setup_t *setup)
         WEFT_TRY(find_tokenizer(setup, shards));
     }
     if (strcmp(config->tokenizer, "none") != 0) {
-        return weft__tokenizer_open(config->tokenizer, &setup->tokenizer);
+        return setup->tokenizer != NULL
+                   ? WEFT_OK
+                   : weft__tokenizer_open(config->tokenizer, &setup->tokenizer);
     }
     if (!shards) {
         return weft__fail(WEFT_ERR_INVALID,
@@ -183,12 +189,14 @@ static weft_status_t choose_tokenizer(weft_setup_t *setup)
 /* Presets take the vocabulary they need; a model that exists has the one it has. */
 static weft_status_t fit_vocabulary(weft_setup_t *setup)
 {
-    if (setup->tokenizer == NULL) {
-        return weft__config_check(&setup->model);
-    }
-    int needed = (int)weft__tokenizer_vocab(setup->tokenizer);
-    if (!setup->has_loaded && weft__config_is_preset(setup->config->model)) {
+    bool known = setup->tokenizer != NULL;
+    bool open = !setup->has_loaded && weft__config_is_preset(setup->config->model);
+    int bytes = open ? WEFT_BYTES_VOCAB : 0; /* the least that shards may have been made with */
+    int needed = known ? (int)weft__tokenizer_vocab(setup->tokenizer) : bytes;
+    if (open) {
         setup->model.vocab = setup->model.vocab < needed ? needed : setup->model.vocab;
+    }
+    if (open && known) {
         setup->model.eos_token = (int)weft__tokenizer_end(setup->tokenizer);
     }
     if (setup->model.vocab < needed) {
@@ -213,11 +221,30 @@ static bool goes_on_in(const weft_setup_t *setup, const char *folder)
     return inside;
 }
 
+/* Of a folder that may not be there yet. */
+static bool same_name(const char *a, const char *b)
+{
+    while (strncmp(a, "./", 2) == 0) {
+        a += 2;
+    }
+    while (strncmp(b, "./", 2) == 0) {
+        b += 2;
+    }
+    size_t m = strlen(a), n = strlen(b);
+    while (m > 1 && a[m - 1] == '/') {
+        m--;
+    }
+    while (n > 1 && b[n - 1] == '/') {
+        n--;
+    }
+    return m == n && strncmp(a, b, n) == 0;
+}
+
 /* Is it there, and something else than a trace? What was meant for another option is not written over. */
 static bool is_other_file(const char *path)
 {
     char start[sizeof(WEFT_TRACE_START)] = "";
-    FILE *file = fopen(path, "re");
+    FILE *file = weft__is_file(path) ? fopen(path, "re") : NULL;
     if (file == NULL) {
         return false;
     }
@@ -237,12 +264,14 @@ static weft_status_t check_trace(const char *path, const char *out)
     if (path[0] == '\0') {
         return WEFT_OK;
     }
-    bool comes = strcmp(folder, out) == 0 && !weft__is_folder(out); /* with the run */
+    bool comes = out[0] != '\0' && same_name(folder, out) &&
+                 !weft__is_folder(out); /* with the run */
     if (!comes && access(folder, W_OK | X_OK) != 0) {
         return weft__fail(WEFT_ERR_INVALID, "--trace %s: cannot write into %s: %s", path, folder,
                           strerror(errno));
     }
-    if (weft__is_folder(path) || strcmp(path, out) == 0 || path[strlen(path) - 1] == '/') {
+    if (weft__is_folder(path) || (out[0] != '\0' && same_name(path, out)) ||
+        path[strlen(path) - 1] == '/') {
         return weft__fail(WEFT_ERR_INVALID, "--trace %s is a folder: name a file", path);
     }
     if (is_other_file(path)) {

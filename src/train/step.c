@@ -163,9 +163,9 @@ weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, wef
     t->pass.step = step;
     t->pass.training = true;
     WEFT_TRY(weft_event_record(flight->start, t->stream));
-    WEFT_TRY(take_tokens(t, step, &inputs, &targets));
     weft__timeline_step(t->timeline, (int64_t)step + 1); /* as they are counted in the output */
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_STEP, "step", -1, t->stream);
+    WEFT_TRY(take_tokens(t, step, &inputs, &targets));
     WEFT_TRY(run_step(t, inputs, targets, exact, flight));
     weft__timeline_end(t->timeline, span, t->stream);
     return weft_event_record(flight->end, t->stream);
@@ -182,23 +182,33 @@ static double sum_of(const float *values, size_t count)
     return sum;
 }
 
+/* Of this rank's own time: steps do not begin and end everywhere at once. */
+static double share_of(const weft_flight_t *flight, double seconds)
+{
+    double ms;
+    bool known = weft_event_elapsed(flight->start, flight->end, &ms) == WEFT_OK && ms > 0.0;
+    return known ? seconds / (ms / 1e3) : 0.0;
+}
+
 /* What this rank has to say about a step. */
 static weft_vote_t vote_on(const weft_trainer_t *t, const weft_flight_t *flight)
 {
     const weft_worker_result_t *result = &flight->result;
     if (t->worker != NULL) {
-        return (weft_vote_t){.loss = result->loss_sum,
-                             .norm = result->norm,
-                             .exposed = result->tensor_s + result->pipeline_s + result->exchange_s,
-                             .run = result->run_s,
-                             .waited = result->pipeline_s,
-                             .tensor = result->tensor_s,
-                             .exchange = result->exchange_s,
-                             .update = result->update_s};
+        return (weft_vote_t){
+            .loss = result->loss_sum,
+            .norm = result->norm,
+            .exposed = share_of(flight, result->tensor_s + result->pipeline_s + result->exchange_s),
+            .run = result->run_s,
+            .waited = result->pipeline_s,
+            .tensor = result->tensor_s,
+            .exchange = result->exchange_s,
+            .update = result->update_s};
     }
-    return (weft_vote_t){.loss = sum_of(flight->losses, local_tokens(t)),
-                         .norm = (double)flight->norm[0],
-                         .exposed = weft__dp_exposed(t->dp, (int64_t)flight->step)};
+    return (weft_vote_t){
+        .loss = sum_of(flight->losses, local_tokens(t)),
+        .norm = (double)flight->norm[0],
+        .exposed = share_of(flight, weft__dp_exposed(t->dp, (int64_t)flight->step))};
 }
 
 weft_status_t weft__step_settle(weft_trainer_t *t, weft_flight_t *flight, bool stop)

@@ -15,6 +15,8 @@
 
 typedef struct weft_tokenizer weft_tokenizer_t;
 
+#define WEFT_BYTES_VOCAB 257 /* of bytes: 256 of them, and the end */
+
 /* `path`: "bytes", a tokenizer.json, or a folder that has one. WEFT_ERR_UNSUPPORTED for features
  * that are not implemented, WEFT_ERR_INVALID for a file that is no tokenizer. */
 weft_status_t weft__tokenizer_open(const char *path, weft_tokenizer_t **tokenizer_p);

@@ -60,7 +60,11 @@ static weft_status_t write_all(const char *path, weft_comm_h comm, weft_trace_t 
     if (saved != WEFT_OK) {
         remove(part);
     }
-    WEFT_TRY(weft_barrier(comm, NULL));
+    weft_status_t met = weft_barrier(comm, NULL);
+    if (met != WEFT_OK) { /* one of them failed meanwhile: nobody will join the parts */
+        remove(part);
+        return met;
+    }
     weft_status_t status = rank == 0 ? merge(path, size) : WEFT_OK;
     return saved == WEFT_OK ? status : saved;
 }

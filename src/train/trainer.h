@@ -35,7 +35,7 @@ typedef struct weft_flight {
 typedef struct weft_vote {
     double loss;    /* sum over this rank's tokens */
     double norm;    /* of the gradient */
-    double exposed; /* seconds of communication that nothing hid */
+    double exposed; /* share of its step: communication that nothing hid */
     double run;     /* with a worker: seconds of forward and backward ... */
     double waited;  /* ... of which it waited for other pipeline stages */
     double tensor;  /* ... and for tensor-parallel ranks */

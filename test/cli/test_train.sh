@@ -242,6 +242,9 @@ expect_in "$err" "has no tokenizer.json; name one with --tokenizer FILE"
 train $shards --steps 1 --sample 1
 expect_status 2
 expect_in "$err" "--sample cannot write text: shard.bin has tokens"
+train --data shard.bin --length 32 --batch 16 --steps 1 --out preset
+expect_status 0
+grep -qE '"vocab_size": *257' preset/latest/config.json || fail "a preset has no room for the end of a text"
 train $shards --steps 1 --eval-data text
 expect_in "$err" "text is text, but the data to train on is tokens"
 train $common --steps 1 --tokenizer none
@@ -420,14 +423,17 @@ train $common --eval-share 0 --steps 8 -n 2 --bucket 16K --overlap no --trace tr
 name="shares: waiting is what the trace shows, and MFU goes with the speed"
 train $common --eval-share 0 --steps 12 -n 4 --dp-style naive --trace trace.json --out shares
 expect_status 0
-listed | awk '$2 >= 3 && ($5 == "reduce" || $5 == "broadcastofweights") { waited[$2] += ($4 - $3) / 4e6 }
-    END { for (step in waited) print step, waited[step] }' | sort -k1,1 >waited
+listed | awk '$2 < 3 { next } { key = $1 " " $2 } $5 == "step" { took[key] = $4 - $3 }
+    $5 == "reduce" || $5 == "broadcastofweights" { waited[key] += $4 - $3 }
+    END { for (key in took) { split(key, at); share[at[2]] += waited[key] / took[key] / 4 }; for (step in share) print step, share[step] }' |
+    sort -k1,1 >waited
 sed -nE 's/.*"step": *([0-9]+).*"seconds": *([0-9.e+-]+).*"tokens_per_s": *([0-9.e+-]+).*"mfu": *([0-9.e+-]+).*"comm_share": *([0-9.e+-]+).*/\1 \2 \3 \4 \5/p' shares/metrics.jsonl | sort -k1,1 >told
-join waited told | awk '{ rows++; by_trace += $2; told += $3 * $6 }
-    END { if (rows < 9 || told <= 0 || told > 1.03 * by_trace || by_trace > 1.03 * told) { print rows, told, by_trace; exit 1 } }' ||
+join waited told | awk '{ rows++; by_trace += $2; told += $6 }
+    END { if (rows < 9 || told <= 0 || told > 1.1 * by_trace || by_trace > 1.1 * told) { print rows, told, by_trace; exit 1 } }' ||
     fail "the share of communication is not what the trace shows"
-awk '$4 <= 0 || $4 > 1 { bad++ } $4 < 1 { r = $4 / $3; if (!low || r < low) low = r; if (r > high) high = r; n++ }
-    END { if (bad || n < 3 || high > 1.01 * low) { print bad + 0, n, low, high; exit 1 } }' told || fail "MFU does not go with tokens/s"
+# The peak may turn out to be higher than was measured, never lower.
+sort -n told | awk '$4 <= 0 || $4 > 1 || (NR > 1 && $4 / $3 > 1.000001 * last) { print; bad++ } { last = $4 / $3 }
+    END { exit bad > 0 || NR != 12 }' || fail "MFU does not go with tokens/s"
 
 train $common --eval-share 0 --steps 12 -n 4 --sample 3 --sample-tokens 100 --out sampling
 expect_status 0
@@ -450,8 +456,14 @@ for place in aside aside/ a_text taken; do
 done
 expect_same text a_text
 [ -z "$(ls -A aside)" ] && [ ! -e taken ] || fail "something is left"
-train $common --steps 1 --out taken --trace taken/trace.json
+train $common --steps 1 --out ./taken --trace taken/trace.json
 expect_status 0
+mkfifo pipe
+cat pipe >/dev/null &
+train $common --steps 1 --trace pipe
+expect_status 0
+wait $!
+rm -f pipe
 [ -s taken/trace.json ] || fail "no trace in the run folder"
 train $common --steps 200 --lr 1000 --clip 0 --save 2 --out taken2 --trace taken2/trace.json
 expect_in "$err" "no trace is written to taken2/trace.json, as the run failed"
