@@ -435,10 +435,25 @@ join waited told | awk '{ rows++; by_trace += $2; told += $6 }
 sort -n told | awk '$4 <= 0 || $4 > 1 || (NR > 1 && $4 / $3 > 1.000001 * last) { print; bad++ } { last = $4 / $3 }
     END { exit bad > 0 || NR != 12 }' || fail "MFU does not go with tokens/s"
 
-train $common --eval-share 0 --steps 12 -n 4 --sample 3 --sample-tokens 100 --out sampling
+train $common --eval-share 0 --steps 12 -n 4 --sample 3 --sample-tokens 400 --out sampling --trace trace.json
 expect_status 0
+# All ranks start a step when the text before it is written: not much sooner than the rank that wrote.
+listed | awk '$5 == "step" { start[$1 " " $2] = $3; end[$1 " " $2] = $4 }
+    END { for (step = 3; step <= 9; step += 3) for (rank = 0; rank < 4; rank++) gap[rank] += start[rank " " step + 1] - end["0 " step]
+          for (rank = 1; rank < 4; rank++) if (gap[rank] < 0.5 * gap[0]) { print rank, gap[rank], gap[0]; bad++ }
+          exit bad > 0 }' || fail "ranks do not wait for the one that writes text, and count it as communication"
 sed -nE 's/.*"comm_share": *([0-9.e+-]+).*/\1/p' sampling/metrics.jsonl | awk '$1 > 1 || $1 <= 0 { bad++ } END { exit bad > 0 || NR != 12 }' ||
     fail "ranks that wait for text wait for communication: $(grep -o '"comm_share": [0-9.]*' sampling/metrics.jsonl)"
+
+name="ranks that share a core share its peak"
+for n in 1 4; do
+    taskset -c "$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$weft" train --device cpu $common --eval-share 0 --steps 3 -n $n --out peak$n >out 2>&1 ||
+        fail "status $?: $(cat out)"
+done
+# Tokens a second at 100 %: 4 times as many would mean that the core was counted by each rank.
+peak() { sed -nE 's/.*"step": *3,.*"tokens_per_s": *([0-9.e+-]+).*"mfu": *([0-9.e+-]+).*/\1 \2/p' "$1/metrics.jsonl" | awk '{ print $1 / $2 }'; }
+awk -v one="$(peak peak1)" -v four="$(peak peak4)" 'BEGIN { exit !(one > 0 && four > 0 && four < 2.5 * one) }' ||
+    fail "$(peak peak1) alone, $(peak peak4) for 4 ranks"
 
 name="a trace has all spans of steps with thousands of them"
 train $common --eval-share 0 --steps 3 -n 2 --tp 2 --batch 256 --micro-batches 256 --length 8 --trace trace.json
