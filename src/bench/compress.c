@@ -34,12 +34,6 @@ typedef struct compress {
     weft_squeeze_t *squeeze;
 } compress_t;
 
-static size_t heap_bytes(const weft_pair_run_t *run)
-{
-    (void)run;
-    return 0;
-}
-
 static weft_status_t open_compress(weft_pair_run_t *run)
 {
     compress_t *c;
@@ -233,7 +227,7 @@ static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
 #define FOR_ALL                                                                                    \
     .way = "compressed", .min = 64 << 10, .max = 64 << 20,                                         \
     .unit = WEFT_SUMSQ_CHUNK * sizeof(float), .shards = true, .gpu = true,                         \
-    .heap = heap_bytes, .close = close_compress
+    .close = close_compress
 #define ALONE(kind)                                                                                \
     {.target = "compress", .name = kind,                                                           \
      .text = "to fewer bits and back, without communication", .other = "memcpy",                   \

@@ -48,7 +48,7 @@ typedef struct weft_pair {
     int ranks;          /* it needs so many */
     bool gpu;           /* also runs on GPUs */
 
-    /* Required. Bytes that its allocations take on the heap of each rank. */
+    /* Bytes that its allocations take on the heap of each rank; NULL: it has none. */
     size_t (*heap)(const weft_pair_run_t *run);
 
     /* Required, collective: buffers and state for run->bytes. On failure close is called as well. */

@@ -221,22 +221,25 @@ static bool goes_on_in(const weft_setup_t *setup, const char *folder)
     return inside;
 }
 
-/* Of a folder that may not be there yet. */
+/* A name without "./" before and slashes behind it. */
+static const char *bare(const char *path, size_t *length_p)
+{
+    while (strncmp(path, "./", 2) == 0) {
+        path += 2;
+    }
+    *length_p = strlen(path);
+    while (*length_p > 1 && path[*length_p - 1] == '/') {
+        --*length_p;
+    }
+    return path;
+}
+
+/* Of folders that may not be there yet. */
 static bool same_name(const char *a, const char *b)
 {
-    while (strncmp(a, "./", 2) == 0) {
-        a += 2;
-    }
-    while (strncmp(b, "./", 2) == 0) {
-        b += 2;
-    }
-    size_t m = strlen(a), n = strlen(b);
-    while (m > 1 && a[m - 1] == '/') {
-        m--;
-    }
-    while (n > 1 && b[n - 1] == '/') {
-        n--;
-    }
+    size_t m, n;
+    a = bare(a, &m);
+    b = bare(b, &n);
     return m == n && strncmp(a, b, n) == 0;
 }
 
