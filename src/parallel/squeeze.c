@@ -1,6 +1,7 @@
 /* All-reduce of gradients in fewer bits: see squeeze.h. */
 #include "parallel/squeeze.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,49 @@ static weft_status_t allocate(weft_squeeze_t *s)
     return status;
 }
 
+/* Every kernel once, on a block of zeros. A GPU loads a kernel when it is first launched, and may wait for
+ * the process to be idle there to do so; where ranks are threads, another rank's exchange would by then
+ * wait for this one. */
+static weft_status_t rehearse(const weft_squeeze_t *s, float *zeros)
+{
+    const int64_t n = WEFT_QUANT_BLOCK;
+    float *back = zeros + n, *residual = back + n, *one = residual + n;
+    char *packed = (char *)(one + n);
+    if (s->kind == WEFT_COMPRESS_BF16) {
+        WEFT_TRY(s->compute->cast(&(weft_cast_t){WEFT_F32, WEFT_BF16, n, zeros, packed}, NULL));
+        return s->compute->cast(&(weft_cast_t){WEFT_BF16, WEFT_F32, n, packed, back}, NULL);
+    }
+    if (s->kind == WEFT_COMPRESS_FP16) {
+        WEFT_TRY(s->ops->peak(&(weft_peak_t){n, zeros, one}, NULL));
+        WEFT_TRY(s->ops->to_f16(&(weft_f16_t){n, zeros, packed, one, 1}, NULL));
+        return s->ops->from_f16(&(weft_f16_t){n, packed, back, one, 1}, NULL);
+    }
+    int8_t *bytes = (int8_t *)packed;
+    WEFT_TRY(s->ops->quantize(&(weft_quantize_t){n, zeros, residual, bytes, one}, NULL));
+    WEFT_TRY(s->ops->dequantize(&(weft_dequantize_t){n, 1, 0, bytes, one, back}, NULL));
+    return s->ops->add(&(weft_add_t){n, residual, back}, NULL);
+}
+
+static weft_status_t load_kernels(const weft_squeeze_t *s)
+{
+    static pthread_mutex_t lock =
+        PTHREAD_MUTEX_INITIALIZER; /* so that the next one finds them loaded */
+    const size_t bytes = 5 * WEFT_QUANT_BLOCK * sizeof(float);
+    float *zeros;
+    if (s->kind == WEFT_COMPRESS_NONE) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft_malloc((void **)&zeros, bytes));
+    pthread_mutex_lock(&lock);
+    weft_status_t status = weft_memset(zeros, 0, bytes, NULL);
+    status = status == WEFT_OK ? rehearse(s, zeros) : status;
+    status = status == WEFT_OK ? weft_memset(zeros, 0, bytes, NULL)
+                               : status; /* behind all of them */
+    pthread_mutex_unlock(&lock);
+    weft_free(zeros);
+    return status;
+}
+
 weft_status_t weft__squeeze_create(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
                                    const weft_compute_t *compute, weft_comm_h comm,
                                    weft_squeeze_t **squeeze_p)
@@ -134,6 +178,9 @@ weft_status_t weft__squeeze_create(weft_compress_t kind, bool scatters, const we
     }
     if (status == WEFT_OK) {
         status = allocate(s);
+    }
+    if (status == WEFT_OK) {
+        status = load_kernels(s);
     }
     if (status != WEFT_OK) {
         weft__squeeze_destroy(s);
