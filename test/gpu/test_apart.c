@@ -23,17 +23,18 @@
 static const team_fn parts[] = {matrix_small,  matrix_medium, matrix_large,
                                 matrix_ragged, matrix_pairs,  NULL};
 
-static void run(team_fn fn, int ranks, int procs, uint32_t dies, const char *env)
+static void run_plan(team_fn fn, team_plan_t plan)
 {
     double start = team_now();
-    assert_true(team_run(&(team_plan_t){.ranks = ranks,
-                                        .procs = procs,
-                                        .limit_s = 90,
-                                        .may_die = dies,
-                                        .env = env,
-                                        .arg = parts},
-                         fn));
-    print_message("%d ranks: %.2f s\n", ranks, team_now() - start);
+    plan.limit_s = 90;
+    plan.arg = parts;
+    assert_true(team_run(&plan, fn));
+    print_message("%d ranks: %.2f s\n", plan.ranks, team_now() - start);
+}
+
+static void run(team_fn fn, int ranks, int procs, uint32_t dies, const char *env)
+{
+    run_plan(fn, (team_plan_t){.ranks = ranks, .procs = procs, .may_die = dies, .env = env});
 }
 
 static void own_kernels(void **state)
@@ -199,9 +200,10 @@ static void messages_in_between(team_t *team)
 static void late_for_a_call_of_nccl(void **state)
 {
     (void)state;
-    run(last_never_comes, 3, 3, 0, NCCL " WEFT_TIMEOUT=2s");
-    run(messages_in_between, 3, 3, 0, NCCL " WEFT_TIMEOUT=20s");
-    run(last_is_late, 3, 3, 0, NCCL " WEFT_TIMEOUT=2s");
+    run_plan(last_never_comes,
+             (team_plan_t){.ranks = 3, .procs = 3, .timeout_ms = 2000, .env = NCCL});
+    run(messages_in_between, 3, 3, 0, NCCL);
+    run_plan(last_is_late, (team_plan_t){.ranks = 3, .procs = 3, .timeout_ms = 2000, .env = NCCL});
 }
 
 static void last_calls_something_else(team_t *team)
@@ -221,7 +223,46 @@ static void last_calls_something_else(team_t *team)
 static void different_calls_of_nccl(void **state)
 {
     (void)state;
-    run(last_calls_something_else, 3, 3, 0, NCCL " WEFT_TIMEOUT=20s");
+    run(last_calls_something_else, 3, 3, 0, NCCL);
+}
+
+/* ---- GPUs that do not reach each other ---------------------------------------------------- */
+
+#define OUT_OF_REACH                                                                               \
+    "WEFT_GPUS_APART=2 WEFT_ENGINE=auto NCCL_HOSTID=weft-test-% NCCL_SOCKET_IFNAME=lo "            \
+    "NCCL_IB_DISABLE=1"
+
+/* Registered memory among it, of which NCCL is told. */
+static void by_nccl_alone(team_t *team)
+{
+    const size_t count = 1 << 20;
+    void *x;
+    float *host = malloc(count * sizeof(float));
+    float want = (float)(team->size * (team->size + 1) / 2);
+    weft_comm_config_t config = team_config();
+    if (!has_nccl()) {
+        return;
+    }
+    CHECK(host);
+    CHECK_OK(weft_comm_init_rank(&team->comm, team->size, team->id, team->rank, &config));
+    CHECK(strcmp(team->comm->backend->name, "nccl") == 0);
+    CHECK_EQ(weft__cuda()->alloc(0, &x, count * sizeof(float)), 0);
+    CHECK(sum_of(team, x, host, count) == want);
+    CHECK_OK(weft_register(x, count * sizeof(float)));
+    CHECK(sum_of(team, x, host, count) == want);
+    CHECK(sum_of(team, x, host, 3) == want);
+    CHECK_OK(weft_unregister(x));
+    CHECK(sum_of(team, x, host, count) == want);
+    team_meet(team);
+    free(host);
+    gpu_in_a_row(team);
+}
+
+static void out_of_reach(void **state)
+{
+    (void)state;
+    run_plan(by_nccl_alone,
+             (team_plan_t){.ranks = 2, .procs = 2, .bare = true, .env = OUT_OF_REACH});
 }
 
 int main(int argc, char **argv)
@@ -232,6 +273,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(killed_in_a_call_of_nccl),
         cmocka_unit_test(late_for_a_call_of_nccl),
         cmocka_unit_test(different_calls_of_nccl),
+        cmocka_unit_test(out_of_reach),
     };
     gpu_start(argc, argv, true);
     return cmocka_run_group_tests(tests, NULL, NULL);

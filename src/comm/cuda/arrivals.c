@@ -2,7 +2,7 @@
 
 #include "comm/call.h"
 
-#define ODD_NS 1000000000u
+#define ODD_NS 500000000u
 
 static bool same_call(const weft_arrival_t *a, const weft_arrival_t *b)
 {

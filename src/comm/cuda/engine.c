@@ -203,30 +203,33 @@ static bool is_waiting(const weft_cuda_t *cuda)
     return !error && begun && !ended; /* an error of the driver's: the caller will get it */
 }
 
-/* A rank that died is the likelier reason, and is looked for first, as weft__cuda_failed does. */
-static void look_for_error(weft_cuda_t *cuda, uint64_t now)
+/* Has it failed? Since when is kept. */
+static bool has_failed(weft_cuda_t *cuda, uint64_t now, weft_status_t *status_p,
+                       const char **text_p)
 {
-    const char *text;
-    weft_status_t status = weft__nccl_error(cuda->nccl, &text);
-    if (status != WEFT_OK && cuda->engine_failed_ns == 0) {
+    *status_p = weft__nccl_error(cuda->nccl, text_p);
+    if (*status_p != WEFT_OK && cuda->engine_failed_ns == 0) {
         cuda->engine_failed_ns = now;
         atomic_store_explicit(&cuda->failed, true, memory_order_relaxed);
-    } else if (status != WEFT_OK && now - cuda->engine_failed_ns > WEFT_CUDA_BLAME_NS) {
-        weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
     }
+    return *status_p != WEFT_OK;
 }
 
+/* A rank that died, or calls something else, is the likelier reason for an error of NCCL's: the watch looks
+ * for the former first, as weft__cuda_failed does, and the latter is known sooner than that. */
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
 {
     weft_arrival_t ranks[WEFT_CUDA_RANKS];
+    weft_status_t status;
+    const char *text;
     bool mismatch;
     /* Partner: the store in announce. */
     uint64_t call = atomic_load_explicit(&cuda->engine_call, memory_order_acquire);
     if (call == 0) {
         return;
     }
-    look_for_error(cuda, now);
-    if (!is_waiting(cuda)) {
+    bool failed = has_failed(cuda, now, &status, &text);
+    if (!failed && !is_waiting(cuda)) {
         cuda->arrivals = (weft_arrivals_t){0};
         return;
     }
@@ -235,5 +238,7 @@ void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
                                     cuda->world.timeout_ns, now, &mismatch);
     if (peer >= 0) {
         blame(cuda, ranks, call, peer, mismatch);
+    } else if (failed && now - cuda->engine_failed_ns > WEFT_CUDA_BLAME_NS) {
+        weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
     }
 }
