@@ -32,6 +32,9 @@
     X(INT, devices, "WEFT_DEVICES", "8", "number of devices a process sees at least")              \
     X(STR, nvml, "WEFT_NVML", "libnvidia-ml.so.1", "library by which GPUs are found")              \
     X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
+    X(INT, pool, "WEFT_POOL", "1",                                                                 \
+      "0: every weft_malloc on a GPU is an allocation of CUDA's own, so that compute-sanitizer "   \
+      "sees its bounds; at most 256 at a time")                                                    \
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
     X(STR, simd, "WEFT_SIMD", "auto",                                                              \
@@ -59,8 +62,7 @@
       "let small GPU calls be scheduled while the call before runs: 0 no, else where possible")    \
     X(INT, gpus_apart, "WEFT_GPUS_APART", "0",                                                     \
       "1: ranks that share a GPU do as if each had its own, for tests: flags that reach other "    \
-      "GPUs, "                                                                                     \
-      "NCCL for large calls")                                                                      \
+      "GPUs, NCCL for large calls; 2: and as if none reached the others: NCCL for all calls")      \
     X(INT, take_turns, "WEFT_TAKE_TURNS", "0",                                                     \
       "1: processes may share a GPU without MPS, where their kernels wait for each other in "      \
       "turns "                                                                                     \

@@ -156,6 +156,7 @@ static weft_status_t announce(weft_joiner_t *joiner)
     return joiner->route != WEFT_ROUTE_VOTE
                ? WEFT_OK
                : weft__route_vote(joiner->store, key, joiner->rank, joiner->nranks,
+                                  weft__route_gpu(joiner->comm->device),
                                   store_timeout(joiner->comm));
 }
 
@@ -330,6 +331,16 @@ static weft_status_t join_all_by_nccl(weft_comm_h *comms, int ndev, const int *d
     return status;
 }
 
+/* Can ranks on these devices, of one process, do without NCCL? */
+static bool reach_each_other(int ndev, const int *devlist)
+{
+    weft_route_gpu_t gpus[WEFT_MAX_DEVICES];
+    for (int i = 0; i < ndev; i++) {
+        gpus[i] = weft__route_gpu(devlist ? devlist[i] : i);
+    }
+    return weft__route_reach(gpus, ndev);
+}
+
 weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlist)
 {
     if (!comms || ndev < 1 || ndev > WEFT_MAX_DEVICES) {
@@ -345,7 +356,10 @@ weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlis
     }
     weft_route_t route;
     weft_status_t status = weft__route(&route);
-    if (status != WEFT_OK || route == WEFT_ROUTE_NCCL) {
+    bool nccl = status == WEFT_OK &&
+                (route == WEFT_ROUTE_NCCL ||
+                 (route == WEFT_ROUTE_VOTE && !reach_each_other(ndev, devlist)));
+    if (status != WEFT_OK || nccl) {
         return status != WEFT_OK ? status : join_all_by_nccl(comms, ndev, devlist);
     }
     weft_comm_h *made = calloc((size_t)ndev, sizeof(*made));
@@ -388,7 +402,8 @@ weft_status_t weft_job_info(int *rank_p, int *size_p, int *local_rank_p, int *lo
 static weft_status_t vote(const weft_job_t *job, weft_comm_h comm, weft_store_conn_t *store,
                           const char *key, weft_route_t *route_p)
 {
-    weft_status_t status = weft__route_vote(store, key, job->rank, job->size, store_timeout(comm));
+    weft_status_t status = weft__route_vote(store, key, job->rank, job->size,
+                                            weft__route_gpu(comm->device), store_timeout(comm));
     return status != WEFT_OK
                ? status
                : weft__route_count(store, key, job->size, store_timeout(comm), route_p);

@@ -2,11 +2,13 @@
 #include "comm/route.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/shm/segment.h"
+#include "device/cuda/cuda.h"
 #include "device/device.h"
 
 weft_status_t weft__route(weft_route_t *route_p)
@@ -25,11 +27,121 @@ weft_status_t weft__route(weft_route_t *route_p)
     return weft__fail(WEFT_ERR_INVALID, "WEFT_ENGINE=%s is not auto, weft or nccl", engine);
 }
 
+/* ---- GPUs of one host --------------------------------------------------------------------- */
+
+weft_route_gpu_t weft__route_gpu(int device)
+{
+    weft_route_gpu_t gpu = {0};
+    if (weft__device_is_cuda()) {
+        memcpy(gpu.uuid, weft__cuda_props(weft__cuda_gpu(device))->uuid, sizeof(gpu.uuid));
+    }
+    return gpu;
+}
+
+/* As NVML writes it. */
+static void write_uuid(const weft_route_gpu_t *gpu, char text[WEFT_GPU_TEXT])
+{
+    int at = snprintf(text, WEFT_GPU_TEXT, "GPU");
+    for (int i = 0; i < 16; i++) {
+        bool part = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+        at += snprintf(text + at, (size_t)(WEFT_GPU_TEXT - at), "%s%02x", part ? "-" : "",
+                       gpu->uuid[i]);
+    }
+}
+
+/* Its place; -1: the driver does not list it under that name, as with parts of a GPU. */
+static int find_gpu(const weft_gpus_t *known, const weft_route_gpu_t *gpu)
+{
+    char text[WEFT_GPU_TEXT];
+    write_uuid(gpu, text);
+    for (int i = 0; i < known->count; i++) {
+        if (strcmp(known->gpus[i].uuid, text) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool refused(const weft_gpus_t *known, int from, int to)
+{
+    const weft_gpu_pair_t *pair = weft__gpu_pair(known, from, to);
+    return pair->access[WEFT_ACCESS_READ] == 0 || pair->access[WEFT_ACCESS_WRITE] == 0;
+}
+
+bool weft__route_reach_by(const weft_gpus_t *known, const weft_route_gpu_t *gpus, int n)
+{
+    for (int a = 0; a < n; a++) {
+        for (int b = 0; b < n; b++) {
+            int from = find_gpu(known, &gpus[a]), to = find_gpu(known, &gpus[b]);
+            if (from >= 0 && to >= 0 && from != to && refused(known, from, to)) {
+                const char *why = weft__gpu_pair(known, from, to)->refusal;
+                weft__info("GPU %d of rank %d does not reach the memory of GPU %d of rank %d%s%s: "
+                           "NCCL carries all calls",
+                           known->gpus[from].index, a, known->gpus[to].index, b, why ? ", " : "",
+                           why ? why : "");
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool weft__route_reach(const weft_route_gpu_t *gpus, int n)
+{
+    weft_gpus_t known;
+    bool several = false;
+    for (int i = 1; i < n; i++) {
+        several |= memcmp(&gpus[i], &gpus[0], sizeof(gpus[0])) != 0;
+    }
+    if (n > 1 && weft__settings()->gpus_apart == 2) {
+        return false;
+    }
+    if (!several || weft__gpus_read(&known) != WEFT_OK) {
+        return true;
+    }
+    bool reach = weft__route_reach_by(&known, gpus, n);
+    weft__gpus_cleanup(&known);
+    return reach;
+}
+
+/* ---- votes ------------------------------------------------------------------------------ */
+
 /* Votes are counted in the lower half of one number, those from other hosts in the upper half. */
 #define FAR ((int64_t)1 << 32)
 
+/* The GPUs of all voters, who have left word of them. */
+static weft_status_t gather_gpus(weft_store_conn_t *store, const char *key, int size,
+                                 int timeout_ms, weft_route_gpu_t *gpus)
+{
+    weft_status_t status = WEFT_OK;
+    for (int r = 0; r < size && status == WEFT_OK; r++) {
+        char name[128];
+        size_t bytes = sizeof(gpus[r]);
+        snprintf(name, sizeof(name), "%s/voter/%d", key, r);
+        status = weft__store_get(store, name, &gpus[r], &bytes, timeout_ms);
+    }
+    return status;
+}
+
+/* The last one to vote says what it comes to. */
+static weft_status_t decide(weft_store_conn_t *store, const char *key, int size, bool far,
+                            int timeout_ms)
+{
+    char name[128];
+    weft_status_t status = WEFT_OK;
+    int32_t route = far ? WEFT_ROUTE_NCCL : WEFT_ROUTE_HOST;
+    weft_route_gpu_t *gpus = far ? NULL : calloc((size_t)size, sizeof(*gpus));
+    if (gpus) {
+        status = gather_gpus(store, key, size, timeout_ms, gpus);
+        route = status == WEFT_OK && !weft__route_reach(gpus, size) ? WEFT_ROUTE_NCCL : route;
+        free(gpus);
+    }
+    snprintf(name, sizeof(name), "%s/route", key);
+    return status == WEFT_OK ? weft__store_set(store, name, &route, sizeof(route)) : status;
+}
+
 weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int rank, int size,
-                               int timeout_ms)
+                               weft_route_gpu_t gpu, int timeout_ms)
 {
     char name[128];
     uint64_t mine = weft__host_id(), first = mine;
@@ -42,21 +154,17 @@ weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int ra
         return weft__fail(status, "rank 0 did not open the communicator within %.1f s",
                           timeout_ms / 1000.0);
     }
-    if (status == WEFT_OK) { /* to be named if others are missed */
-        const uint8_t here = 1;
+    if (status == WEFT_OK) { /* also to be named if others are missed */
         snprintf(name, sizeof(name), "%s/voter/%d", key, rank);
-        status = weft__store_set(store, name, &here, sizeof(here));
+        status = weft__store_set(store, name, &gpu, sizeof(gpu));
     }
     if (status == WEFT_OK) {
         snprintf(name, sizeof(name), "%s/votes", key);
         status = weft__store_add(store, name, 1 + (first != mine ? FAR : 0), &votes);
     }
-    if (status == WEFT_OK && votes % FAR == size) {
-        const int32_t route = votes >= FAR ? WEFT_ROUTE_NCCL : WEFT_ROUTE_HOST;
-        snprintf(name, sizeof(name), "%s/route", key);
-        status = weft__store_set(store, name, &route, sizeof(route));
-    }
-    return status;
+    return status == WEFT_OK && votes % FAR == size
+               ? decide(store, key, size, votes >= FAR, timeout_ms)
+               : status;
 }
 
 /* "rank 2, rank 5": those who have not voted. */
@@ -67,11 +175,11 @@ static void list_missing(weft_store_conn_t *store, const char *key, int size, ch
     text[0] = '\0';
     for (int r = 0; r < size && used < room; r++) {
         char name[128];
-        uint8_t here;
-        size_t bytes = sizeof(here);
+        weft_route_gpu_t gpu;
+        size_t bytes = sizeof(gpu);
         bool found = false;
         snprintf(name, sizeof(name), "%s/voter/%d", key, r);
-        if (weft__store_look(store, name, &here, &bytes, &found) == WEFT_OK && !found) {
+        if (weft__store_look(store, name, &gpu, &bytes, &found) == WEFT_OK && !found) {
             int n = snprintf(text + used, room - used, "%srank %d", used ? ", " : "", r);
             used += n > 0 ? (size_t)n : 0;
         }

@@ -103,7 +103,7 @@ void machine_put(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Beside the test program, whoever starts it. */
+/* Beside the test programs, whoever starts them, and which of them it is. */
 const char *machine_library(const char *name)
 {
     static char path[PATH_MAX + 64];
@@ -112,7 +112,7 @@ const char *machine_library(const char *name)
     path[length] = '\0';
     char *slash = strrchr(path, '/');
     assert_non_null(slash);
-    snprintf(slash + 1, sizeof(path) - (size_t)(slash + 1 - path), "%s", name);
+    snprintf(slash + 1, sizeof(path) - (size_t)(slash + 1 - path), "../topo/%s", name);
     assert_int_equal(access(path, R_OK), 0);
     return path;
 }

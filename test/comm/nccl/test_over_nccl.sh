@@ -28,3 +28,16 @@ if out=$(WEFT_NCCL=/no/libnccl.so.2 "$WEFT_BIN" run -n 2 -- "$WEFT_BUILD/example
     echo "a missing NCCL was not missed" && exit 1
 fi
 grep 'NCCL cannot be loaded.*set WEFT_NCCL' <<<"$out"
+
+# GPUs of one host that do not reach each other: NCCL is taken without being asked for.
+facts=$(mktemp)
+trap 'rm -f "$facts"' EXIT
+for i in 0 1 2; do
+    echo "gpu 0000:0$i:00.0 name=L4 uuid=GPU-0${i}000000-0000-0000-0000-000000000000"
+done >"$facts"
+echo "peer 0 1 1 1 5 5" >>"$facts"
+export FAKE_NVML=$facts WEFT_NVML=$WEFT_BUILD/test/topo/fake_nvml.so WEFT_ENGINE=auto
+out=$(WEFT_LOG=info "$WEFT_BIN" run -n 3 -- "$WEFT_BUILD/examples/01-allreduce" 2>&1)
+grep 'rank 0 of 3: the sum of all ranks is 3' <<<"$out"
+grep 'GPU 0 of rank 0 does not reach the memory of GPU 1 of rank 1.*NCCL carries all calls' <<<"$out"
+"$WEFT_BIN" bench allreduce --threads -n 3 -b 8 -e 64K -f 8 | grep 'wrong elements: 0'
