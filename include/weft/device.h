@@ -47,9 +47,9 @@ weft_status_t weft_device_synchronize(void);
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
-/* Allocate `bytes` on the current device from its pool, which is where all device memory comes from: other
- * ranks reach what it holds without further ado. Memory of one's own (malloc, cudaMalloc) may be given to
- * calls as well, and is copied through the pool. Aligned to 256 bytes, contents undefined. 0 bytes gives
+/* Allocate `bytes` on the current device from its pool: other ranks reach what it holds without further
+ * ado. Memory of one's own (malloc, cudaMalloc) may be given to calls as well; unless it is registered, it
+ * is copied through the pool where another rank would have to reach it. Aligned to 256 bytes, contents undefined. 0 bytes gives
  * a valid pointer that may be freed. WEFT_ERR_NO_MEMORY says how much was asked for, by which
  * device, and how much it had. */
 weft_status_t weft_malloc(void **ptr_p, size_t bytes);
@@ -67,6 +67,24 @@ weft_status_t weft_host_free(void *ptr);
  * Regions of a copy may overlap. */
 weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream);
 weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream);
+
+/* Make [ptr, ptr + bytes), which is not from weft_malloc, as good as if it were, for the current device:
+ *
+ *   memory of the device's GPU    from cudaMalloc, such as PyTorch's: other ranks map the allocation that
+ *                                 it is in, and collectives read and write it where it is. NCCL is told
+ *                                 of it, too.
+ *   host memory                   is pinned, so that copies from and to it need no third place.
+ *   on virtual GPUs               nothing changes: memory of one's own is copied through the pool.
+ *
+ * WEFT_ERR_UNSUPPORTED, with the reason, for memory that CUDA does not share (cudaMallocAsync, managed or
+ * mapped by hand): it is copied as before. Memory from weft_malloc needs no registering, which does no
+ * harm. The same place may be registered several times, and is to be unregistered as often.
+ *
+ * Unregister memory before it is freed, and free memory of a GPU only when the communicators that used it
+ * are destroyed: until then other processes have it mapped. Unregistering host memory waits for the GPU
+ * work of this process. */
+weft_status_t weft_register(void *ptr, size_t bytes);
+weft_status_t weft_unregister(void *ptr);
 
 typedef struct weft_pool_stats {
     size_t capacity;    /* bytes the device may hand out (WEFT_DEVICE_MEMORY, or all of the GPU) */

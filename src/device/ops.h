@@ -15,6 +15,10 @@ typedef struct weft_device_ops {
     weft_status_t (*host_alloc)(void **ptr_p, size_t bytes);
     weft_status_t (*host_release)(void *ptr);
 
+    /* Optional: weft_register of [ptr, ptr + bytes); what it takes to undo that, or NULL for nothing. */
+    weft_status_t (*enlist)(int device, void *ptr, size_t bytes, void **entry_p);
+    weft_status_t (*delist)(void *entry);
+
     /* On `stream`, or with NULL on `device` and done on return. */
     weft_status_t (*copy)(int device, void *dst, const void *src, size_t bytes,
                           weft_stream_h stream);

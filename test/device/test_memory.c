@@ -348,6 +348,27 @@ CHILD_TEST(a_forked_child_is_told_so)
     CHECK_EQ(weft_free(ptr), WEFT_OK);
 }
 
+/* Virtual GPUs copy memory of one's own either way; mistakes show on them, too. */
+static void registering_is_counted(void **state)
+{
+    (void)state;
+    char own[64];
+    void *ptr;
+    CHECK_EQ(weft_malloc(&ptr, 100), WEFT_OK);
+    CHECK_EQ(weft_register(ptr, 100), WEFT_OK);
+    CHECK_EQ(weft_register(own, sizeof(own)), WEFT_OK);
+    CHECK_EQ(weft_register(own, sizeof(own)), WEFT_OK);
+    CHECK_EQ(weft_unregister(own), WEFT_OK);
+    CHECK_EQ(weft_unregister(own), WEFT_OK);
+    CHECK_EQ(weft_unregister(own), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "is not registered, or was unregistered already");
+    CHECK_EQ(weft_register(NULL, 10), WEFT_ERR_INVALID);
+    CHECK_EQ(weft_register(own, 0), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "weft_register: 0 bytes");
+    CHECK_EQ(weft_unregister(ptr), WEFT_OK);
+    CHECK_EQ(weft_free(ptr), WEFT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +389,7 @@ int main(void)
         cmocka_unit_test(no_descriptor_left_is_an_error),
         cmocka_unit_test(a_closed_descriptor_harms_no_other_file),
         cmocka_unit_test(a_forked_child_is_told_so),
+        cmocka_unit_test(registering_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,30 @@ static void nothing_kept(team_t *team)
     CHECK_EQ(stats_of(0).reused, 0);
 }
 
+/* With WEFT_POOL=0 */
+static void no_pool(team_t *team)
+{
+    weft_unique_id_t id;
+    weft_comm_h comm;
+    (void)team;
+    char *a = get(1000), *b = get(1000);
+    CHECK_EQ(stats_of(0).reserved, 2 * 1024);
+    CHECK_OK(weft_free(a));
+    CHECK_EQ(stats_of(0).reserved, 1024);
+    CHECK_OK(weft_unique_id_create(&id));
+    CHECK_OK(weft_comm_init_rank(&comm, 1, id, 0, NULL));
+    size_t reserved = stats_of(0).reserved;
+    CHECK_OK(weft_free(b)); /* kept, as a communicator is open, ... */
+    CHECK_EQ(stats_of(0).reserved, reserved);
+    CHECK(get(500) != b); /* ... for what is of its size ... */
+    CHECK(get(1000) == b);
+    CHECK_OK(weft_allreduce(b, b, 250, WEFT_F32, WEFT_SUM, comm, NULL));
+    CHECK_OK(weft_free(b));
+    CHECK_OK(weft_comm_destroy(comm));
+    CHECK_OK(weft_pool_trim(0, 0)); /* ... or until somebody tidies up */
+    CHECK_EQ(stats_of(0).reserved, 512);
+}
+
 static void check_short(size_t bytes, const char *asked)
 {
     void *memory = (void *)(uintptr_t)1;
@@ -470,6 +494,7 @@ DEVICE_TEST(pool_counts_what_it_hands_out, statistics, NULL)
 GPU_TEST(pool_reuses_and_trims, reuse_and_trim, NULL)
 GPU_TEST(pool_gives_nothing_back_beside_a_comm, trim_beside_comm, NULL)
 GPU_TEST(pool_keeps_nothing_if_told_so, nothing_kept, "WEFT_POOL_KEEP=0")
+GPU_TEST(without_a_pool_each_has_its_own, no_pool, "WEFT_POOL=0")
 GPU_TEST(lack_of_memory_is_told, shortage, NULL)
 DEVICE_TEST(limit_of_a_device_is_told, small_device, "WEFT_DEVICE_MEMORY=64M")
 DEVICE_TEST(wrong_pointers_are_not_freed, wrong_frees, NULL)
@@ -488,6 +513,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(pool_reuses_and_trims),
         cmocka_unit_test(pool_gives_nothing_back_beside_a_comm),
         cmocka_unit_test(pool_keeps_nothing_if_told_so),
+        cmocka_unit_test(without_a_pool_each_has_its_own),
         cmocka_unit_test(lack_of_memory_is_told),
         cmocka_unit_test(limit_of_a_device_is_told),
         cmocka_unit_test(wrong_pointers_are_not_freed),

@@ -70,6 +70,8 @@ typedef enum weft_nccl_op {
     NEED(CommDestroy, weft_nccl_result_t, (weft_nccl_comm_h comm))                                 \
     NEED(CommAbort, weft_nccl_result_t, (weft_nccl_comm_h comm))                                   \
     MAY(CommRevoke, weft_nccl_result_t, (weft_nccl_comm_h comm, int flags))                        \
+    MAY(CommRegister, weft_nccl_result_t,                                                          \
+        (weft_nccl_comm_h comm, void *ptr, size_t bytes, void **handle_p))                         \
     NEED(CommGetAsyncError, weft_nccl_result_t,                                                    \
          (weft_nccl_comm_h comm, weft_nccl_result_t * error_p))                                    \
     NEED(CommCount, weft_nccl_result_t, (weft_nccl_comm_h comm, int *size_p))                      \

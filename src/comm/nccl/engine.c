@@ -461,6 +461,7 @@ void weft__nccl_release(weft_nccl_t *nccl)
     }
     weft_free(nccl->word);
     weft__nccl_free_scratch(nccl);
+    weft__nccl_forget(nccl);
     free_engine(nccl);
 }
 

@@ -32,6 +32,7 @@ struct weft_nccl {
     size_t scratch_bytes;           /* that there are */
     size_t scratch_used;            /* by calls of the open group */
     struct weft_nccl_block *blocks; /* all that was scratch once: kept, it may be in use */
+    struct weft_nccl_known *known;  /* memory that NCCL was told of */
 };
 
 /* Enter NCCL with the engine's communicator, and leave. Refused if the engine is broken. */
@@ -50,6 +51,14 @@ weft_nccl_result_t weft__nccl_settle(weft_nccl_t *nccl, weft_nccl_result_t resul
 
 /* Free what launches made; nothing on the GPU uses it any more. */
 void weft__nccl_free_scratch(weft_nccl_t *nccl);
+
+/* ---- registered memory (register.c) ------------------------------------------------------- */
+
+/* Tell NCCL of a call's buffers if the program has registered them (weft_register), once for each piece;
+ * between begin and end. What it thinks of that is its own affair: they work either way. */
+void weft__nccl_introduce(weft_nccl_t *nccl, const weft_call_t *call);
+/* NCCL forgets with its communicator; this is what remembers what it was told. */
+void weft__nccl_forget(weft_nccl_t *nccl);
 
 /* ---- joining (join.c) ------------------------------------------------------------------- */
 

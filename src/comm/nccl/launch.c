@@ -331,6 +331,9 @@ weft_status_t weft__nccl_launch(weft_nccl_t *nccl, const weft_call_t *calls, int
     if (status != WEFT_OK) {
         return status;
     }
+    for (int i = 0; i < n; i++) {
+        weft__nccl_introduce(nccl, &calls[i]);
+    }
     if (calls->coll == WEFT_COLL_ALLTOALL && calls->src == calls->dst && calls->count > 0) {
         size_t bytes = (size_t)nccl->size * calls->count * weft_dtype_size(calls->type);
         status = copy_aside(nccl, calls->src, bytes, stream, &src);

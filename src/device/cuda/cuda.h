@@ -54,9 +54,10 @@ typedef struct weft_cuda_slab {
     char *base;
     size_t bytes;
     uint64_t id; /* random, never 0 */
+    int uses;    /* 0: the pool's. Else an allocation of the program's, registered so often */
 } weft_cuda_slab_t;
 
-/* The slab that holds [ptr, ptr + bytes); false if it is not from weft_malloc. */
+/* The slab that holds [ptr, ptr + bytes); false if it is neither from weft_malloc nor registered. */
 bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p);
 
 /* How many slabs `device` has had so far, and one of them. */

@@ -34,21 +34,34 @@ static int count(int *count_p)
     return 0;
 }
 
+/* A function of the driver's, which the module does not link with, as it was in `version`; NULL: there is
+ * none. */
+static void *driver_function(const char *name, unsigned version)
+{
+    void *fn = NULL;
+    cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    cudaError_t error = cudaGetDriverEntryPointByVersion(name, &fn, version, cudaEnableDefault,
+                                                         &found);
+#else
+    cudaError_t error = version > CUDART_VERSION
+                            ? cudaErrorNotSupported
+                            : cudaGetDriverEntryPoint(name, &fn, cudaEnableDefault, &found);
+#endif
+    (void)cudaGetLastError();
+    return error == cudaSuccess ? fn : NULL;
+}
+
 static int read_mps(int gpu)
 {
 #if CUDART_VERSION >= 12040
     typedef CUresult (*attribute_fn)(int *, CUdevice_attribute, CUdevice);
-    void *fn = NULL;
-    cudaDriverEntryPointQueryResult found;
+    attribute_fn attribute = (attribute_fn)driver_function("cuDeviceGetAttribute", 12040);
     int value;
-    if (cudaGetDriverEntryPointByVersion("cuDeviceGetAttribute", &fn, 12040, cudaEnableDefault,
-                                         &found) == cudaSuccess &&
-        fn &&
-        ((attribute_fn)fn)(&value, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, (CUdevice)gpu) ==
-            CUDA_SUCCESS) {
+    if (attribute &&
+        attribute(&value, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, (CUdevice)gpu) == CUDA_SUCCESS) {
         return value != 0;
     }
-    (void)cudaGetLastError();
 #endif
     return -1;
 }
@@ -97,6 +110,37 @@ static int host_release(void *ptr)
     return 0;
 }
 
+static int host_register(void *ptr, size_t bytes)
+{
+    TRY(cudaHostRegister(ptr, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped));
+    return 0;
+}
+
+static int host_unregister(void *ptr)
+{
+    TRY(cudaHostUnregister(ptr));
+    return 0;
+}
+
+static int range(int gpu, const void *ptr, void **base_p, size_t *bytes_p, bool *shares_p)
+{
+    typedef CUresult (*range_fn)(CUdeviceptr *, size_t *, CUdeviceptr);
+    typedef CUresult (*attribute_fn)(void *, CUpointer_attribute, CUdeviceptr);
+    range_fn range_of = (range_fn)driver_function("cuMemGetAddressRange", 12000);
+    attribute_fn attribute = (attribute_fn)driver_function("cuPointerGetAttribute", 12000);
+    CUdeviceptr base = 0, at = (CUdeviceptr)(uintptr_t)ptr;
+    int legacy = 0;
+    TRY(cudaSetDevice(gpu));
+    if (!range_of || !attribute || range_of(&base, bytes_p, at) != CUDA_SUCCESS) {
+        return (int)cudaErrorInvalidValue;
+    }
+    *base_p = (void *)(uintptr_t)base;
+    *shares_p = attribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at) ==
+                    CUDA_SUCCESS &&
+                legacy != 0;
+    return 0;
+}
+
 static int where(const void *ptr, int *gpu_p)
 {
     cudaPointerAttributes attributes;
@@ -106,8 +150,8 @@ static int where(const void *ptr, int *gpu_p)
     case cudaMemoryTypeManaged:
         *gpu_p = attributes.device;
         break;
-    case cudaMemoryTypeHost:
-        *gpu_p = -1;
+    case cudaMemoryTypeHost: /* registered by somebody, it may have another address for GPUs */
+        *gpu_p = attributes.devicePointer == ptr ? -1 : -2;
         break;
     default:
         *gpu_p = -2;
@@ -294,7 +338,8 @@ static int reach(int gpu, int other, bool *reached_p)
 
 extern "C" const weft_cuda_device_ops_t weft_cuda_device = {
     WEFT_CUDA_ABI, error_text,    count,        props,        memory,           alloc,
-    release,       host_alloc,    host_release, where,        copy,             fill,
+    release,       host_alloc,    host_release, host_register, host_unregister, range,
+    where,         copy,          fill,
     stream_create, stream_destroy, stream_sync, stream_idle,  stream_wait,      stream_call,
     relax,         stream_capturing, graph_begin, graph_end,  graph_launch,     graph_destroy,
     event_create,  event_destroy, event_record, event_done,   event_sync,       event_elapsed,

@@ -1,4 +1,4 @@
-/* Pools of CUDA devices. Locks: a pool's, then the list's. */
+/* Pools of CUDA devices. Locks: a pool's, then those of holds and of the list. */
 #include "device/cuda/memory.h"
 
 #include <inttypes.h>
@@ -133,14 +133,34 @@ static size_t round_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-static int free_number(const pool_t *pool)
+/* Others may have mapped a slab that is given up while slabs are held: its number stays taken. */
+static const weft_cuda_slab_t given_up = {.bytes = 0, .uses = -1};
+
+static int free_number(pool_t *pool)
 {
+    bool held = weft__cuda_held();
     for (int i = 0; i < pool->slab_count; i++) {
-        if (pool->slabs[i].base == NULL) {
+        if (pool->slabs[i].base == NULL && (pool->slabs[i].uses == 0 || !held)) {
             return i;
         }
     }
     return pool->slab_count < WEFT_CUDA_SLABS ? pool->slab_count : -1;
+}
+
+static bool name_slab(weft_cuda_slab_t *slab)
+{
+    while (slab->id == 0) {
+        if (weft__random_bytes(&slab->id, sizeof(slab->id)) != WEFT_OK) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void keep_slab(pool_t *pool, const weft_cuda_slab_t *slab)
+{
+    pool->slabs[slab->number] = *slab;
+    pool->slab_count = slab->number >= pool->slab_count ? slab->number + 1 : pool->slab_count;
 }
 
 /* Take a slab of `bytes` from the GPU; 0, a CUDA error, or -1 where the pool itself cannot. */
@@ -157,11 +177,9 @@ static int add_slab(pool_t *pool, size_t bytes)
     }
     weft_cuda_slab_t slab = {
         .device = pool->device, .number = number, .base = base, .bytes = bytes};
-    while (slab.id == 0) {
-        if (weft__random_bytes(&slab.id, sizeof(slab.id)) != WEFT_OK) {
-            weft__cuda()->release(gpu, base);
-            return -1;
-        }
+    if (!name_slab(&slab)) {
+        weft__cuda()->release(gpu, base);
+        return -1;
     }
     if (!weft__space_add(&pool->space, (uint64_t)(uintptr_t)base, bytes)) {
         weft__cuda()->release(gpu, base);
@@ -176,15 +194,27 @@ static int add_slab(pool_t *pool, size_t bytes)
         weft__cuda()->release(gpu, base);
         return -1;
     }
-    pool->slabs[number] = slab;
-    pool->slab_count = number >= pool->slab_count ? number + 1 : pool->slab_count;
+    keep_slab(pool, &slab);
     pool->stats.reserved += bytes;
     return 0;
+}
+
+/* Without a pool, what was freed while slabs were held is used again only if it is of that very size. */
+static bool may_reuse(const pool_t *pool, size_t need)
+{
+    const weft_block_t *block = weft__space_largest(&pool->space);
+    while (weft__settings()->pool == 0 && block != NULL && block->bytes != need) {
+        block = weft__space_smaller(&pool->space, block);
+    }
+    return block != NULL;
 }
 
 /* First a slab with room for more, then one that just holds what is needed. */
 static int grow(pool_t *pool, size_t need)
 {
+    if (weft__settings()->pool == 0) {
+        return add_slab(pool, need);
+    }
     size_t room = pool->stats.capacity - pool->stats.reserved, ample = pool->stats.reserved / 4;
     size_t least = round_up(need, SLAB_GRANULE);
     least = least > room && need <= room ? room : least; /* the last piece may be an odd one */
@@ -228,7 +258,7 @@ weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes)
     size_t need = bytes == 0 ? GRANULE : round_up(bytes, GRANULE);
     int error = 0;
     pthread_mutex_lock(&pool->lock);
-    weft_block_t *block = weft__space_alloc(&pool->space, need);
+    weft_block_t *block = may_reuse(pool, need) ? weft__space_alloc(&pool->space, need) : NULL;
     pool->stats.reused += block != NULL;
     if (block == NULL && (error = grow(pool, need)) == 0) {
         block = weft__space_alloc(&pool->space, need);
@@ -274,6 +304,10 @@ weft_status_t weft__cuda_free(void *ptr)
     if (!weft__cuda_find(ptr, 1, &slab)) {
         return weft__fail(WEFT_ERR_INVALID, "weft_free: %p is not memory of a device", ptr);
     }
+    if (slab.uses > 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_free: %p is registered memory; free it where it is from", ptr);
+    }
     pool_t *pool = &pools[slab.device];
     pthread_mutex_lock(&pool->lock);
     weft_block_t *block = weft__space_find(&pool->space, (uint64_t)(uintptr_t)ptr);
@@ -281,7 +315,8 @@ weft_status_t weft__cuda_free(void *ptr)
         pool->stats.frees++;
         pool->stats.in_use -= block->bytes;
         block = weft__space_free(&pool->space, block);
-        if (pool->stats.reserved - pool->stats.in_use > weft__settings()->pool_keep) {
+        size_t keep = weft__settings()->pool == 0 ? 0 : weft__settings()->pool_keep;
+        if (pool->stats.reserved - pool->stats.in_use > keep) {
             give_back(pool, block);
         }
     }
@@ -293,6 +328,74 @@ weft_status_t weft__cuda_free(void *ptr)
                           ptr, slab.device);
     }
     return WEFT_OK;
+}
+
+/* ---- memory of the program's ------------------------------------------------------------ */
+
+/* Under the pool's lock. */
+static weft_cuda_slab_t *find_adopted(pool_t *pool, const void *base)
+{
+    for (int i = 0; i < pool->slab_count; i++) {
+        if (pool->slabs[i].uses > 0 && pool->slabs[i].base == base) {
+            return &pool->slabs[i];
+        }
+    }
+    return NULL;
+}
+
+static weft_status_t add_adopted(pool_t *pool, void *base, size_t bytes)
+{
+    weft_cuda_slab_t slab = {.device = pool->device, .base = base, .bytes = bytes, .uses = 1},
+                     other;
+    slab.number = free_number(pool);
+    if (slab.number < 0) {
+        return weft__fail(
+            WEFT_ERR_UNSUPPORTED,
+            "weft_register: device %d has %d pieces of memory already, those that were "
+            "registered since its communicators were made included; register fewer, "
+            "larger ones",
+            pool->device, WEFT_CUDA_SLABS);
+    }
+    if (weft__cuda_find(base, 1, &other)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_register: the memory at %p is device %d's already", base,
+                          other.device);
+    }
+    if (!name_slab(&slab) || !list_add(&slab)) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "weft_register: no memory to remember %p", base);
+    }
+    keep_slab(pool, &slab);
+    return WEFT_OK;
+}
+
+weft_status_t weft__cuda_adopt(int device, void *base, size_t bytes)
+{
+    pool_t *pool;
+    weft_status_t status = get_pool("weft_register", device, &pool);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&pool->lock);
+    weft_cuda_slab_t *slab = find_adopted(pool, base);
+    if (slab != NULL) {
+        slab->uses++;
+    } else {
+        status = add_adopted(pool, base, bytes);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+void weft__cuda_disown(int device, void *base)
+{
+    pool_t *pool = &pools[device];
+    pthread_mutex_lock(&pool->lock);
+    weft_cuda_slab_t *slab = find_adopted(pool, base);
+    if (slab != NULL && --slab->uses == 0) {
+        list_remove(slab);
+        *slab = given_up;
+    }
+    pthread_mutex_unlock(&pool->lock);
 }
 
 weft_status_t weft__cuda_stats(int device, weft_pool_stats_t *stats_p)

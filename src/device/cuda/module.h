@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define WEFT_CUDA_ABI 6
+#define WEFT_CUDA_ABI 7
 #define WEFT_CUDA_IPC_BYTES 64
 #define WEFT_CUDA_SLABS 256 /* pieces of memory of one device; what other processes map */
 
@@ -49,6 +49,11 @@ typedef struct weft_cuda_device_ops {
     /* Host memory that GPUs reach at the same address. */
     int (*host_alloc)(void **ptr_p, size_t bytes);
     int (*host_release)(void *ptr);
+    /* The same for memory that is there already. */
+    int (*host_register)(void *ptr, size_t bytes);
+    int (*host_unregister)(void *ptr);
+    /* The allocation of `gpu` that `ptr` is in, and whether ipc_export takes it. */
+    int (*range)(int gpu, const void *ptr, void **base_p, size_t *bytes_p, bool *shares_p);
     /* The GPU whose memory `ptr` is in; -1: host memory that GPUs reach; -2: they do not. */
     int (*where)(const void *ptr, int *gpu_p);
     int (*copy)(int gpu, void *dst, const void *src, size_t bytes, void *stream);

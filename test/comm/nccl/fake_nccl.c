@@ -164,6 +164,16 @@ weft_nccl_result_t ncclCommRevoke(weft_nccl_comm_h comm, int flags)
 }
 #endif
 
+#ifndef FAKE_OLD
+weft_nccl_result_t ncclCommRegister(weft_nccl_comm_h comm, void *ptr, size_t bytes, void **handle_p)
+{
+    (void)comm;
+    write_down("CommRegister %p %zu\n", ptr, bytes);
+    *handle_p = ptr;
+    return fails("CommRegister") ? fake.result : WEFT_NCCL_SUCCESS;
+}
+#endif
+
 weft_nccl_result_t ncclCommDestroy(weft_nccl_comm_h comm)
 {
     write_down("CommDestroy\n");

@@ -99,6 +99,36 @@ static int fake_host_release(void *ptr)
     return fake_release(0, ptr);
 }
 
+static int fake_host_register(void *ptr, size_t bytes)
+{
+    note(NULL, ptr, bytes);
+    return answer("host_register");
+}
+
+static int fake_host_unregister(void *ptr)
+{
+    note(ptr, NULL, 0);
+    return answer("host_unregister");
+}
+
+static int fake_range(int gpu, const void *ptr, void **base_p, size_t *bytes_p, bool *shares_p)
+{
+    const char *at = ptr;
+    int error = 1;
+    (void)gpu;
+    pthread_mutex_lock(&blocks_lock);
+    for (int i = 0; i < BLOCKS; i++) {
+        if (blocks[i].from && at >= blocks[i].from && at < blocks[i].from + blocks[i].bytes) {
+            *base_p = blocks[i].from;
+            *bytes_p = blocks[i].bytes;
+            *shares_p = true;
+            error = 0;
+        }
+    }
+    pthread_mutex_unlock(&blocks_lock);
+    return error ? error : answer("range");
+}
+
 static int fake_where(const void *ptr, int *gpu_p)
 {
     *gpu_p = host_gpu_strict ? -2 : 0;
@@ -259,6 +289,9 @@ const weft_cuda_device_ops_t host_gpu = {
     .release = fake_release,
     .host_alloc = fake_host_alloc,
     .host_release = fake_host_release,
+    .host_register = fake_host_register,
+    .host_unregister = fake_host_unregister,
+    .range = fake_range,
     .where = fake_where,
     .copy = fake_copy,
     .fill = fake_fill,
