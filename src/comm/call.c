@@ -64,6 +64,20 @@ void weft__call_describe(const weft_call_t *call, char *text, size_t room)
     }
 }
 
+weft_call_t weft__call_fuse(const weft_call_t *calls, int n)
+{
+    weft_call_t all = calls[0];
+    uint32_t hash = 2166136261u;
+    all.count = 0;
+    for (int i = 0; i < n; i++) {
+        hash = (hash ^ (uint32_t)calls[i].count) * 16777619u;
+        all.count += calls[i].count;
+    }
+    all.fused = n;
+    all.root = (int)((hash ^ hash >> 24) & 0xffffff);
+    return all;
+}
+
 int weft__call_src_blocks(const weft_call_t *call, int rank, int size)
 {
     const weft_coll_info_t *info = &weft__coll_info[call->coll];

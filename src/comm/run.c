@@ -39,16 +39,6 @@ static void turn_over(weft_comm_h comm, uint64_t ticket)
     pthread_mutex_unlock(&comm->turn_lock);
 }
 
-/* Goes into the signature in place of the root: groups must agree on every count, not the total. */
-static int counts_hash(const weft_call_t *calls, int n)
-{
-    uint32_t hash = 2166136261u;
-    for (int i = 0; i < n; i++) {
-        hash = (hash ^ (uint32_t)calls[i].count) * 16777619u;
-    }
-    return (int)((hash ^ hash >> 24) & 0xffffff);
-}
-
 /* Many small all-reduces as one: pack them into device memory, reduce that in place, unpack. */
 static weft_status_t run_fused(weft_comm_h comm, const weft_call_t *calls, int n)
 {
@@ -68,11 +58,8 @@ static weft_status_t run_fused(weft_comm_h comm, const weft_call_t *calls, int n
             total += calls[i].count;
         }
     }
-    weft_call_t all = calls[0];
+    weft_call_t all = weft__call_fuse(calls, n);
     all.src = all.dst = at;
-    all.count = total;
-    all.fused = n;
-    all.root = counts_hash(calls, n);
     weft_status_t status = comm->backend->collective(comm->ctx, &all);
     for (int i = 0; i < n && status == WEFT_OK; i++) {
         if (calls[i].count > 0) {

@@ -1,47 +1,15 @@
-/* Calls: where the buffers are, which kernel, how many blocks, in which order. */
+/* Calls: which kernel, how many blocks, in which order. */
 #include <string.h>
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "comm/cuda/cuda.h"
 
 int weft__cuda_blocks(const weft_cuda_t *cuda, uint64_t threads)
 {
     uint64_t blocks = (threads + WEFT_CUDA_THREADS - 1) / WEFT_CUDA_THREADS;
     return blocks < 1 ? 1 : blocks > (uint64_t)cuda->most_blocks ? cuda->most_blocks : (int)blocks;
-}
-
-/* ---- buffers ---------------------------------------------------------------------------- */
-
-/* In one process every address that some GPU of ours can follow will do; it is only asked for where
- * the memory is not from weft_malloc. */
-static bool near_ref(const weft_cuda_t *cuda, const void *ptr, size_t bytes)
-{
-    weft_cuda_slab_t slab;
-    int gpu = -2;
-    (void)cuda;
-    return weft__cuda_find(ptr, bytes, &slab) ||
-           (weft__cuda()->where(ptr, &gpu) == 0 && gpu != -2);
-}
-
-bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_ref_t *ref_p,
-                    weft_status_t *status_p)
-{
-    weft_cuda_slab_t slab;
-    *ref_p = (uint64_t)(uintptr_t)ptr;
-    if (bytes == 0) {
-        *ref_p = 0;
-        return true;
-    }
-    if (!cuda->far) {
-        return near_ref(cuda, ptr, bytes);
-    }
-    if (!weft__cuda_find(ptr, bytes, &slab) || slab.device != cuda->device) {
-        return false;
-    }
-    *ref_p = (uint64_t)(slab.number + 1) << 48 | (uint64_t)((const char *)ptr - slab.base);
-    *status_p = weft__cuda_publish(cuda, slab.number);
-    return true;
 }
 
 /* ---- order ------------------------------------------------------------------------------ */
@@ -110,27 +78,29 @@ static uint64_t lines_most(const weft_cuda_t *cuda, weft_coll_t coll)
     return most < room ? most : room;
 }
 
-static bool goes_direct(const weft_cuda_t *cuda, const weft_call_t *call, uint64_t bytes)
+bool weft__cuda_goes_direct(const weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes)
 {
-    weft_algo_t forced = cuda->comm->tuner.forced[call->coll];
-    if (call->coll == WEFT_COLL_BARRIER || bytes == 0) {
+    weft_algo_t forced = cuda->comm->tuner.forced[coll];
+    if (coll == WEFT_COLL_ALLTOALLV) {
+        return true;
+    }
+    if (coll == WEFT_COLL_BARRIER || bytes == 0) {
         return false;
     }
     if (forced == WEFT_ALGO_ONESHOT) {
         return bytes > weft__cuda_line_bytes(cuda);
     }
-    return forced != WEFT_ALGO_AUTO || bytes > lines_most(cuda, call->coll);
+    return forced != WEFT_ALGO_AUTO || bytes > lines_most(cuda, coll);
 }
 
 weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes)
 {
     weft_cuda_t *cuda = ctx;
-    weft_call_t call = {.coll = coll};
     if (weft__cuda_engine_takes(cuda, coll, bytes)) {
         return (weft_choice_t){.algo = WEFT_ALGO_DIRECT,
                                .why = "large, on GPUs of their own: NCCL"};
     }
-    bool direct = goes_direct(cuda, &call, bytes);
+    bool direct = weft__cuda_goes_direct(cuda, coll, bytes);
     weft_choice_t choice = {
         .algo = direct ? WEFT_ALGO_DIRECT : WEFT_ALGO_ONESHOT,
         .why = cuda->comm->tuner.forced[coll] != WEFT_ALGO_AUTO ? "forced"
@@ -217,9 +187,8 @@ static void place(const weft_cuda_t *cuda, weft_cuda_call_t *k, bool capturing)
     k->overlap = cuda->overlaps && !capturing && (k->gate || !large);
 }
 
-/* Queue the kernel of a call whose buffers kernels can reach. */
-static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_call_t *k,
-                           weft_stream_h stream, bool capturing)
+weft_status_t weft__cuda_queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_call_t *k,
+                               const weft_cuda_batch_t *batch, weft_stream_h stream, bool capturing)
 {
     const weft_cuda_comm_ops_t *ops = weft__cuda_tables(NULL)->comm;
     void *native = weft__cuda_stream(stream);
@@ -232,25 +201,27 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
     k->src = call->src;
     k->dst = call->dst;
     k->count = ragged ? 0 : call->count;
-    k->direct = ragged || goes_direct(cuda, call, bytes);
+    k->direct = !batch && weft__cuda_goes_direct(cuda, call->coll, bytes);
     k->sig = weft__sig_pack(call, k->direct ? WEFT_ALGO_DIRECT : WEFT_ALGO_ONESHOT);
     note_issued(cuda, k->sig, k->count);
+    k->blocks =
+        ragged  ? cuda->most_blocks /* the same on all ranks, which may have nothing in common */
+        : batch ? weft__cuda_blocks(cuda, batch->units)
+                : blocks_for(cuda, call, k->direct, bytes);
+    place(cuda, k, capturing);
+    if (!k->direct) {
+        k->route = find_route(cuda, call, bytes);
+        k->even = cuda->size <= WEFT_CUDA_POLL_FAN &&
+                  (((uintptr_t)k->src | (uintptr_t)k->dst | bytes) & 7) == 0;
+    }
     int error;
     if (ragged) {
         weft_cuda_ragged_t vectors;
         fill_ragged(cuda, call, &vectors);
-        k->blocks = cuda->most_blocks; /* the same on all ranks, which may have nothing in common */
-        place(cuda, k, capturing);
         error = ops->ragged(cuda->gpu, &cuda->world, k, &vectors, native);
     } else {
-        k->blocks = blocks_for(cuda, call, k->direct, bytes);
-        place(cuda, k, capturing);
-        if (!k->direct) {
-            k->route = find_route(cuda, call, bytes);
-            k->even = cuda->size <= WEFT_CUDA_POLL_FAN &&
-                      (((uintptr_t)k->src | (uintptr_t)k->dst | bytes) & 7) == 0;
-        }
-        error = ops->collective(cuda->gpu, &cuda->world, k, native);
+        error = batch ? ops->batch(cuda->gpu, &cuda->world, k, batch, native)
+                      : ops->collective(cuda->gpu, &cuda->world, k, native);
     }
     if (error != 0) { /* the others are in this call already */
         return weft__cuda_failed(cuda, error, "a kernel cannot be launched");
@@ -260,7 +231,7 @@ static weft_status_t queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda
     return WEFT_OK;
 }
 
-static weft_status_t check_alignment(const weft_call_t *call)
+weft_status_t weft__cuda_check_alignment(const weft_call_t *call)
 {
     size_t element = weft_dtype_size(call->type);
     if (weft__coll_info[call->coll].reduces &&
@@ -273,62 +244,77 @@ static weft_status_t check_alignment(const weft_call_t *call)
     return WEFT_OK;
 }
 
-static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_stream_h stream,
-                             uint64_t mark)
+/* The buffers of a call, or memory of ours in their place. What travels in the lines, and what NCCL moves,
+ * only this rank's GPU has to reach. */
+static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_call_t *k,
+                                  weft_stream_h stream, bool engine, weft_cuda_stage_t *stage)
 {
-    weft_call_t c = *call;
-    weft_cuda_call_t k = {.mark = mark};
-    weft_cuda_stage_t stage = {0};
-    bool capturing = false;
-    size_t src_bytes = weft__call_extent(call, cuda->rank, cuda->size, false);
-    size_t dst_bytes = weft__call_extent(call, cuda->rank, cuda->size, true);
-    weft_status_t status = check_alignment(call);
-    status = status == WEFT_OK ? weft__cuda_in_order(cuda, stream, &capturing) : status;
-    if (status != WEFT_OK) {
-        return status;
+    weft_status_t status = WEFT_OK;
+    uint64_t block = c->count * weft_dtype_size(c->type);
+    bool alone = engine || !weft__cuda_goes_direct(cuda, c->coll, block);
+    size_t src_bytes = weft__call_extent(c, cuda->rank, cuda->size, false);
+    size_t dst_bytes = weft__call_extent(c, cuda->rank, cuda->size, true);
+    if (alone) {
+        return weft__cuda_stage_in(cuda, c, !weft__cuda_reaches(cuda, c->src, src_bytes),
+                                   !weft__cuda_reaches(cuda, c->dst, dst_bytes), stream, stage);
     }
-    bool src = weft__cuda_ref(cuda, c.src, src_bytes, &k.src_ref, &status);
-    bool dst = weft__cuda_ref(cuda, c.dst, dst_bytes, &k.dst_ref, &status);
-    if ((!src || !dst) && status == WEFT_OK) {
-        status = weft__cuda_stage_in(cuda, &c, !src, !dst, stream, &stage);
-        if (status == WEFT_ERR_NO_MEMORY) { /* the others are in this call, or will be */
-            weft__cuda_break(cuda, status, cuda->rank,
-                             "rank %d has no memory to stage a call whose buffers are not from "
-                             "weft_malloc: %s",
-                             cuda->rank, weft_last_error());
-            status = weft__cuda_check(cuda);
-        }
+    bool src = weft__cuda_ref(cuda, c->src, src_bytes, &k->src_ref, &status);
+    bool dst = weft__cuda_ref(cuda, c->dst, dst_bytes, &k->dst_ref, &status);
+    if (status == WEFT_OK && (!src || !dst)) {
+        status = weft__cuda_stage_in(cuda, c, !src, !dst, stream, stage);
         if (status == WEFT_OK) {
-            weft__cuda_ref(cuda, c.src, src_bytes, &k.src_ref, &status);
-            weft__cuda_ref(cuda, c.dst, dst_bytes, &k.dst_ref, &status);
-        }
-        k.mark = 0; /* the result is only there after the copy back */
-    }
-    uint64_t block = c.count * weft_dtype_size(c.type);
-    if (status == WEFT_OK && weft__cuda_engine_takes(cuda, c.coll, block)) {
-        note_issued(cuda, weft__sig_pack(&c, WEFT_ALGO_DIRECT), c.count);
-        status = weft__cuda_engine_launch(cuda, &c, stream, capturing);
-        atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued,
-                              memory_order_release);
-        if (mark && status == WEFT_OK) {
-            status = weft__cuda_await_idle(cuda);
-        }
-    } else if (status == WEFT_OK) {
-        status = queue(cuda, &c, &k, stream, capturing);
-    }
-    if (stage.loan) {
-        weft_status_t back = weft__cuda_stage_out(cuda, &c, &stage, stream);
-        weft_status_t lent = weft__cuda_lend(cuda, stage.loan, stream, capturing);
-        status = status != WEFT_OK ? status : back != WEFT_OK ? back : lent;
-        if (mark && status == WEFT_OK) {
-            status = weft_stream_synchronize(stream);
-            cuda->report->finished = mark; /* no kernel runs that might write it */
+            weft__cuda_ref(cuda, c->src, src_bytes, &k->src_ref, &status);
+            weft__cuda_ref(cuda, c->dst, dst_bytes, &k->dst_ref, &status);
         }
     }
     return status;
 }
 
-/* Not the first of a group: the others may already wait for the rest of it. */
+static weft_status_t run_engine(weft_cuda_t *cuda, const weft_call_t *call, weft_stream_h stream,
+                                bool capturing, uint64_t mark)
+{
+    note_issued(cuda, weft__sig_pack(call, WEFT_ALGO_DIRECT), call->count);
+    weft_status_t status = weft__cuda_engine_launch(cuda, call, stream, capturing);
+    atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued, memory_order_release);
+    return mark && status == WEFT_OK ? weft__cuda_await_idle(cuda) : status;
+}
+
+static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_stream_h stream,
+                             uint64_t mark)
+{
+    weft_call_t c = *call;
+    weft_cuda_call_t k = {0};
+    weft_cuda_stage_t stage = {0};
+    bool capturing = false;
+    uint64_t block = c.count * weft_dtype_size(c.type);
+    WEFT_TRY(weft__cuda_check_alignment(call));
+    WEFT_TRY(weft__cuda_in_order(cuda, stream, &capturing));
+    bool engine = weft__cuda_engine_takes(cuda, c.coll, block);
+    weft_status_t status = find_buffers(cuda, &c, &k, stream, engine, &stage);
+    k.mark = stage.loan ? 0 : mark; /* with a loan, the result is only there after the copy back */
+    if (status == WEFT_OK) {
+        status = engine ? run_engine(cuda, &c, stream, capturing, k.mark)
+                        : weft__cuda_queue(cuda, &c, &k, NULL, stream, capturing);
+    }
+    return weft__cuda_stage_end(cuda, &c, &stage, 1, stream, capturing, mark, status);
+}
+
+/* One call, or as many all-reduces of a group as one kernel has room for at a time; `mark` is the last
+ * one's. */
+static weft_status_t run_all(weft_cuda_t *cuda, const weft_call_t *calls, int n,
+                             weft_stream_h stream, uint64_t mark)
+{
+    weft_status_t status = WEFT_OK;
+    for (int i = 0, some; i < n && status == WEFT_OK; i += some) {
+        int left = n - i;
+        some = left > 1 ? weft__cuda_batch_size(cuda, calls + i, left) : 1;
+        uint64_t its = some == left ? mark : 0;
+        status = some > 1 ? weft__cuda_batch(cuda, calls + i, some, stream, its)
+                          : run_one(cuda, calls + i, stream, its);
+    }
+    return status;
+}
+
 weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream)
 {
     weft_cuda_t *cuda = ctx;
@@ -341,16 +327,9 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
         return status;
     }
     weft_stream_h on = stream ? stream : cuda->own;
-    uint64_t mark = 0;
-    if (weft__is_message(calls->coll)) {
-        mark = stream ? 0 : ++cuda->marks;
-        status = weft__cuda_exchange(cuda, calls, n, on, mark);
-    } else {
-        for (int i = 0; i < n && status == WEFT_OK; i++) {
-            mark = stream || i < n - 1 ? 0 : ++cuda->marks;
-            status = run_one(cuda, &calls[i], on, mark);
-        }
-    }
+    uint64_t mark = stream ? 0 : ++cuda->marks;
+    status = weft__is_message(calls->coll) ? weft__cuda_exchange(cuda, calls, n, on, mark)
+                                           : run_all(cuda, calls, n, on, mark);
     if (status == WEFT_ERR_SYSTEM) {
         return weft__cuda_failed(cuda, 0, NULL);
     }

@@ -133,7 +133,7 @@ void weft__cuda_forget_shares(void); /* if none is open */
 /* Announce slabs that were made since, and wait until all ranks have mapped number `slab`. */
 weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab);
 
-/* ---- calls (calls.c, messages.c) ------------------------------------------------------------ */
+/* ---- calls (calls.c, messages.c, batch.c) ------------------------------------------------------------ */
 
 weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream);
 weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes);
@@ -147,7 +147,29 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
  * not wait for them. */
 int weft__cuda_blocks(const weft_cuda_t *cuda, uint64_t threads);
 
-/* Where a buffer is for others; false if kernels of other ranks cannot reach it. */
+/* Does a call with blocks of `bytes` read and write everybody's buffers? Else its data travels in the
+ * lines. The same on all ranks. */
+bool weft__cuda_goes_direct(const weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes);
+
+/* Queue the kernel of a call whose buffers kernels can reach, or of those in `batch`, which it stands
+ * for. */
+weft_status_t weft__cuda_queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_call_t *k,
+                               const weft_cuda_batch_t *batch, weft_stream_h stream,
+                               bool capturing);
+
+/* GPUs need the addresses of elements to be multiples of their size. */
+weft_status_t weft__cuda_check_alignment(const weft_call_t *call);
+
+/* How many of the first of `n` all-reduces of a group, of one type and operation, one kernel carries out;
+ * the same on all ranks. Do so (batch.c). */
+int weft__cuda_batch_size(const weft_cuda_t *cuda, const weft_call_t *calls, int n);
+weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int n,
+                               weft_stream_h stream, uint64_t mark);
+
+/* Can this rank's own GPU read and write it (buffers.c)? */
+bool weft__cuda_reaches(const weft_cuda_t *cuda, const void *ptr, size_t bytes);
+
+/* Where a buffer is for others; false if kernels of other ranks cannot reach it (buffers.c). */
 bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_ref_t *ref_p,
                     weft_status_t *status_p);
 
@@ -178,12 +200,15 @@ typedef struct weft_cuda_stage {
     size_t bytes;
 } weft_cuda_stage_t;
 
-/* Replace those buffers of `call` (src, dst) by memory of ours, filled in stream order. */
+/* Replace those buffers of `call` (src, dst) by memory of ours, filled in stream order. If there is none,
+ * the communicator is broken: the others are in this call, or will be. */
 weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
                                   weft_stream_h stream, weft_cuda_stage_t *stage_p);
-/* After the kernel was queued: bring the result back. */
-weft_status_t weft__cuda_stage_out(weft_cuda_t *cuda, const weft_call_t *call,
-                                   const weft_cuda_stage_t *stage, weft_stream_h stream);
+/* After the kernel of `n` calls was queued, which went as `status` says: bring their results back, and lend
+ * what was staged. If somebody waits for `mark` and something was, it is waited for here. */
+weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
+                                   const weft_cuda_stage_t *stages, int n, weft_stream_h stream,
+                                   bool capturing, uint64_t mark, weft_status_t status);
 /* Lend memory until the stream has passed here (capturing: until the communicator closes). */
 weft_status_t weft__cuda_lend(weft_cuda_t *cuda, weft_cuda_loan_t *loan, weft_stream_h stream,
                               bool capturing);

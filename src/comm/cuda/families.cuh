@@ -14,17 +14,22 @@ typedef kernel_fn family_t[WEFT_DTYPE_COUNT + 1][WEFT_OP_COUNT];
 extern const family_t line_family, even_line_family, direct_family;
 extern const unsigned line_threads, direct_threads;
 
+typedef void (*batch_fn)(const weft_cuda_world_t, const weft_cuda_call_t, const weft_cuda_batch_t);
+extern const batch_fn batch_family[WEFT_DTYPE_COUNT][WEFT_OP_COUNT];
+
 #define BY_OP(kernel, type)                                                                        \
     {                                                                                              \
         kernel<type, WEFT_SUM>, kernel<type, WEFT_PROD>, kernel<type, WEFT_MIN>,                   \
             kernel<type, WEFT_MAX>, kernel<type, WEFT_AVG>                                         \
     }
+#define OF_REDUCTIONS(kernel)                                                                      \
+    BY_OP(kernel, WEFT_F64), BY_OP(kernel, WEFT_F32), BY_OP(kernel, WEFT_F16),                      \
+        BY_OP(kernel, WEFT_BF16), BY_OP(kernel, WEFT_I8), BY_OP(kernel, WEFT_U8),                   \
+        BY_OP(kernel, WEFT_I32), BY_OP(kernel, WEFT_U32), BY_OP(kernel, WEFT_I64),                  \
+        BY_OP(kernel, WEFT_U64)
 #define BY_TYPE(kernel)                                                                            \
     {                                                                                              \
-        BY_OP(kernel, WEFT_F64), BY_OP(kernel, WEFT_F32), BY_OP(kernel, WEFT_F16),                  \
-            BY_OP(kernel, WEFT_BF16), BY_OP(kernel, WEFT_I8), BY_OP(kernel, WEFT_U8),               \
-            BY_OP(kernel, WEFT_I32), BY_OP(kernel, WEFT_U32), BY_OP(kernel, WEFT_I64),              \
-            BY_OP(kernel, WEFT_U64),                                                               \
+        OF_REDUCTIONS(kernel),                                                                     \
         {                                                                                          \
             kernel<-1, WEFT_SUM>                                                                   \
         }                                                                                          \

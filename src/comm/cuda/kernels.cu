@@ -93,6 +93,14 @@ static int ragged(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_
                        WEFT_CUDA_THREADS, args, stream);
 }
 
+static int batch(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
+                 const weft_cuda_batch_t *batch, void *stream)
+{
+    void *args[] = {(void *)world, (void *)call, (void *)batch};
+    return launch(gpu, (const void *)batch_family[call->type][call->op], call->blocks,
+                  (int)line_threads, args, stream, call->overlap != 0);
+}
+
 static int exchange(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
                     void *stream)
 {
@@ -110,6 +118,7 @@ static int run_once(int gpu)
     weft_cuda_world_t nobody = {};
     weft_cuda_call_t call = {};
     weft_cuda_ragged_t vectors = {};
+    weft_cuda_batch_t pieces = {};
     weft_cuda_exchange_t messages = {};
     int error = 0;
     call.gate = call.blocks = messages.lanes = messages.lane_blocks = 1;
@@ -121,6 +130,9 @@ static int run_once(int gpu)
             call.direct = kind == 0;
             call.even = kind == 1;
             error = collective(gpu, &nobody, &call, cudaStreamPerThread);
+        }
+        if (call.coll == WEFT_COLL_ALLREDUCE && error == 0) {
+            error = batch(gpu, &nobody, &call, &pieces, cudaStreamPerThread);
         }
     }
     error = error ? error : ragged(gpu, &nobody, &call, &vectors, cudaStreamPerThread);
@@ -141,4 +153,4 @@ static int load(int gpu)
 }
 
 extern "C" const weft_cuda_comm_ops_t weft_cuda_comm = {
-    WEFT_CUDA_ABI, load, collective, ragged, exchange};
+    WEFT_CUDA_ABI, load, collective, ragged, batch, exchange};

@@ -36,6 +36,7 @@ extern "C" {
 #define WEFT_CUDA_BLOCKS_PER_SM 2  /* see weft__cuda_blocks for why all are resident */
 #define WEFT_CUDA_BLOCKS 256       /* of a grid, at most */
 #define WEFT_CUDA_FEW 24           /* messages that travel with the launch */
+#define WEFT_CUDA_PIECES 64        /* small all-reduces that one kernel carries out */
 #define WEFT_CUDA_POLL_FAN 8       /* ranks that a kernel for few ranks has */
 #define WEFT_CUDA_HEAD_WORDS 8     /* 32-bit words of an announcement */
 #define WEFT_CUDA_LINE_SPACE ((size_t)4 << 20) /* bytes of line[][][] in a box */
@@ -129,6 +130,20 @@ typedef struct weft_cuda_ragged {
     uint64_t recv_bytes[WEFT_CUDA_RANKS], recv_at[WEFT_CUDA_RANKS];
 } weft_cuda_ragged_t;
 
+/* Small all-reduces of a group as one call: their units stand one behind the other in the lines. */
+typedef struct weft_cuda_piece {
+    const void *src;
+    void *dst;
+    uint32_t first; /* unit of the call that it starts with */
+    uint32_t bytes;
+} weft_cuda_piece_t;
+
+typedef struct weft_cuda_batch {
+    int n;
+    uint32_t units; /* of all */
+    weft_cuda_piece_t piece[WEFT_CUDA_PIECES];
+} weft_cuda_batch_t;
+
 /* A send or receive. Messages of one lane (a peer and a direction) go one after the other. */
 typedef struct weft_cuda_message {
     uint64_t sig, count, bytes; /* sig: the same on both sides */
@@ -156,6 +171,8 @@ typedef struct weft_cuda_comm_ops {
                       void *stream);
     int (*ragged)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                   const weft_cuda_ragged_t *ragged, void *stream);
+    int (*batch)(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
+                 const weft_cuda_batch_t *batch, void *stream);
     int (*exchange)(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
                     void *stream);
 } weft_cuda_comm_ops_t;

@@ -219,6 +219,36 @@ template <int OP, bool EVEN> struct line_work<-1, OP, EVEN> {
     }
 };
 
+/* The first warp of a block: block 0 announces the call and waits for the others' announcements. */
+static __device__ __forceinline__ void meet(const world_t &world, const call_t &call, uint64_t number)
+{
+    if (blockIdx.x == 0) {
+        announce(world, call, number);
+        await_heads(world, call, number, [](int, int, uint32_t) {});
+    }
+}
+
+static __device__ __forceinline__ void end_call(const world_t &world, const call_t &call,
+                                                uint64_t number)
+{
+    count_call(world, number);
+    if (call.mark && threadIdx.x == 0 &&
+        (gridDim.x == 1 || last_block(world, &world.box[world.rank]->blocks, gridDim.x))) {
+        tell_host(world, call.mark);
+    }
+}
+
+/* The first unit of a thread, and how far it is to its next. */
+static __device__ __forceinline__ uint32_t first_unit()
+{
+    return blockIdx.x * WEFT_CUDA_THREADS + threadIdx.x - 32;
+}
+
+static __device__ __forceinline__ uint32_t next_unit()
+{
+    return gridDim.x * WEFT_CUDA_THREADS;
+}
+
 template <int TYPE, int OP, bool EVEN>
 static __global__ void __launch_bounds__(LINE_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
     line_kernel(const __grid_constant__ world_t world, const __grid_constant__ call_t call,
@@ -230,26 +260,67 @@ static __global__ void __launch_bounds__(LINE_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
     await_turn();
     uint64_t number = call_number(world);
     if (threadIdx.x < 32) {
-        if (blockIdx.x == 0) {
-            announce(world, call, number);
-            await_heads(world, call, number, [](int, int, uint32_t) {});
-        }
+        meet(world, call, number);
     } else {
         typedef line_work<TYPE, OP, EVEN> work;
-        uint32_t units = (uint32_t)((bytes + 7) / 8), step = gridDim.x * WEFT_CUDA_THREADS;
+        uint32_t units = (uint32_t)((bytes + 7) / 8);
         bool more = true;
 #pragma unroll 1
-        for (uint32_t u = blockIdx.x * WEFT_CUDA_THREADS + threadIdx.x - 32; u < units && more;
-             u += step) {
+        for (uint32_t u = first_unit(); u < units && more; u += next_unit()) {
             send_unit<work::ELEMENT, EVEN>(world, call, bytes, number, u);
             more = work::receive(world, call, bytes, number, u);
         }
     }
-    count_call(world, number);
-    if (call.mark && threadIdx.x == 0 &&
-        (gridDim.x == 1 || last_block(world, &world.box[world.rank]->blocks, gridDim.x))) {
-        tell_host(world, call.mark);
+    end_call(world, call, number);
+}
+
+/* ---- several calls as one --------------------------------------------------------------- */
+
+/* The piece that unit u is in. */
+static __device__ __forceinline__ int piece_of(const weft_cuda_batch_t &batch, uint32_t u)
+{
+    int low = 0, high = batch.n - 1;
+#pragma unroll 1
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (batch.piece[middle].first <= u) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
     }
+    return low;
+}
+
+/* To the functions above, a piece is a call whose buffers start so far before its own that its first
+ * unit is where it should be. */
+template <int TYPE, int OP>
+static __global__ void __launch_bounds__(LINE_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
+    batch_kernel(const __grid_constant__ world_t world, const __grid_constant__ call_t call,
+                 const __grid_constant__ weft_cuda_batch_t batch)
+{
+    if (world.size == 0) {
+        return; /* only to be loaded */
+    }
+    await_turn();
+    uint64_t number = call_number(world);
+    if (threadIdx.x < 32) {
+        meet(world, call, number);
+    } else {
+        typedef line_work<TYPE, OP, false> work;
+        bool more = true;
+#pragma unroll 1
+        for (uint32_t u = first_unit(); u < batch.units && more; u += next_unit()) {
+            const weft_cuda_piece_t &piece = batch.piece[piece_of(batch, u)];
+            uint64_t before = 8ull * piece.first;
+            call_t part = call;
+            part.src = (const char *)piece.src - before;
+            part.dst = (char *)piece.dst - before;
+            send_unit<work::ELEMENT, false>(world, part, before + piece.bytes, number, u);
+            more = work::receive(world, part, before + piece.bytes, number, u);
+        }
+    }
+    end_call(world, call, number);
 }
 
 #endif

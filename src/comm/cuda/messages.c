@@ -137,7 +137,7 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
 {
     batch_t b = {0};
     weft_cuda_loan_t *loan = NULL;
-    bool capturing = false, staged = false;
+    bool capturing = false;
     memset(b.lane_of, -1, sizeof(b.lane_of));
     weft_cuda_stage_t *stages = calloc((size_t)n, sizeof(*stages));
     weft_call_t *copies = calloc((size_t)n, sizeof(*copies));
@@ -146,21 +146,12 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
                                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d messages", n);
     status = status == WEFT_OK ? make_room(&b, n, &loan) : status;
     status = status == WEFT_OK ? run(cuda, calls, n, &b, stages, copies, stream, mark) : status;
-    for (int i = 0; i < n && stages && copies; i++) {
-        if (stages[i].loan) {
-            weft_status_t back = weft__cuda_stage_out(cuda, &copies[i], &stages[i], stream);
-            weft_status_t lent = weft__cuda_lend(cuda, stages[i].loan, stream, capturing);
-            status = status != WEFT_OK ? status : back != WEFT_OK ? back : lent;
-            staged = true;
-        }
+    if (stages && copies) {
+        status = weft__cuda_stage_end(cuda, copies, stages, n, stream, capturing, mark, status);
     }
     if (loan) {
         weft_status_t lent = weft__cuda_lend(cuda, loan, stream, capturing);
         status = status != WEFT_OK ? status : lent;
-    }
-    if (mark && staged && status == WEFT_OK) {
-        status = weft_stream_synchronize(stream);
-        cuda->report->finished = mark; /* no kernel runs that might write it */
     }
     free(stages);
     free(copies);

@@ -64,8 +64,8 @@ static weft_status_t bring_in(weft_cuda_t *cuda, weft_cuda_loan_t *loan, const v
     return status == WEFT_OK ? weft_memcpy(device, pinned, bytes, stream) : status;
 }
 
-weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
-                                  weft_stream_h stream, weft_cuda_stage_t *stage_p)
+static weft_status_t stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
+                              weft_stream_h stream, weft_cuda_stage_t *stage_p)
 {
     size_t src_bytes = weft__call_extent(call, cuda->rank, cuda->size, false);
     size_t dst_bytes = weft__call_extent(call, cuda->rank, cuda->size, true);
@@ -106,10 +106,23 @@ weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src
     return status;
 }
 
-weft_status_t weft__cuda_stage_out(weft_cuda_t *cuda, const weft_call_t *call,
-                                   const weft_cuda_stage_t *stage, weft_stream_h stream)
+weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
+                                  weft_stream_h stream, weft_cuda_stage_t *stage_p)
 {
-    (void)cuda;
+    weft_status_t status = src || dst ? stage_in(cuda, call, src, dst, stream, stage_p) : WEFT_OK;
+    if (status == WEFT_ERR_NO_MEMORY) {
+        weft__cuda_break(cuda, status, cuda->rank,
+                         "rank %d has no memory to stage a call whose buffers are not from "
+                         "weft_malloc: %s",
+                         cuda->rank, weft_last_error());
+        status = weft__cuda_check(cuda);
+    }
+    return status;
+}
+
+static weft_status_t stage_out(const weft_call_t *call, const weft_cuda_stage_t *stage,
+                               weft_stream_h stream)
+{
     if (!stage->to) {
         return WEFT_OK;
     }
@@ -122,6 +135,26 @@ weft_status_t weft__cuda_stage_out(weft_cuda_t *cuda, const weft_call_t *call,
     weft_status_t status = take_pinned(loan, 2, stage->bytes, &pinned);
     status = status == WEFT_OK ? weft_memcpy(pinned, call->dst, stage->bytes, stream) : status;
     return status == WEFT_OK ? on_host(loan, 2, stage->to, pinned, stage->bytes, stream) : status;
+}
+
+weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
+                                   const weft_cuda_stage_t *stages, int n, weft_stream_h stream,
+                                   bool capturing, uint64_t mark, weft_status_t status)
+{
+    bool staged = false;
+    for (int i = 0; i < n; i++) {
+        if (stages[i].loan) {
+            weft_status_t back = stage_out(&calls[i], &stages[i], stream);
+            weft_status_t lent = weft__cuda_lend(cuda, stages[i].loan, stream, capturing);
+            status = status != WEFT_OK ? status : back != WEFT_OK ? back : lent;
+            staged = true;
+        }
+    }
+    if (mark && staged && status == WEFT_OK) {
+        status = weft_stream_synchronize(stream);
+        cuda->report->finished = mark; /* no kernel runs that might write it */
+    }
+    return status;
 }
 
 /* ---- loans ------------------------------------------------------------------------------ */

@@ -1,0 +1,63 @@
+/* Small all-reduces of a group as one kernel: one trip for all of them. */
+#include "base/try.h"
+#include "comm/cuda/cuda.h"
+
+static uint64_t units_of(const weft_call_t *call)
+{
+    return (call->count * weft_dtype_size(call->type) + 7) / 8;
+}
+
+int weft__cuda_batch_size(const weft_cuda_t *cuda, const weft_call_t *calls, int n)
+{
+    uint64_t units = 0;
+    int some = 0;
+    while (some < n && some < WEFT_CUDA_PIECES) {
+        units += units_of(&calls[some]);
+        if (weft__cuda_goes_direct(cuda, calls[some].coll, 8 * units)) {
+            break;
+        }
+        some++;
+    }
+    return some > 0 ? some : 1;
+}
+
+static void add_piece(weft_cuda_batch_t *batch, const weft_call_t *call)
+{
+    if (call->count > 0) {
+        batch->piece[batch->n++] = (weft_cuda_piece_t){
+            .src = call->src,
+            .dst = call->dst,
+            .first = batch->units,
+            .bytes = (uint32_t)(call->count * weft_dtype_size(call->type))};
+        batch->units += (uint32_t)units_of(call);
+    }
+}
+
+weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int n,
+                               weft_stream_h stream, uint64_t mark)
+{
+    weft_cuda_batch_t batch = {0};
+    weft_call_t copies[WEFT_CUDA_PIECES];
+    weft_cuda_stage_t stages[WEFT_CUDA_PIECES] = {0};
+    bool capturing = false, staged = false;
+    weft_status_t status = WEFT_OK;
+    for (int i = 0; i < n; i++) {
+        WEFT_TRY(weft__cuda_check_alignment(&calls[i]));
+    }
+    WEFT_TRY(weft__cuda_in_order(cuda, stream, &capturing));
+    for (int i = 0; i < n && status == WEFT_OK; i++) {
+        weft_call_t *c = &copies[i];
+        *c = calls[i];
+        size_t bytes = c->count * weft_dtype_size(c->type);
+        status = weft__cuda_stage_in(cuda, c, !weft__cuda_reaches(cuda, c->src, bytes),
+                                     !weft__cuda_reaches(cuda, c->dst, bytes), stream, &stages[i]);
+        staged |= stages[i].loan != NULL;
+        add_piece(&batch, c);
+    }
+    if (status == WEFT_OK) {
+        weft_call_t all = weft__call_fuse(calls, n);
+        weft_cuda_call_t k = {.mark = staged ? 0 : mark};
+        status = weft__cuda_queue(cuda, &all, &k, &batch, stream, capturing);
+    }
+    return weft__cuda_stage_end(cuda, copies, stages, n, stream, capturing, mark, status);
+}
