@@ -175,6 +175,77 @@ void group_fused(team_t *team)
     }
 }
 
+static const size_t piece_counts[] = {1, 3, 0, 8, 17, 64, 5, 2, 129};
+#define PIECES ((int)(sizeof(piece_counts) / sizeof(piece_counts[0])))
+#define GAP 3 /* elements between pieces, which nobody may touch */
+#define PIECE_ROOM ((GAP + 129) * PIECES * 8)
+
+/* Where piece i begins, in bytes. */
+static size_t piece_at(int i, size_t element)
+{
+    size_t at = 1;
+    for (int k = 0; k < i; k++) {
+        at += piece_counts[k] + GAP;
+    }
+    return at * element;
+}
+
+static void check_pieces(const data_t *data, const buffer_t *dst)
+{
+    size_t element = weft_dtype_size(data->type), wrong, end = 0;
+    buffer_pull_all(dst);
+    for (int i = 0; i <= PIECES; i++) {
+        size_t at = i < PIECES ? piece_at(i, element) : dst->bytes;
+        for (; end < at; end++) {
+            CHECK_EQ(dst->host[end], 0x55);
+        }
+        if (i < PIECES &&
+            !data_check(data, DATA_REDUCED, at, piece_counts[i], dst->host + at, &wrong)) {
+            FAIL("piece %d is wrong from element %zu on", i, wrong);
+        }
+        end = i < PIECES ? at + piece_counts[i] * element : end;
+    }
+}
+
+void group_pieces(team_t *team)
+{
+    buffer_t src, dst;
+    weft_stream_h stream;
+    CHECK_OK(weft_stream_create(&stream));
+    buffer_open(&src, PIECE_ROOM, false);
+    buffer_open(&dst, PIECE_ROOM, false);
+    for (int round = 0; round < WEFT_DTYPE_COUNT * WEFT_OP_COUNT * 2; round++) {
+        data_t data = {(weft_dtype_t)(round / 2 / WEFT_OP_COUNT),
+                       (weft_op_t)(round / 2 % WEFT_OP_COUNT), team->size, (unsigned)round};
+        size_t element = weft_dtype_size(data.type);
+        bool in_place = round % 2;
+        const buffer_t *from = in_place ? &dst : &src;
+        team_note("%s, %s%s", weft_dtype_name(data.type), weft_op_name(data.op),
+                  in_place ? ", in place" : "");
+        memset(dst.host, 0x55, dst.bytes);
+        for (int i = 0; i < PIECES; i++) {
+            size_t at = piece_at(i, element);
+            data_fill(&data, team->rank, at, piece_counts[i], from->host + at);
+        }
+        buffer_push_all(&src);
+        buffer_push_all(&dst);
+        team_meet(team);
+        CHECK_OK(weft_group_start());
+        for (int i = 0; i < PIECES; i++) {
+            size_t at = piece_at(i, element);
+            CHECK_OK(weft_allreduce(from->at + at, dst.at + at, piece_counts[i], data.type, data.op,
+                                    team->comm, round % 3 ? stream : NULL));
+        }
+        CHECK_OK(weft_group_end());
+        CHECK_OK(weft_stream_synchronize(stream));
+        check_pieces(&data, &dst);
+        team_meet(team);
+    }
+    buffer_close(&src);
+    buffer_close(&dst);
+    CHECK_OK(weft_stream_destroy(stream));
+}
+
 /* ---- sends and receives --------------------------------------------------------------------- */
 
 #define EACH 5

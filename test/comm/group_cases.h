@@ -8,6 +8,7 @@
 /* Functions for a team with a communicator. */
 void group_mixed(team_t *team);     /* 100 calls of all kinds */
 void group_fused(team_t *team);     /* 300 small all-reduces */
+void group_pieces(team_t *team);    /* the same, of all types, at odd places of one buffer */
 void group_messages(team_t *team);  /* messages of all pairs, oneself included, in any order */
 void group_ring(team_t *team);      /* a large message to the right, before one from the left */
 void group_self(team_t *team);      /* messages to oneself */

@@ -35,6 +35,7 @@ static void run_teams(team_fn fn)
 
 TEAM_TEST(group_of_100_mixed_calls, group_mixed)
 TEAM_TEST(group_of_300_allreduces, group_fused)
+TEAM_TEST(pieces_of_all_types, group_pieces)
 TEAM_TEST(messages_of_all_pairs_in_any_order, group_messages)
 TEAM_TEST(ring_exchange_of_large_messages, group_ring)
 TEAM_TEST(send_to_self, group_self)
@@ -68,6 +69,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(group_of_100_mixed_calls),
         cmocka_unit_test(group_of_300_allreduces),
+        cmocka_unit_test(pieces_of_all_types),
         cmocka_unit_test(messages_of_all_pairs_in_any_order),
         cmocka_unit_test(ring_exchange_of_large_messages),
         cmocka_unit_test(send_to_self),

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-static const team_fn all[] = {group_mixed,   group_fused,  group_messages, group_ring,
-                              group_self,    group_nested, group_refused,  group_destroyed,
-                              group_streams, NULL};
+static const team_fn all[] = {group_mixed,     group_fused,   group_pieces, group_messages,
+                              group_ring,      group_self,    group_nested, group_refused,
+                              group_destroyed, group_streams, NULL};
 
 static void run_threads(team_fn fn)
 {
@@ -26,6 +26,7 @@ static void run_threads(team_fn fn)
 
 THREAD_TEST(group_of_100_mixed_calls, group_mixed)
 THREAD_TEST(group_of_300_allreduces, group_fused)
+THREAD_TEST(pieces_of_all_types, group_pieces)
 THREAD_TEST(messages_of_all_pairs_in_any_order, group_messages)
 THREAD_TEST(ring_exchange_of_large_messages, group_ring)
 THREAD_TEST(send_to_self, group_self)
@@ -83,6 +84,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(group_of_100_mixed_calls),
         cmocka_unit_test(group_of_300_allreduces),
+        cmocka_unit_test(pieces_of_all_types),
         cmocka_unit_test(messages_of_all_pairs_in_any_order),
         cmocka_unit_test(ring_exchange_of_large_messages),
         cmocka_unit_test(send_to_self),
