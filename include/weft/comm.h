@@ -107,9 +107,9 @@ weft_status_t weft_comm_error(weft_comm_h comm, const char **text_p);
 /* ---- groups ----------------------------------------------------------------------------- */
 
 /* Calls between start and end are deferred to the end and may then run together: sends and
- * receives in any order, small all-reduces that follow each other, of one type and operation, as one
- * (up to 64 KiB together), and several ranks driven by one thread. So none of them may need what
- * another one writes. Every rank groups the same collectives. Groups nest; the outermost end runs them.
+ * receives in any order, small all-reduces that follow each other, of one type, operation and stream,
+ * as one (up to 64 KiB together), and several ranks driven by one thread. So none of them may need what
+ * another one writes. Every rank groups the same collectives, and the same of them on one stream. Groups nest; the outermost end runs them.
  * Calls on NULL streams are done when weft_group_end returns. If a call inside the group was
  * refused, weft_group_end runs nothing and returns that error. */
 weft_status_t weft_group_start(void);

@@ -71,18 +71,20 @@ weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stre
 /* Make [ptr, ptr + bytes), which is not from weft_malloc, as good as if it were, for the current device:
  *
  *   memory of the device's GPU    from cudaMalloc, such as PyTorch's: other ranks map the allocation that
- *                                 it is in, and collectives read and write it where it is. NCCL is told
- *                                 of it, too.
+ *                                 it is in, and collectives read and write it where it is.
  *   host memory                   is pinned, so that copies from and to it need no third place.
  *   on virtual GPUs               nothing changes: memory of one's own is copied through the pool.
  *
- * WEFT_ERR_UNSUPPORTED, with the reason, for memory that CUDA does not share (cudaMallocAsync, managed or
- * mapped by hand): it is copied as before. Memory from weft_malloc needs no registering, which does no
- * harm. The same place may be registered several times, and is to be unregistered as often.
+ * Memory that cannot be registered is copied as before: WEFT_ERR_UNSUPPORTED says why. That is what CUDA
+ * does not share (cudaMallocAsync, managed, mapped by hand) or pin, what another device on the same GPU has
+ * registered, and what comes after some 190 registrations while communicators are open: register memory
+ * once, not for every call. WEFT_ERR_INVALID: it is another GPU's, or goes beyond its allocation. Memory from
+ * weft_malloc needs no registering, which does no harm. The same place may be registered several times, and
+ * is to be unregistered as often.
  *
- * Unregister memory before it is freed, and free memory of a GPU only when the communicators that used it
- * are destroyed: until then other processes have it mapped. Unregistering host memory waits for the GPU
- * work of this process. */
+ * Unregister memory before it is freed, and free memory of a GPU only when all communicators of the device
+ * that were open meanwhile are destroyed: until then other processes have it mapped. Unregistering host
+ * memory waits for the GPU work of this process. */
 weft_status_t weft_register(void *ptr, size_t bytes);
 weft_status_t weft_unregister(void *ptr);
 

@@ -30,11 +30,14 @@
     X(SIZE, device_memory, "WEFT_DEVICE_MEMORY", "0",                                              \
       "memory of each device; 0: as much as the machine or the GPU has")                           \
     X(INT, devices, "WEFT_DEVICES", "8", "number of devices a process sees at least")              \
+    X(INT, nccl_register, "WEFT_NCCL_REGISTER", "0",                                               \
+      "1: tell NCCL of registered memory; then all ranks must give registered memory to a call, "  \
+      "or none of them")                                                                           \
     X(STR, nvml, "WEFT_NVML", "libnvidia-ml.so.1", "library by which GPUs are found")              \
     X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
     X(INT, pool, "WEFT_POOL", "1",                                                                 \
       "0: every weft_malloc on a GPU is an allocation of CUDA's own, so that compute-sanitizer "   \
-      "sees its bounds; at most 256 at a time")                                                    \
+      "sees its bounds; at most 256, freed ones included while a communicator is open")            \
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
     X(STR, simd, "WEFT_SIMD", "auto",                                                              \

@@ -1,6 +1,7 @@
 /* Choosing between shared memory and NCCL. */
 #include "comm/route.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,9 +87,18 @@ bool weft__route_reach_by(const weft_gpus_t *known, const weft_route_gpu_t *gpus
     return true;
 }
 
+/* Asked once: it takes milliseconds, and others wait meanwhile. Kept as long as the process lives. */
+static weft_gpus_t here;
+static bool here_known;
+
+static void read_gpus(void)
+{
+    here_known = weft__gpus_read(&here) == WEFT_OK;
+}
+
 bool weft__route_reach(const weft_route_gpu_t *gpus, int n)
 {
-    weft_gpus_t known;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     bool several = false;
     for (int i = 1; i < n; i++) {
         several |= memcmp(&gpus[i], &gpus[0], sizeof(gpus[0])) != 0;
@@ -96,12 +106,10 @@ bool weft__route_reach(const weft_route_gpu_t *gpus, int n)
     if (n > 1 && weft__settings()->gpus_apart == 2) {
         return false;
     }
-    if (!several || weft__gpus_read(&known) != WEFT_OK) {
-        return true;
+    if (several) {
+        pthread_once(&once, read_gpus);
     }
-    bool reach = weft__route_reach_by(&known, gpus, n);
-    weft__gpus_cleanup(&known);
-    return reach;
+    return !several || !here_known || weft__route_reach_by(&here, gpus, n);
 }
 
 /* ---- votes ------------------------------------------------------------------------------ */
@@ -109,18 +117,23 @@ bool weft__route_reach(const weft_route_gpu_t *gpus, int n)
 /* Votes are counted in the lower half of one number, those from other hosts in the upper half. */
 #define FAR ((int64_t)1 << 32)
 
-/* The GPUs of all voters, who have left word of them. */
-static weft_status_t gather_gpus(weft_store_conn_t *store, const char *key, int size,
-                                 int timeout_ms, weft_route_gpu_t *gpus)
+/* Do the GPUs of all voters, who have left word of them, reach each other? */
+static bool voters_reach(weft_store_conn_t *store, const char *key, int size, int timeout_ms)
 {
+    bool reach = true;
     weft_status_t status = WEFT_OK;
-    for (int r = 0; r < size && status == WEFT_OK; r++) {
+    weft_route_gpu_t *gpus = calloc((size_t)size, sizeof(*gpus));
+    for (int r = 0; r < size && gpus && status == WEFT_OK; r++) {
         char name[128];
         size_t bytes = sizeof(gpus[r]);
         snprintf(name, sizeof(name), "%s/voter/%d", key, r);
         status = weft__store_get(store, name, &gpus[r], &bytes, timeout_ms);
     }
-    return status;
+    if (gpus && status == WEFT_OK) {
+        reach = weft__route_reach(gpus, size);
+    }
+    free(gpus);
+    return reach;
 }
 
 /* The last one to vote says what it comes to. */
@@ -128,16 +141,10 @@ static weft_status_t decide(weft_store_conn_t *store, const char *key, int size,
                             int timeout_ms)
 {
     char name[128];
-    weft_status_t status = WEFT_OK;
-    int32_t route = far ? WEFT_ROUTE_NCCL : WEFT_ROUTE_HOST;
-    weft_route_gpu_t *gpus = far ? NULL : calloc((size_t)size, sizeof(*gpus));
-    if (gpus) {
-        status = gather_gpus(store, key, size, timeout_ms, gpus);
-        route = status == WEFT_OK && !weft__route_reach(gpus, size) ? WEFT_ROUTE_NCCL : route;
-        free(gpus);
-    }
+    int32_t route = far || !voters_reach(store, key, size, timeout_ms) ? WEFT_ROUTE_NCCL
+                                                                       : WEFT_ROUTE_HOST;
     snprintf(name, sizeof(name), "%s/route", key);
-    return status == WEFT_OK ? weft__store_set(store, name, &route, sizeof(route)) : status;
+    return weft__store_set(store, name, &route, sizeof(route));
 }
 
 weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int rank, int size,

@@ -82,6 +82,37 @@ void stream_queues(team_t *team)
     CHECK_OK(weft_stream_destroy(s));
 }
 
+#define AHEAD 3000
+
+/* Far ahead of rank 0, which comes late: with memory of the device, and with the host's. */
+void stream_ahead(team_t *team)
+{
+    float *x, *host = calloc(AHEAD, sizeof(float));
+    buffer_t memory = device_floats(1, &x);
+    weft_stream_h s;
+    CHECK(host);
+    CHECK_OK(weft_stream_create(&s));
+    for (int own = 0; own < 2; own++) {
+        team_note("%s", own ? "host memory" : "device memory");
+        x[0] = 1;
+        buffer_push_all(&memory);
+        team_meet(team);
+        team_sleep(team->rank == 0 ? 0.5 : 0);
+        for (int i = 0; i < AHEAD; i++) {
+            float *at = own ? &host[i] : (float *)(void *)memory.at;
+            host[i] = (float)i;
+            CHECK_OK(weft_allreduce(at, at, 1, WEFT_F32, WEFT_MAX, team->comm, s));
+        }
+        CHECK_OK(weft_stream_synchronize(s));
+        for (int i = 0; i < AHEAD; i++) {
+            CHECK(host[i] == (float)i);
+        }
+    }
+    CHECK_OK(weft_stream_destroy(s));
+    buffer_close(&memory);
+    free(host);
+}
+
 /* ---- several streams --------------------------------------------------------------------------- */
 
 #define STREAMS 3

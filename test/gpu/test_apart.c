@@ -229,8 +229,8 @@ static void different_calls_of_nccl(void **state)
 /* ---- GPUs that do not reach each other ---------------------------------------------------- */
 
 #define OUT_OF_REACH                                                                               \
-    "WEFT_GPUS_APART=2 WEFT_ENGINE=auto NCCL_HOSTID=weft-test-% NCCL_SOCKET_IFNAME=lo "            \
-    "NCCL_IB_DISABLE=1"
+    "WEFT_GPUS_APART=2 WEFT_ENGINE=auto WEFT_NCCL_REGISTER=1 NCCL_HOSTID=weft-test-% "             \
+    "NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1"
 
 /* Registered memory among it, of which NCCL is told. */
 static void by_nccl_alone(team_t *team)
@@ -246,7 +246,7 @@ static void by_nccl_alone(team_t *team)
     CHECK(host);
     CHECK_OK(weft_comm_init_rank(&team->comm, team->size, team->id, team->rank, &config));
     CHECK(strcmp(team->comm->backend->name, "nccl") == 0);
-    CHECK_EQ(weft__cuda()->alloc(0, &x, count * sizeof(float)), 0);
+    CHECK_EQ(weft__cuda()->alloc(weft__cuda_gpu(team->comm->device), &x, count * sizeof(float)), 0);
     CHECK(sum_of(team, x, host, count) == want);
     CHECK_OK(weft_register(x, count * sizeof(float)));
     CHECK(sum_of(team, x, host, count) == want);

@@ -203,9 +203,9 @@ static void no_pool(team_t *team)
     weft_comm_h comm;
     (void)team;
     char *a = get(1000), *b = get(1000);
-    CHECK_EQ(stats_of(0).reserved, 2 * 1024);
+    CHECK_EQ(stats_of(0).reserved, 2 * 1000);
     CHECK_OK(weft_free(a));
-    CHECK_EQ(stats_of(0).reserved, 1024);
+    CHECK_EQ(stats_of(0).reserved, 1000);
     CHECK_OK(weft_unique_id_create(&id));
     CHECK_OK(weft_comm_init_rank(&comm, 1, id, 0, NULL));
     size_t reserved = stats_of(0).reserved;
@@ -217,7 +217,7 @@ static void no_pool(team_t *team)
     CHECK_OK(weft_free(b));
     CHECK_OK(weft_comm_destroy(comm));
     CHECK_OK(weft_pool_trim(0, 0)); /* ... or until somebody tidies up */
-    CHECK_EQ(stats_of(0).reserved, 512);
+    CHECK_EQ(stats_of(0).reserved, 500);
 }
 
 static void check_short(size_t bytes, const char *asked)

@@ -54,6 +54,16 @@ static void all_of_it_with_processes(void **state)
     assert_true(team_run(&(team_plan_t){.ranks = 2, .bare = true}, group_joined_by_two));
 }
 
+/* For compute-sanitizer, which takes its time. */
+static void pieces_of_two_processes(void **state)
+{
+    (void)state;
+    if (!gpu_processes()) {
+        skip();
+    }
+    assert_true(team_run(&(team_plan_t){.ranks = 2, .limit_s = 200}, group_pieces));
+}
+
 /* One thread makes the calls of all ranks: nothing may wait before the last of them is made, whatever
  * memory the buffers are in. */
 static void drive(int ranks, team_fn fn)
@@ -99,6 +109,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_thread_joins_five),
         cmocka_unit_test(refused_join_joins_nobody),
         cmocka_unit_test(all_of_it_with_processes),
+        cmocka_unit_test(pieces_of_two_processes),
     };
     gpu_start(argc, argv, false);
     return cmocka_run_group_tests(tests, NULL, NULL);

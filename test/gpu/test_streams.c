@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 static const team_fn all[] = {
-    stream_row,      stream_queues,  stream_order,   stream_comms,  stream_overlap,
+    stream_row,      stream_ahead,   stream_queues,  stream_order,  stream_comms, stream_overlap,
     stream_messages, stream_vectors, stream_destroy, stream_errors, NULL};
 
 /* ---- other work on the same stream --------------------------------------------------------- */
@@ -149,6 +149,7 @@ static void run_threads(team_fn fn)
     }
 
 THREAD_TEST(calls_on_a_stream_run_in_order, stream_row)
+THREAD_TEST(all_but_one_run_far_ahead, stream_ahead)
 THREAD_TEST(call_on_a_stream_returns_when_queued, stream_queues)
 THREAD_TEST(order_holds_across_streams, stream_order)
 THREAD_TEST(comms_on_two_streams_overlap, stream_comms)
@@ -183,6 +184,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_on_a_stream_run_in_order),
+        cmocka_unit_test(all_but_one_run_far_ahead),
         cmocka_unit_test(call_on_a_stream_returns_when_queued),
         cmocka_unit_test(order_holds_across_streams),
         cmocka_unit_test(comms_on_two_streams_overlap),

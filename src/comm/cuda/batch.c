@@ -7,13 +7,16 @@ static uint64_t units_of(const weft_call_t *call)
     return (call->count * weft_dtype_size(call->type) + 7) / 8;
 }
 
-int weft__cuda_batch_size(const weft_cuda_t *cuda, const weft_call_t *calls, int n)
+int weft__cuda_batch_size(weft_cuda_t *cuda, const weft_call_t *calls, int n)
 {
     uint64_t units = 0;
     int some = 0;
     while (some < n && some < WEFT_CUDA_PIECES) {
+        weft_coll_t coll = calls[some].coll;
+        uint64_t bytes = calls[some].count * weft_dtype_size(calls[some].type);
         units += units_of(&calls[some]);
-        if (weft__cuda_goes_direct(cuda, calls[some].coll, 8 * units)) {
+        if (weft__cuda_goes_direct(cuda, coll, 8 * units) ||
+            weft__cuda_engine_takes(cuda, coll, bytes)) {
             break;
         }
         some++;
@@ -39,15 +42,16 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
     weft_cuda_batch_t batch = {0};
     weft_call_t copies[WEFT_CUDA_PIECES];
     weft_cuda_stage_t stages[WEFT_CUDA_PIECES] = {0};
+    weft_cuda_pinned_t pinned = {0};
     bool capturing = false, staged = false;
-    weft_status_t status = WEFT_OK;
     for (int i = 0; i < n; i++) {
+        copies[i] = calls[i];
         WEFT_TRY(weft__cuda_check_alignment(&calls[i]));
     }
     WEFT_TRY(weft__cuda_in_order(cuda, stream, &capturing));
+    weft_status_t status = weft__cuda_pin_in(cuda, copies, n, true, stream, &pinned);
     for (int i = 0; i < n && status == WEFT_OK; i++) {
         weft_call_t *c = &copies[i];
-        *c = calls[i];
         size_t bytes = c->count * weft_dtype_size(c->type);
         status = weft__cuda_stage_in(cuda, c, !weft__cuda_reaches(cuda, c->src, bytes),
                                      !weft__cuda_reaches(cuda, c->dst, bytes), stream, &stages[i]);
@@ -59,5 +63,6 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
         weft_cuda_call_t k = {.mark = staged ? 0 : mark};
         status = weft__cuda_queue(cuda, &all, &k, &batch, stream, capturing);
     }
-    return weft__cuda_stage_end(cuda, copies, stages, n, stream, capturing, mark, status);
+    status = weft__cuda_stage_end(cuda, copies, stages, n, stream, capturing, mark, status);
+    return weft__cuda_pin_out(cuda, &pinned, stream, capturing, mark, status);
 }

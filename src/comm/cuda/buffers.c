@@ -3,26 +3,8 @@
 
 bool weft__cuda_reaches(const weft_cuda_t *cuda, const void *ptr, size_t bytes)
 {
-    weft_cuda_slab_t slab;
-    int gpu = -2;
-    if (bytes == 0) {
-        return true;
-    }
-    if (weft__cuda_find(ptr, bytes, &slab)) {
-        gpu = weft__cuda_gpu(slab.device);
-    } else if (weft__cuda()->where(ptr, &gpu) != 0) {
-        return false;
-    }
+    int gpu = bytes ? weft__cuda_where(ptr, bytes) : -1;
     return gpu == cuda->gpu || gpu == -1;
-}
-
-/* In one process every address that some GPU of ours can follow will do; it is only asked for where
- * the memory is not from weft_malloc. */
-static bool near_ref(const void *ptr, size_t bytes)
-{
-    weft_cuda_slab_t slab;
-    int gpu = -2;
-    return weft__cuda_find(ptr, bytes, &slab) || (weft__cuda()->where(ptr, &gpu) == 0 && gpu != -2);
 }
 
 bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_ref_t *ref_p,
@@ -34,13 +16,13 @@ bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_
         *ref_p = 0;
         return true;
     }
-    if (!cuda->far) {
-        return near_ref(ptr, bytes);
+    if (!cuda->far) { /* in one process every address that some GPU of ours can follow will do */
+        return weft__cuda_where(ptr, bytes) != -2;
     }
     if (!weft__cuda_find(ptr, bytes, &slab) || slab.device != cuda->device) {
         return false;
     }
     *ref_p = (uint64_t)(slab.number + 1) << 48 | (uint64_t)((const char *)ptr - slab.base);
     *status_p = weft__cuda_publish(cuda, slab.number);
-    return true;
+    return *status_p != WEFT_OK || cuda->cards[cuda->rank]->slab[slab.number].bytes > 0;
 }

@@ -1,5 +1,6 @@
 /* Calls: which kernel, how many blocks, in which order. */
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -30,6 +31,37 @@ static weft_status_t chain(weft_cuda_t *cuda, weft_stream_h stream)
     return weft__cuda_status(error, "a call on another stream than the one before");
 }
 
+/* Calls queue a gate and a grid, and what they stage; after so many operations a rank looks how far its
+ * stream has come, so that never more than twice as many stand there. The driver has room for about a
+ * thousand kernels, and for far fewer copies and functions. A thread that finds none waits with the
+ * driver's locks held: other ranks of the process could not queue what it waits for, nor the watch map
+ * memory. */
+#define PACE 192
+#define PACE_NAP_NS 20000
+
+static weft_status_t pace(weft_cuda_t *cuda, weft_stream_h stream)
+{
+    bool passed = cuda->pace == NULL;
+    cuda->queued += 2;
+    if (cuda->queued <= PACE) {
+        return WEFT_OK;
+    }
+    int error = cuda->pace ? 0 : weft__cuda()->event_create(cuda->gpu, &cuda->pace);
+    while (error == 0 && !passed) {
+        error = weft__cuda()->event_done(cuda->gpu, cuda->pace, &passed);
+        if (error == 0 && !passed) {
+            if (weft__cuda_broken(cuda)) {
+                return weft__cuda_check(cuda);
+            }
+            nanosleep(&(struct timespec){.tv_nsec = PACE_NAP_NS}, NULL);
+        }
+    }
+    cuda->queued = 0;
+    error = error ? error
+                  : weft__cuda()->event_record(cuda->gpu, cuda->pace, weft__cuda_stream(stream));
+    return weft__cuda_status(error, "an event for the pace of calls");
+}
+
 weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool *capturing_p)
 {
     *capturing_p = false;
@@ -45,12 +77,16 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
     if (*capturing_p) {
         cuda->captured = true;
     } else {
-        if (cuda->loans) { /* asking for events is not allowed while a graph is captured */
+        /* Asking for events is not allowed while a graph is captured. */
+        WEFT_TRY(pace(cuda, stream));
+        if (cuda->loans) {
             weft__cuda_reclaim(cuda, false);
         }
         weft_cuda_past_t now = weft__cuda_past(stream);
+        cuda->behind = false;
         if (cuda->last.stream != now.stream || cuda->last.life != now.life) {
-            status = cuda->last.stream ? chain(cuda, stream) : WEFT_OK;
+            cuda->behind = cuda->last.stream != NULL;
+            status = cuda->behind ? chain(cuda, stream) : WEFT_OK;
             pthread_mutex_lock(&cuda->lock);
             cuda->last = now;
             pthread_mutex_unlock(&cuda->lock);
@@ -198,8 +234,8 @@ weft_status_t weft__cuda_queue(weft_cuda_t *cuda, const weft_call_t *call, weft_
     k->type = call->type;
     k->op = call->op;
     k->root = call->root;
-    k->src = call->src;
-    k->dst = call->dst;
+    k->src = batch ? NULL : call->src;
+    k->dst = batch ? NULL : call->dst;
     k->count = ragged ? 0 : call->count;
     k->direct = !batch && weft__cuda_goes_direct(cuda, call->coll, bytes);
     k->sig = weft__sig_pack(call, k->direct ? WEFT_ALGO_DIRECT : WEFT_ALGO_ONESHOT);
@@ -247,14 +283,18 @@ weft_status_t weft__cuda_check_alignment(const weft_call_t *call)
 /* The buffers of a call, or memory of ours in their place. What travels in the lines, and what NCCL moves,
  * only this rank's GPU has to reach. */
 static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_call_t *k,
-                                  weft_stream_h stream, bool engine, weft_cuda_stage_t *stage)
+                                  weft_stream_h stream, bool engine, weft_cuda_stage_t *stage,
+                                  weft_cuda_pinned_t *pinned)
 {
     weft_status_t status = WEFT_OK;
     uint64_t block = c->count * weft_dtype_size(c->type);
-    bool alone = engine || !weft__cuda_goes_direct(cuda, c->coll, block);
+    bool lines = !engine && !weft__cuda_goes_direct(cuda, c->coll, block);
     size_t src_bytes = weft__call_extent(c, cuda->rank, cuda->size, false);
     size_t dst_bytes = weft__call_extent(c, cuda->rank, cuda->size, true);
-    if (alone) {
+    if (lines) {
+        WEFT_TRY(weft__cuda_pin_in(cuda, c, 1, true, stream, pinned));
+    }
+    if (lines || engine) {
         return weft__cuda_stage_in(cuda, c, !weft__cuda_reaches(cuda, c->src, src_bytes),
                                    !weft__cuda_reaches(cuda, c->dst, dst_bytes), stream, stage);
     }
@@ -285,18 +325,20 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     weft_call_t c = *call;
     weft_cuda_call_t k = {0};
     weft_cuda_stage_t stage = {0};
+    weft_cuda_pinned_t pinned = {0};
     bool capturing = false;
     uint64_t block = c.count * weft_dtype_size(c.type);
     WEFT_TRY(weft__cuda_check_alignment(call));
     WEFT_TRY(weft__cuda_in_order(cuda, stream, &capturing));
     bool engine = weft__cuda_engine_takes(cuda, c.coll, block);
-    weft_status_t status = find_buffers(cuda, &c, &k, stream, engine, &stage);
+    weft_status_t status = find_buffers(cuda, &c, &k, stream, engine, &stage, &pinned);
     k.mark = stage.loan ? 0 : mark; /* with a loan, the result is only there after the copy back */
     if (status == WEFT_OK) {
         status = engine ? run_engine(cuda, &c, stream, capturing, k.mark)
                         : weft__cuda_queue(cuda, &c, &k, NULL, stream, capturing);
     }
-    return weft__cuda_stage_end(cuda, &c, &stage, 1, stream, capturing, mark, status);
+    status = weft__cuda_stage_end(cuda, &c, &stage, 1, stream, capturing, mark, status);
+    return weft__cuda_pin_out(cuda, &pinned, stream, capturing, mark, status);
 }
 
 /* One call, or as many all-reduces of a group as one kernel has room for at a time; `mark` is the last

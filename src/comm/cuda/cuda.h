@@ -83,6 +83,9 @@ typedef struct weft_cuda {
     _Atomic bool failed;   /* CUDA has reported an error; relaxed, tells the watch to look closer */
     weft_cuda_past_t last; /* the stream of the call before; read by the watch under `lock` */
     void *order;        /* event that ties streams together; made when needed */
+    bool behind;        /* the latest call waits for one on another stream */
+    void *pace;         /* event: the stream has come so far; made when needed */
+    int queued;         /* operations queued since then */
     weft_cuda_loan_t *loans;
 
     /* Mapped slabs of other processes: [size][WEFT_CUDA_SLABS], written by the watch. Pinned, so that
@@ -162,11 +165,11 @@ weft_status_t weft__cuda_check_alignment(const weft_call_t *call);
 
 /* How many of the first of `n` all-reduces of a group, of one type and operation, one kernel carries out;
  * the same on all ranks. Do so (batch.c). */
-int weft__cuda_batch_size(const weft_cuda_t *cuda, const weft_call_t *calls, int n);
+int weft__cuda_batch_size(weft_cuda_t *cuda, const weft_call_t *calls, int n);
 weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int n,
                                weft_stream_h stream, uint64_t mark);
 
-/* Can this rank's own GPU read and write it (buffers.c)? */
+/* Can this rank's own GPU read and write it, pinned host memory included (buffers.c)? */
 bool weft__cuda_reaches(const weft_cuda_t *cuda, const void *ptr, size_t bytes);
 
 /* Where a buffer is for others; false if kernels of other ranks cannot reach it (buffers.c). */
@@ -192,7 +195,29 @@ void weft__cuda_engine_close(weft_cuda_t *cuda);
  * looked at: they run when their graph does. */
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now);
 
-/* ---- buffers that kernels cannot reach (stage.c) ------------------------------------------ */
+/* ---- host memory, where pinned memory will do in its place (pinned.c) ------------------------ */
+
+typedef struct weft_cuda_list weft_cuda_list_t; /* of copies */
+
+typedef struct weft_cuda_pinned {
+    weft_cuda_loan_t *loan; /* NULL: nothing is replaced */
+    weft_cuda_list_t *out;  /* results, to where they belong */
+} weft_cuda_pinned_t;
+
+/* Replace destinations (src_too: and sources) of `n` calls that are plain host memory by pinned memory,
+ * filled in stream order. */
+weft_status_t weft__cuda_pin_in(weft_cuda_t *cuda, weft_call_t *calls, int n, bool src_too,
+                                weft_stream_h stream, weft_cuda_pinned_t *pinned_p);
+/* After their kernel was queued, which went as `status` says: bring the results back, in stream order; if
+ * somebody waits for `mark`, they are there on return. */
+weft_status_t weft__cuda_pin_out(weft_cuda_t *cuda, const weft_cuda_pinned_t *pinned,
+                                 weft_stream_h stream, bool capturing, uint64_t mark,
+                                 weft_status_t status);
+
+/* ---- other buffers that kernels cannot reach (stage.c) -------------------------------------- */
+
+/* What counts for a staged call where others count 2: few may wait in a stream, see pace in calls.c. */
+#define WEFT_CUDA_STAGE_OPS 24
 
 typedef struct weft_cuda_stage {
     weft_cuda_loan_t *loan; /* NULL: nothing is staged */
@@ -200,8 +225,7 @@ typedef struct weft_cuda_stage {
     size_t bytes;
 } weft_cuda_stage_t;
 
-/* Replace those buffers of `call` (src, dst) by memory of ours, filled in stream order. If there is none,
- * the communicator is broken: the others are in this call, or will be. */
+/* Replace those buffers of `call` (src, dst) by memory of the device, filled in stream order. */
 weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
                                   weft_stream_h stream, weft_cuda_stage_t *stage_p);
 /* After the kernel of `n` calls was queued, which went as `status` says: bring their results back, and lend
@@ -212,7 +236,10 @@ weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
 /* Lend memory until the stream has passed here (capturing: until the communicator closes). */
 weft_status_t weft__cuda_lend(weft_cuda_t *cuda, weft_cuda_loan_t *loan, weft_stream_h stream,
                               bool capturing);
-/* Take back what is no longer used, or (all) everything. */
+/* There is no memory to stage a call: the others are in it, or will be, so the communicator is broken. */
+weft_status_t weft__cuda_no_room(weft_cuda_t *cuda);
+/* Take back a loan that nothing uses; of those lent, what is no longer used, or (all) everything. */
+void weft__cuda_take_back(weft_cuda_t *cuda, weft_cuda_loan_t *loan);
 void weft__cuda_reclaim(weft_cuda_t *cuda, bool all);
 
 /* ---- errors (fault.c, watch.c) -------------------------------------------------------------- */

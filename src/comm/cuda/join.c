@@ -34,7 +34,9 @@ static weft_status_t write_slabs(weft_cuda_t *cuda)
         int error = slab.bytes == 0
                         ? 0
                         : weft__cuda()->ipc_export(cuda->gpu, slab.base, card->slab[i].handle);
-        if (error != 0) {
+        if (error != 0 && slab.uses > 0) { /* registered, and freed meanwhile: there is none */
+            card->slab[i].bytes = 0;
+        } else if (error != 0) {
             return weft__cuda_status(error, "memory of a GPU cannot be shared with other processes");
         }
     }
@@ -151,8 +153,11 @@ weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab)
 
 static void free_cuda(weft_cuda_t *cuda, bool broken)
 {
-    if (cuda->order) {
-        weft__cuda()->event_destroy(cuda->gpu, cuda->order);
+    void *events[] = {cuda->order, cuda->pace};
+    for (int i = 0; i < 2; i++) {
+        if (events[i]) {
+            weft__cuda()->event_destroy(cuda->gpu, events[i]);
+        }
     }
     if (cuda->own) {
         weft_stream_destroy(cuda->own);
@@ -261,7 +266,7 @@ static bool same_gpu(const weft_cuda_t *cuda, int a, int b)
 /* Do flags and data of these two go from one GPU to another? */
 static bool apart(const weft_cuda_t *cuda, int a, int b)
 {
-    return a != b && (!same_gpu(cuda, a, b) || weft__settings()->gpus_apart == 1);
+    return a != b && (!same_gpu(cuda, a, b) || weft__settings()->gpus_apart >= 1);
 }
 
 /* Ranks of other processes on one GPU only run at the same time under MPS. */

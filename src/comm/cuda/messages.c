@@ -44,20 +44,20 @@ static void add_message(batch_t *b, int i, const weft_call_t *call, weft_cuda_re
     b->most = m->bytes > b->most ? m->bytes : b->most;
 }
 
-/* Replace a buffer that cannot be reached by others. */
+/* Replace a buffer that cannot be reached: of a send by others, of a receive by our own GPU. */
 static weft_status_t stage(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h stream,
                            weft_cuda_stage_t *stage_p, weft_cuda_ref_t *ref_p)
 {
     weft_status_t status = WEFT_OK;
     bool sends = call->coll == WEFT_COLL_SEND;
     size_t bytes = call->count * weft_dtype_size(call->type);
-    const void *at = sends ? call->src : call->dst;
-    if (weft__cuda_ref(cuda, at, bytes, ref_p, &status) || status != WEFT_OK) {
+    if (sends ? weft__cuda_ref(cuda, call->src, bytes, ref_p, &status) || status != WEFT_OK
+              : weft__cuda_reaches(cuda, call->dst, bytes)) {
         return status;
     }
     status = weft__cuda_stage_in(cuda, call, sends, !sends, stream, stage_p);
-    if (status == WEFT_OK) {
-        weft__cuda_ref(cuda, sends ? call->src : call->dst, bytes, ref_p, &status);
+    if (status == WEFT_OK && sends) {
+        weft__cuda_ref(cuda, call->src, bytes, ref_p, &status);
     }
     return status;
 }
@@ -120,8 +120,7 @@ static weft_status_t run(weft_cuda_t *cuda, const weft_call_t *calls, int n, bat
 {
     weft_status_t status = WEFT_OK;
     for (int i = 0; i < n && status == WEFT_OK; i++) {
-        weft_cuda_ref_t ref;
-        copies[i] = calls[i];
+        weft_cuda_ref_t ref = 0;
         status = stage(cuda, &copies[i], stream, &stages[i], &ref);
         if (status == WEFT_OK) {
             add_message(b, i, &copies[i], ref);
@@ -137,6 +136,7 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
 {
     batch_t b = {0};
     weft_cuda_loan_t *loan = NULL;
+    weft_cuda_pinned_t pinned = {0};
     bool capturing = false;
     memset(b.lane_of, -1, sizeof(b.lane_of));
     weft_cuda_stage_t *stages = calloc((size_t)n, sizeof(*stages));
@@ -145,9 +145,14 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
                                ? weft__cuda_in_order(cuda, stream, &capturing)
                                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d messages", n);
     status = status == WEFT_OK ? make_room(&b, n, &loan) : status;
+    if (status == WEFT_OK) { /* what is sent, others read, who may be other processes */
+        memcpy(copies, calls, (size_t)n * sizeof(*copies));
+        status = weft__cuda_pin_in(cuda, copies, n, !cuda->far, stream, &pinned);
+    }
     status = status == WEFT_OK ? run(cuda, calls, n, &b, stages, copies, stream, mark) : status;
     if (stages && copies) {
         status = weft__cuda_stage_end(cuda, copies, stages, n, stream, capturing, mark, status);
+        status = weft__cuda_pin_out(cuda, &pinned, stream, capturing, mark, status);
     }
     if (loan) {
         weft_status_t lent = weft__cuda_lend(cuda, loan, stream, capturing);

@@ -1,4 +1,4 @@
-/* Buffers that kernels of other ranks cannot reach: plain host memory, or memory that another
+/* Buffers that kernels of other ranks have to reach and cannot: plain host memory, or memory that another
  * library took from the GPU. Copies go through memory of ours, in stream order, and never hold up
  * the caller, who may have to make the calls of other ranks as well: between host memory and the GPU
  * they pass pinned memory, filled and emptied by functions on the stream. */
@@ -40,11 +40,6 @@ static weft_status_t on_host(weft_cuda_loan_t *loan, int which, void *dst, const
     return weft_stream_call(stream, run_host_copy, copy);
 }
 
-static bool is_plain(const void *ptr)
-{
-    int gpu = -2;
-    return weft__cuda()->where(ptr, &gpu) != 0 || gpu == -2;
-}
 
 static weft_status_t bring_in(weft_cuda_t *cuda, weft_cuda_loan_t *loan, const void *src,
                               size_t bytes, weft_stream_h stream)
@@ -56,7 +51,7 @@ static weft_status_t bring_in(weft_cuda_t *cuda, weft_cuda_loan_t *loan, const v
         return status;
     }
     loan->device[0] = device;
-    if (!is_plain(src)) {
+    if (weft__cuda_where(src, bytes) != -2) {
         return weft_memcpy(device, src, bytes, stream);
     }
     status = take_pinned(loan, 0, bytes, &pinned);
@@ -75,6 +70,7 @@ static weft_status_t stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bo
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to stage a call");
     }
     stage_p->loan = loan;
+    cuda->queued += WEFT_CUDA_STAGE_OPS;
     if (src) {
         status = bring_in(cuda, loan, call->src, src_bytes, stream);
         call->src = loan->device[0];
@@ -110,14 +106,17 @@ weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src
                                   weft_stream_h stream, weft_cuda_stage_t *stage_p)
 {
     weft_status_t status = src || dst ? stage_in(cuda, call, src, dst, stream, stage_p) : WEFT_OK;
-    if (status == WEFT_ERR_NO_MEMORY) {
-        weft__cuda_break(cuda, status, cuda->rank,
-                         "rank %d has no memory to stage a call whose buffers are not from "
-                         "weft_malloc: %s",
-                         cuda->rank, weft_last_error());
-        status = weft__cuda_check(cuda);
-    }
-    return status;
+    return status == WEFT_ERR_NO_MEMORY ? weft__cuda_no_room(cuda) : status;
+}
+
+weft_status_t weft__cuda_no_room(weft_cuda_t *cuda)
+{
+    weft__cuda_break(
+        cuda, WEFT_ERR_NO_MEMORY, cuda->rank,
+        "rank %d has no memory to stage a call whose buffers are not from weft_malloc: "
+        "%s",
+        cuda->rank, weft_last_error());
+    return weft__cuda_check(cuda);
 }
 
 static weft_status_t stage_out(const weft_call_t *call, const weft_cuda_stage_t *stage,
@@ -126,7 +125,7 @@ static weft_status_t stage_out(const weft_call_t *call, const weft_cuda_stage_t 
     if (!stage->to) {
         return WEFT_OK;
     }
-    if (!is_plain(stage->to)) {
+    if (weft__cuda_where(stage->to, stage->bytes) != -2) {
         return weft_memcpy(stage->to, call->dst, stage->bytes, stream);
     }
     weft_cuda_loan_t *loan = stage->loan;
@@ -144,7 +143,8 @@ weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
     bool staged = false;
     for (int i = 0; i < n; i++) {
         if (stages[i].loan) {
-            weft_status_t back = stage_out(&calls[i], &stages[i], stream);
+            weft_status_t back = status == WEFT_OK ? stage_out(&calls[i], &stages[i], stream)
+                                                   : WEFT_OK;
             weft_status_t lent = weft__cuda_lend(cuda, stages[i].loan, stream, capturing);
             status = status != WEFT_OK ? status : back != WEFT_OK ? back : lent;
             staged = true;
@@ -173,7 +173,7 @@ weft_status_t weft__cuda_lend(weft_cuda_t *cuda, weft_cuda_loan_t *loan, weft_st
     return weft__cuda_status(error, "an event for staged memory");
 }
 
-static void give_back(weft_cuda_t *cuda, weft_cuda_loan_t *loan)
+void weft__cuda_take_back(weft_cuda_t *cuda, weft_cuda_loan_t *loan)
 {
     for (int i = 0; i < 2; i++) {
         weft_free(loan->device[i]);
@@ -200,6 +200,6 @@ void weft__cuda_reclaim(weft_cuda_t *cuda, bool all)
             continue;
         }
         *at = loan->next;
-        give_back(cuda, loan);
+        weft__cuda_take_back(cuda, loan);
     }
 }

@@ -54,8 +54,9 @@ void weft__nccl_free_scratch(weft_nccl_t *nccl);
 
 /* ---- registered memory (register.c) ------------------------------------------------------- */
 
-/* Tell NCCL of a call's buffers if the program has registered them (weft_register), once for each piece;
- * between begin and end. What it thinks of that is its own affair: they work either way. */
+/* Tell NCCL of a call's buffers if the program has registered them (weft_register, WEFT_NCCL_REGISTER=1),
+ * once for each piece; between begin and end. What it thinks of that is its own affair: they work either
+ * way. */
 void weft__nccl_introduce(weft_nccl_t *nccl, const weft_call_t *call);
 /* NCCL forgets with its communicator; this is what remembers what it was told. */
 void weft__nccl_forget(weft_nccl_t *nccl);

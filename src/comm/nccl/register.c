@@ -1,12 +1,15 @@
-/* Memory that NCCL is told of, so that networks and peers reach it where it is. */
+/* Memory that NCCL is told of, so that networks and peers reach it where it is. If one rank gives such memory
+ * to a call, all must, or NCCL may do anything: so it is only told where that was asked for. */
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "comm/nccl/engine.h"
 #include "device/cuda/cuda.h"
 
 typedef struct weft_nccl_known {
-    uint64_t id; /* of the slab */
+    const void *base;
+    size_t bytes;
     struct weft_nccl_known *next;
 } weft_nccl_known_t;
 
@@ -15,10 +18,10 @@ static void introduce(weft_nccl_t *nccl, const void *ptr)
 {
     weft_cuda_slab_t slab;
     if (!ptr || !weft__cuda_find(ptr, 1, &slab) || slab.uses == 0) {
-        return; /* of ours, not all ranks use the same pieces in one call, which NCCL would want */
+        return;
     }
     for (weft_nccl_known_t *known = nccl->known; known; known = known->next) {
-        if (known->id == slab.id) {
+        if (known->base == slab.base && known->bytes == slab.bytes) {
             return;
         }
     }
@@ -26,7 +29,8 @@ static void introduce(weft_nccl_t *nccl, const void *ptr)
     if (!known) {
         return;
     }
-    known->id = slab.id;
+    known->base = slab.base;
+    known->bytes = slab.bytes;
     known->next = nccl->known;
     nccl->known = known;
     void *handle; /* to deregister earlier than the communicator's end, which is not done */
@@ -39,7 +43,7 @@ static void introduce(weft_nccl_t *nccl, const void *ptr)
 
 void weft__nccl_introduce(weft_nccl_t *nccl, const weft_call_t *call)
 {
-    if (nccl->api->CommRegister) {
+    if (nccl->api->CommRegister && weft__settings()->nccl_register == 1) {
         introduce(nccl, call->src);
         introduce(nccl, call->dst);
     }

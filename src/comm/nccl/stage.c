@@ -26,13 +26,14 @@ static range_t unite(range_t a, range_t b)
 static weft_status_t reaches(const weft_nccl_seat_t *seat, range_t range, bool *reached_p)
 {
     weft_cuda_slab_t slab;
-    int where = 0;
+    int where = 0, end = 0;
     *reached_p = range.bytes == 0 || weft__cuda_find(range.from, range.bytes, &slab);
     if (*reached_p) {
         return WEFT_OK;
     }
     int error = seat->place.ops->where(range.from, &where);
-    *reached_p = where != -2;
+    error = error ? error : seat->place.ops->where(range.from + range.bytes - 1, &end);
+    *reached_p = where != -2 && end != -2;
     return weft__cuda_status(error, "asking where a buffer is");
 }
 

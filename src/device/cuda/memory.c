@@ -1,6 +1,7 @@
 /* Pools of CUDA devices. Locks: a pool's, then those of holds and of the list. */
 #include "device/cuda/memory.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -58,10 +59,17 @@ static int list_after(uintptr_t address)
     return lo;
 }
 
-static bool list_add(const weft_cuda_slab_t *slab)
+/* 0, or an errno: ENOMEM, or EEXIST if there is one at that place, which *other_p is then. */
+static int list_add(const weft_cuda_slab_t *slab, weft_cuda_slab_t *other_p)
 {
     bool added = true;
     pthread_rwlock_wrlock(&list.lock);
+    int before = list_after((uintptr_t)slab->base) - 1;
+    if (before >= 0 && list.at[before].base == slab->base) {
+        *other_p = list.at[before];
+        pthread_rwlock_unlock(&list.lock);
+        return EEXIST;
+    }
     if (list.count == list.room) {
         int room = list.room ? 2 * list.room : 64;
         weft_cuda_slab_t *at = realloc(list.at, (size_t)room * sizeof(*at));
@@ -70,13 +78,13 @@ static bool list_add(const weft_cuda_slab_t *slab)
         list.room = added ? room : list.room;
     }
     if (added) {
-        int i = list_after((uintptr_t)slab->base);
+        int i = before + 1;
         memmove(list.at + i + 1, list.at + i, (size_t)(list.count - i) * sizeof(*slab));
         list.at[i] = *slab;
         list.count++;
     }
     pthread_rwlock_unlock(&list.lock);
-    return added;
+    return added ? 0 : ENOMEM;
 }
 
 static void list_remove(const weft_cuda_slab_t *slab)
@@ -100,6 +108,20 @@ bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p)
     }
     pthread_rwlock_unlock(&list.lock);
     return found;
+}
+
+int weft__cuda_where(const void *ptr, size_t bytes)
+{
+    weft_cuda_slab_t slab;
+    int gpu = -2, end = -2;
+    if (weft__cuda_find(ptr, bytes, &slab)) {
+        return weft__cuda_gpu(slab.device);
+    }
+    if (weft__cuda()->where(ptr, &gpu) != 0 ||
+        weft__cuda()->where((const char *)ptr + bytes - 1, &end) != 0) {
+        return -2;
+    }
+    return gpu == end ? gpu : -2;
 }
 
 /* ---- pools ------------------------------------------------------------------------------ */
@@ -133,18 +155,15 @@ static size_t round_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* Others may have mapped a slab that is given up while slabs are held: its number stays taken. */
-static const weft_cuda_slab_t given_up = {.bytes = 0, .uses = -1};
-
-static int free_number(pool_t *pool)
+/* A number for a slab; -1: `most` are taken. While slabs are held, others may know the old ones, also as
+ * numbers without a slab: only new ones are given out. */
+static int free_number(pool_t *pool, int most)
 {
-    bool held = weft__cuda_held();
-    for (int i = 0; i < pool->slab_count; i++) {
-        if (pool->slabs[i].base == NULL && (pool->slabs[i].uses == 0 || !held)) {
-            return i;
-        }
+    int number = weft__cuda_held() ? pool->slab_count : 0;
+    while (number < pool->slab_count && pool->slabs[number].base != NULL) {
+        number++;
     }
-    return pool->slab_count < WEFT_CUDA_SLABS ? pool->slab_count : -1;
+    return number < most ? number : -1;
 }
 
 static bool name_slab(weft_cuda_slab_t *slab)
@@ -166,7 +185,7 @@ static void keep_slab(pool_t *pool, const weft_cuda_slab_t *slab)
 /* Take a slab of `bytes` from the GPU; 0, a CUDA error, or -1 where the pool itself cannot. */
 static int add_slab(pool_t *pool, size_t bytes)
 {
-    int number = free_number(pool), gpu = weft__cuda_gpu(pool->device);
+    int number = free_number(pool, WEFT_CUDA_SLABS), gpu = weft__cuda_gpu(pool->device);
     void *base;
     if (number < 0 || bytes > pool->stats.capacity - pool->stats.reserved) {
         return -1;
@@ -185,7 +204,8 @@ static int add_slab(pool_t *pool, size_t bytes)
         weft__cuda()->release(gpu, base);
         return -1;
     }
-    if (!list_add(&slab)) {
+    weft_cuda_slab_t other;
+    if (list_add(&slab, &other) != 0) {
         weft_block_t *block = weft__space_largest(&pool->space);
         while (block != NULL && block->offset != (uint64_t)(uintptr_t)base) {
             block = weft__space_smaller(&pool->space, block);
@@ -231,6 +251,7 @@ static weft_status_t fail_short(const pool_t *pool, size_t bytes, int error)
 {
     char asked[WEFT_BYTES_TEXT], has[WEFT_BYTES_TEXT], used[WEFT_BYTES_TEXT];
     char left[WEFT_BYTES_TEXT];
+    bool full = pool->slab_count == WEFT_CUDA_SLABS;
     size_t room = 0, total = 0;
     int gpu = weft__cuda_gpu(pool->device);
     weft__cuda()->memory(gpu, &room, &total);
@@ -241,7 +262,11 @@ static weft_status_t fail_short(const pool_t *pool, size_t bytes, int error)
     return weft__fail(WEFT_ERR_NO_MEMORY,
                       "weft_malloc: device %d on GPU %d cannot give %s: it has %s in use of %s "
                       "(WEFT_DEVICE_MEMORY), and the GPU has %s left%s%s",
-                      pool->device, gpu, asked, used, has, left, error > 0 ? "; CUDA says: " : "",
+                      pool->device, gpu, asked, used, has, left,
+                      error > 0 ? "; CUDA says: "
+                      : full    ? "; it has had as many pieces of memory as there are numbers for, "
+                                  "which are free again when no communicator is open"
+                                : "",
                       error > 0 ? weft__cuda()->error_text(error) : "");
 }
 
@@ -255,7 +280,8 @@ weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes)
     if (bytes > pool->stats.capacity) {
         return fail_short(pool, bytes, 0);
     }
-    size_t need = bytes == 0 ? GRANULE : round_up(bytes, GRANULE);
+    size_t granule = weft__settings()->pool == 0 ? 1 : GRANULE;
+    size_t need = bytes == 0 ? granule : round_up(bytes, granule);
     int error = 0;
     pthread_mutex_lock(&pool->lock);
     weft_block_t *block = may_reuse(pool, need) ? weft__space_alloc(&pool->space, need) : NULL;
@@ -343,25 +369,31 @@ static weft_cuda_slab_t *find_adopted(pool_t *pool, const void *base)
     return NULL;
 }
 
+/* Some numbers are left to the pool. */
+#define ADOPTED_MOST (WEFT_CUDA_SLABS - 64)
+
 static weft_status_t add_adopted(pool_t *pool, void *base, size_t bytes)
 {
     weft_cuda_slab_t slab = {.device = pool->device, .base = base, .bytes = bytes, .uses = 1},
                      other;
-    slab.number = free_number(pool);
+    slab.number = free_number(pool, ADOPTED_MOST);
     if (slab.number < 0) {
         return weft__fail(
             WEFT_ERR_UNSUPPORTED,
-            "weft_register: device %d has %d pieces of memory already, those that were "
-            "registered since its communicators were made included; register fewer, "
-            "larger ones",
-            pool->device, WEFT_CUDA_SLABS);
+            "weft_register: device %d has had %d pieces of memory while communicators "
+            "are open, and takes no more; register memory once, not again and again. "
+            "Calls copy it as before",
+            pool->device, ADOPTED_MOST);
     }
-    if (weft__cuda_find(base, 1, &other)) {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "weft_register: the memory at %p is device %d's already", base,
-                          other.device);
+    int error = name_slab(&slab) ? list_add(&slab, &other) : ENOMEM;
+    if (error == EEXIST) {
+        return weft__fail(
+            WEFT_ERR_UNSUPPORTED,
+            "weft_register: the memory at %p is registered for device %d, on the same "
+            "GPU; calls of device %d copy it as before",
+            base, other.device, pool->device);
     }
-    if (!name_slab(&slab) || !list_add(&slab)) {
+    if (error != 0) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "weft_register: no memory to remember %p", base);
     }
     keep_slab(pool, &slab);
@@ -393,7 +425,7 @@ void weft__cuda_disown(int device, void *base)
     weft_cuda_slab_t *slab = find_adopted(pool, base);
     if (slab != NULL && --slab->uses == 0) {
         list_remove(slab);
-        *slab = given_up;
+        *slab = (weft_cuda_slab_t){0};
     }
     pthread_mutex_unlock(&pool->lock);
 }

@@ -55,17 +55,19 @@ static const char *fake_error_text(int error)
 static struct {
     char *from;
     size_t bytes;
+    int gpu; /* -1: pinned host memory */
 } blocks[BLOCKS];
 static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Note that a block is there, or with 0 bytes that it is not. */
-static void note(const void *from, void *to, size_t bytes)
+static void note(const void *from, void *to, size_t bytes, int gpu)
 {
     pthread_mutex_lock(&blocks_lock);
     for (int i = 0; i < BLOCKS; i++) {
         if (blocks[i].from == from) {
             blocks[i].from = to;
             blocks[i].bytes = bytes;
+            blocks[i].gpu = gpu;
             break;
         }
     }
@@ -77,7 +79,7 @@ static int fake_alloc(int gpu, void **ptr_p, size_t bytes)
     (void)gpu;
     int error = make("alloc", ptr_p, bytes);
     if (error == 0) {
-        note(NULL, *ptr_p, bytes);
+        note(NULL, *ptr_p, bytes, 0);
     }
     return error;
 }
@@ -85,7 +87,7 @@ static int fake_alloc(int gpu, void **ptr_p, size_t bytes)
 static int fake_release(int gpu, void *ptr)
 {
     (void)gpu;
-    note(ptr, NULL, 0);
+    note(ptr, NULL, 0, 0);
     return destroy(ptr);
 }
 
@@ -101,13 +103,13 @@ static int fake_host_release(void *ptr)
 
 static int fake_host_register(void *ptr, size_t bytes)
 {
-    note(NULL, ptr, bytes);
+    note(NULL, ptr, bytes, -1);
     return answer("host_register");
 }
 
 static int fake_host_unregister(void *ptr)
 {
-    note(ptr, NULL, 0);
+    note(ptr, NULL, 0, 0);
     return answer("host_unregister");
 }
 
@@ -136,7 +138,7 @@ static int fake_where(const void *ptr, int *gpu_p)
     for (int i = 0; i < BLOCKS; i++) {
         const char *at = ptr;
         if (blocks[i].from && at >= blocks[i].from && at < blocks[i].from + blocks[i].bytes) {
-            *gpu_p = 0;
+            *gpu_p = blocks[i].gpu;
         }
     }
     pthread_mutex_unlock(&blocks_lock);
