@@ -32,11 +32,11 @@ static weft_status_t chain(weft_cuda_t *cuda, weft_stream_h stream)
 }
 
 /* Calls queue a gate and a grid, and what they stage; after so many operations a rank looks how far its
- * stream has come, so that never more than twice as many stand there. The driver has room for about a
- * thousand kernels, and for far fewer copies and functions. A thread that finds none waits with the
- * driver's locks held: other ranks of the process could not queue what it waits for, nor the watch map
- * memory. */
-#define PACE 192
+ * stream has come, so that never more than twice as many stand there. The driver has room for a thousand
+ * behind a kernel that waits, but only for 27 calls with a function before and behind it. A thread that
+ * finds none waits with the driver's locks held: other ranks of the process could not queue what it waits
+ * for, nor the watch map memory. */
+#define PACE 384
 #define PACE_NAP_NS 20000
 
 static weft_status_t pace(weft_cuda_t *cuda, weft_stream_h stream)

@@ -217,7 +217,7 @@ weft_status_t weft__cuda_pin_out(weft_cuda_t *cuda, const weft_cuda_pinned_t *pi
 /* ---- other buffers that kernels cannot reach (stage.c) -------------------------------------- */
 
 /* What counts for a staged call where others count 2: few may wait in a stream, see pace in calls.c. */
-#define WEFT_CUDA_STAGE_OPS 24
+#define WEFT_CUDA_STAGE_OPS 40
 
 typedef struct weft_cuda_stage {
     weft_cuda_loan_t *loan; /* NULL: nothing is staged */

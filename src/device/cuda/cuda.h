@@ -61,8 +61,8 @@ typedef struct weft_cuda_slab {
 /* The slab that holds [ptr, ptr + bytes); false if it is neither from weft_malloc nor registered. */
 bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p);
 
-/* The GPU whose memory [ptr, ptr + bytes) is, bytes > 0; -1: host memory that GPUs reach; -2: they do not,
- * or its ends are of different kinds. Memory of slabs is found without asking CUDA. */
+/* The GPU whose memory [ptr, ptr + bytes) is, bytes > 0; -1: host memory that GPUs reach, at both ends; -2:
+ * they do not. Memory of slabs is found without asking CUDA. */
 int weft__cuda_where(const void *ptr, size_t bytes);
 
 /* How many slabs `device` has had so far, and one of them. */

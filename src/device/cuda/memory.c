@@ -113,15 +113,15 @@ bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p)
 int weft__cuda_where(const void *ptr, size_t bytes)
 {
     weft_cuda_slab_t slab;
-    int gpu = -2, end = -2;
+    int gpu = -2, end = -1;
     if (weft__cuda_find(ptr, bytes, &slab)) {
         return weft__cuda_gpu(slab.device);
     }
-    if (weft__cuda()->where(ptr, &gpu) != 0 ||
-        weft__cuda()->where((const char *)ptr + bytes - 1, &end) != 0) {
-        return -2;
+    int error = weft__cuda()->where(ptr, &gpu);
+    if (error == 0 && gpu == -1) {
+        error = weft__cuda()->where((const char *)ptr + bytes - 1, &end);
     }
-    return gpu == end ? gpu : -2;
+    return error == 0 && end == -1 ? gpu : -2;
 }
 
 /* ---- pools ------------------------------------------------------------------------------ */
