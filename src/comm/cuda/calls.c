@@ -291,12 +291,15 @@ static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_c
     bool lines = !engine && !weft__cuda_goes_direct(cuda, c->coll, block);
     size_t src_bytes = weft__call_extent(c, cuda->rank, cuda->size, false);
     size_t dst_bytes = weft__call_extent(c, cuda->rank, cuda->size, true);
-    if (lines) {
-        WEFT_TRY(weft__cuda_pin_in(cuda, c, 1, true, stream, pinned));
-    }
     if (lines || engine) {
-        return weft__cuda_stage_in(cuda, c, !weft__cuda_reaches(cuda, c->src, src_bytes),
-                                   !weft__cuda_reaches(cuda, c->dst, dst_bytes), stream, stage);
+        bool src = weft__cuda_reaches(cuda, c->src, src_bytes);
+        bool dst = weft__cuda_reaches(cuda, c->dst, dst_bytes);
+        if (lines && (!src || !dst)) {
+            WEFT_TRY(weft__cuda_pin_in(cuda, c, 1, true, stream, pinned));
+            src = weft__cuda_reaches(cuda, c->src, src_bytes);
+            dst = weft__cuda_reaches(cuda, c->dst, dst_bytes);
+        }
+        return weft__cuda_stage_in(cuda, c, !src, !dst, stream, stage);
     }
     bool src = weft__cuda_ref(cuda, c->src, src_bytes, &k->src_ref, &status);
     bool dst = weft__cuda_ref(cuda, c->dst, dst_bytes, &k->dst_ref, &status);

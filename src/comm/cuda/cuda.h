@@ -233,9 +233,10 @@ weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src
 weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
                                    const weft_cuda_stage_t *stages, int n, weft_stream_h stream,
                                    bool capturing, uint64_t mark, weft_status_t status);
-/* Lend memory until the stream has passed here (capturing: until the communicator closes). */
+/* Lend memory until the stream has passed here, or `for_good`, until the communicator closes: to a graph, or
+ * where something has failed, whose error must stay this thread's last one. */
 weft_status_t weft__cuda_lend(weft_cuda_t *cuda, weft_cuda_loan_t *loan, weft_stream_h stream,
-                              bool capturing);
+                              bool for_good);
 /* There is no memory to stage a call: the others are in it, or will be, so the communicator is broken. */
 weft_status_t weft__cuda_no_room(weft_cuda_t *cuda);
 /* Take back a loan that nothing uses; of those lent, what is no longer used, or (all) everything. */

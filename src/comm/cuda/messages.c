@@ -155,7 +155,7 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
         status = weft__cuda_pin_out(cuda, &pinned, stream, capturing, mark, status);
     }
     if (loan) {
-        weft_status_t lent = weft__cuda_lend(cuda, loan, stream, capturing);
+        weft_status_t lent = weft__cuda_lend(cuda, loan, stream, capturing || status != WEFT_OK);
         status = status != WEFT_OK ? status : lent;
     }
     free(stages);

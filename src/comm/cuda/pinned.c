@@ -115,6 +115,7 @@ weft_status_t weft__cuda_pin_out(weft_cuda_t *cuda, const weft_cuda_pinned_t *pi
     } else if (status == WEFT_OK && pinned->out->n > 0) {
         status = weft_stream_call(stream, run_list, pinned->out);
     }
-    weft_status_t lent = weft__cuda_lend(cuda, pinned->loan, stream, capturing);
+    weft_status_t lent = weft__cuda_lend(cuda, pinned->loan, stream,
+                                         capturing || status != WEFT_OK);
     return status != WEFT_OK ? status : lent;
 }

@@ -145,7 +145,8 @@ weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
         if (stages[i].loan) {
             weft_status_t back = status == WEFT_OK ? stage_out(&calls[i], &stages[i], stream)
                                                    : WEFT_OK;
-            weft_status_t lent = weft__cuda_lend(cuda, stages[i].loan, stream, capturing);
+            weft_status_t lent = weft__cuda_lend(cuda, stages[i].loan, stream,
+                                                 capturing || status != WEFT_OK);
             status = status != WEFT_OK ? status : back != WEFT_OK ? back : lent;
             staged = true;
         }
@@ -160,12 +161,12 @@ weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
 /* ---- loans ------------------------------------------------------------------------------ */
 
 weft_status_t weft__cuda_lend(weft_cuda_t *cuda, weft_cuda_loan_t *loan, weft_stream_h stream,
-                              bool capturing)
+                              bool for_good)
 {
     int error = 0;
     loan->next = cuda->loans;
     cuda->loans = loan;
-    if (!capturing) {
+    if (!for_good) {
         error = weft__cuda()->event_create(cuda->gpu, &loan->event);
         error = error ? error : weft__cuda()->event_record(cuda->gpu, loan->event,
                                                            weft__cuda_stream(stream));
