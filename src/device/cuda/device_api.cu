@@ -191,8 +191,16 @@ static int stream_sync(int gpu, void *stream)
     ON(gpu, cudaStreamSynchronize(native(stream)));
 }
 
+/* While it lives, this thread's questions do not spoil graphs that others capture. */
+struct unnoticed {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    unnoticed() { (void)cudaThreadExchangeStreamCaptureMode(&mode); }
+    ~unnoticed() { (void)cudaThreadExchangeStreamCaptureMode(&mode); }
+};
+
 static int stream_idle(int gpu, void *stream, bool *idle_p)
 {
+    unnoticed here;
     TRY(cudaSetDevice(gpu));
     cudaError_t error = cudaStreamQuery(native(stream));
     *idle_p = error != cudaErrorNotReady;
@@ -273,6 +281,7 @@ static int event_record(int gpu, void *event, void *stream)
 
 static int event_done(int gpu, void *event, bool *done_p)
 {
+    unnoticed here;
     TRY(cudaSetDevice(gpu));
     cudaError_t error = cudaEventQuery((cudaEvent_t)event);
     *done_p = error != cudaErrorNotReady;
