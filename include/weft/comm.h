@@ -8,11 +8,12 @@
  *  - Collectives are called by every rank of the communicator, in the same order, with the same
  *    count, type, op and root. A rank that calls something else gives WEFT_ERR_MISMATCH on all
  *    ranks, with both calls in weft_last_error().
- *  - Buffers may come from weft_malloc or be registered (weft_register): no extra copy; or be any other
- *    memory (staged where a peer cannot reach it). `dst` must not overlap `src`, except in place where that is allowed.
+ *  - Buffers may come from weft_malloc, or be memory of the GPU that is registered (weft_register): no extra
+ *    copy; or be any other memory (staged where a peer cannot reach it). `dst` must not overlap `src`, except in place where that is allowed.
  *    A count of 0 is allowed and still counts as a call.
  *  - `stream` NULL: the call runs in the calling thread and returns when the result is there.
- *    Otherwise it returns when queued (on GPUs, where hundreds are, when earlier ones are done); the caller keeps the buffers alive until the stream has
+ *    Otherwise it returns when queued (on GPUs, with some hundred calls in front, or ten with plain host
+ *    memory, when some of these are done); the caller keeps the buffers alive until the stream has
  *    passed it, and weft_stream_synchronize or weft_comm_error reports its failure. Calls on one
  *    communicator run in the order they were made, whatever their streams (groups: see there). On GPUs a call on
  *    another stream than the one before waits until ranks of the same process have made that one.

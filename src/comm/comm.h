@@ -61,6 +61,10 @@ typedef struct weft_backend_ops {
      * in any order. Called in order, by one thread at a time. */
     weft_status_t (*launch)(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream);
 
+    /* Optional, beside `launch`: how many of the first of `n` all-reduces that may be fused run as one;
+     * the same on all ranks. Without it, all. */
+    int (*fuses)(void *ctx, const weft_call_t *calls, int n);
+
     /* Optional. The calling thread launches for several communicators in between: what it launches may
      * start at the end only. Outermost groups alone; a failure of start runs nothing. */
     weft_status_t (*group_start)(void);

@@ -264,7 +264,12 @@ static int run_next(weft_call_t *calls, int n, bool several, weft_status_t *stat
         return together;
     }
     weft_stream_h stream;
+    const weft_backend_ops_t *backend = calls->comm->backend;
     together = fusible(calls, n);
+    /* One thread that drives several ranks must not launch twice for one before it did for the others. */
+    if (together > 1 && several && backend->fuses) {
+        together = backend->fuses(calls->comm->ctx, calls, together);
+    }
     together = together > 1 ? together : 1;
     *status_p = stream_for(calls, several, &stream);
     *status_p = *status_p == WEFT_OK ? dispatch(calls, together, stream) : *status_p;

@@ -87,18 +87,21 @@ bool weft__route_reach_by(const weft_gpus_t *known, const weft_route_gpu_t *gpus
     return true;
 }
 
-/* Asked once: it takes milliseconds, and others wait meanwhile. Kept as long as the process lives. */
-static weft_gpus_t here;
-static bool here_known;
-
-static void read_gpus(void)
+/* What the driver says of this host: asked once, as it takes milliseconds, and others wait meanwhile; kept as
+ * long as the process lives. NULL: it says nothing. */
+static const weft_gpus_t *gpus_here(void)
 {
-    here_known = weft__gpus_read(&here) == WEFT_OK;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static weft_gpus_t here;
+    static bool known;
+    pthread_mutex_lock(&lock);
+    known = known || weft__gpus_read(&here) == WEFT_OK;
+    pthread_mutex_unlock(&lock);
+    return known ? &here : NULL;
 }
 
 bool weft__route_reach(const weft_route_gpu_t *gpus, int n)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     bool several = false;
     for (int i = 1; i < n; i++) {
         several |= memcmp(&gpus[i], &gpus[0], sizeof(gpus[0])) != 0;
@@ -106,10 +109,8 @@ bool weft__route_reach(const weft_route_gpu_t *gpus, int n)
     if (n > 1 && weft__settings()->gpus_apart == 2) {
         return false;
     }
-    if (several) {
-        pthread_once(&once, read_gpus);
-    }
-    return !several || !here_known || weft__route_reach_by(&here, gpus, n);
+    const weft_gpus_t *here = several ? gpus_here() : NULL;
+    return !here || weft__route_reach_by(here, gpus, n);
 }
 
 /* ---- votes ------------------------------------------------------------------------------ */

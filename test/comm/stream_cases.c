@@ -87,30 +87,60 @@ void stream_queues(team_t *team)
 /* Far ahead of rank 0, which comes late: with memory of the device, and with the host's. */
 void stream_ahead(team_t *team)
 {
-    float *x, *host = calloc(AHEAD, sizeof(float));
-    buffer_t memory = device_floats(1, &x);
+    float *in, *out, *host = calloc(2 * AHEAD, sizeof(float));
+    buffer_t in_memory = device_floats(AHEAD, &in), out_memory = device_floats(AHEAD, &out);
+    int sum = team->size * (team->size - 1) / 2;
     weft_stream_h s;
     CHECK(host);
     CHECK_OK(weft_stream_create(&s));
+    for (int i = 0; i < AHEAD; i++) {
+        in[i] = host[i] = (float)(team->rank + i);
+    }
+    buffer_push_all(&in_memory);
     for (int own = 0; own < 2; own++) {
+        const char *from = own ? (char *)host : in_memory.at;
+        char *to = own ? (char *)(host + AHEAD) : out_memory.at;
         team_note("%s", own ? "host memory" : "device memory");
-        x[0] = 1;
-        buffer_push_all(&memory);
         team_meet(team);
         team_sleep(team->rank == 0 ? 0.5 : 0);
-        for (int i = 0; i < AHEAD; i++) {
-            float *at = own ? &host[i] : (float *)(void *)memory.at;
-            host[i] = (float)i;
-            CHECK_OK(weft_allreduce(at, at, 1, WEFT_F32, WEFT_MAX, team->comm, s));
+        for (size_t i = 0; i < AHEAD; i++) {
+            CHECK_OK(
+                weft_allreduce(from + 4 * i, to + 4 * i, 1, WEFT_F32, WEFT_SUM, team->comm, s));
         }
         CHECK_OK(weft_stream_synchronize(s));
+        buffer_pull_all(&out_memory);
         for (int i = 0; i < AHEAD; i++) {
-            CHECK(host[i] == (float)i);
+            CHECK((own ? host[AHEAD + i] : out[i]) == (float)(sum + team->size * i));
         }
     }
     CHECK_OK(weft_stream_destroy(s));
-    buffer_close(&memory);
+    buffer_close(&in_memory);
+    buffer_close(&out_memory);
     free(host);
+}
+
+/* What a call on a stream writes, a large group on none reads: in its turn, also where it takes several
+ * launches. */
+void stream_then_group(team_t *team)
+{
+    enum { GROUP = 150 };
+    float x = 1, y = 0, all[2 * GROUP] = {0};
+    weft_stream_h s;
+    CHECK_OK(weft_stream_create(&s));
+    for (int round = 0; round < 5; round++) {
+        x = (float)(round + 1);
+        team_meet(team);
+        team_sleep(team->rank == 0 ? 0.05 : 0); /* the call is not done when the group is made */
+        CHECK_OK(weft_allreduce(&x, &y, 1, WEFT_F32, WEFT_SUM, team->comm, s));
+        CHECK_OK(weft_group_start());
+        for (int i = 0; i < GROUP; i++) {
+            float *src = i == GROUP - 1 ? &y : &all[i];
+            CHECK_OK(weft_allreduce(src, &all[GROUP + i], 1, WEFT_F32, WEFT_MAX, team->comm, NULL));
+        }
+        CHECK_OK(weft_group_end());
+        CHECK_EQ(all[2 * GROUP - 1], team->size * (round + 1));
+    }
+    CHECK_OK(weft_stream_destroy(s));
 }
 
 /* ---- several streams --------------------------------------------------------------------------- */

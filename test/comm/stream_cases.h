@@ -9,6 +9,7 @@
 void stream_row(team_t *team);      /* each call works on the result of the one before */
 void stream_queues(team_t *team);   /* a call returns when it is queued; at least 2 ranks */
 void stream_ahead(team_t *team);    /* thousands of calls while rank 0 has yet to come */
+void stream_then_group(team_t *team); /* a group on no stream, behind a call on one */
 void stream_order(team_t *team);    /* one communicator, several streams and none */
 void stream_comms(team_t *team);    /* two communicators, two streams */
 void stream_overlap(team_t *team);  /* computation and communication, tied by events */

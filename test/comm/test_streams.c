@@ -25,6 +25,7 @@ static void run_teams(team_fn fn)
 
 TEAM_TEST(calls_on_a_stream_run_in_order, stream_row)
 TEAM_TEST(all_but_one_run_far_ahead, stream_ahead)
+TEAM_TEST(group_waits_for_the_stream_before, stream_then_group)
 TEAM_TEST(call_on_a_stream_returns_when_queued, stream_queues)
 TEAM_TEST(order_holds_across_streams, stream_order)
 TEAM_TEST(comms_on_two_streams_overlap, stream_comms)
@@ -39,6 +40,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_on_a_stream_run_in_order),
         cmocka_unit_test(all_but_one_run_far_ahead),
+        cmocka_unit_test(group_waits_for_the_stream_before),
         cmocka_unit_test(call_on_a_stream_returns_when_queued),
         cmocka_unit_test(order_holds_across_streams),
         cmocka_unit_test(comms_on_two_streams_overlap),

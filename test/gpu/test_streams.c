@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-static const team_fn all[] = {
-    stream_row,      stream_ahead,   stream_queues,  stream_order,  stream_comms, stream_overlap,
-    stream_messages, stream_vectors, stream_destroy, stream_errors, NULL};
+static const team_fn all[] = {stream_row,     stream_ahead,   stream_then_group, stream_queues,
+                              stream_order,   stream_comms,   stream_overlap,    stream_messages,
+                              stream_vectors, stream_destroy, stream_errors,     NULL};
 
 /* ---- other work on the same stream --------------------------------------------------------- */
 
@@ -150,6 +150,7 @@ static void run_threads(team_fn fn)
 
 THREAD_TEST(calls_on_a_stream_run_in_order, stream_row)
 THREAD_TEST(all_but_one_run_far_ahead, stream_ahead)
+THREAD_TEST(group_waits_for_the_stream_before, stream_then_group)
 THREAD_TEST(call_on_a_stream_returns_when_queued, stream_queues)
 THREAD_TEST(order_holds_across_streams, stream_order)
 THREAD_TEST(comms_on_two_streams_overlap, stream_comms)
@@ -185,6 +186,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_on_a_stream_run_in_order),
         cmocka_unit_test(all_but_one_run_far_ahead),
+        cmocka_unit_test(group_waits_for_the_stream_before),
         cmocka_unit_test(call_on_a_stream_returns_when_queued),
         cmocka_unit_test(order_holds_across_streams),
         cmocka_unit_test(comms_on_two_streams_overlap),

@@ -7,8 +7,9 @@ static uint64_t units_of(const weft_call_t *call)
     return (call->count * weft_dtype_size(call->type) + 7) / 8;
 }
 
-int weft__cuda_batch_size(weft_cuda_t *cuda, const weft_call_t *calls, int n)
+int weft__cuda_batch_size(void *ctx, const weft_call_t *calls, int n)
 {
+    weft_cuda_t *cuda = ctx;
     uint64_t units = 0;
     int some = 0;
     while (some < n && some < WEFT_CUDA_PIECES) {
@@ -49,7 +50,7 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
         WEFT_TRY(weft__cuda_check_alignment(&calls[i]));
     }
     WEFT_TRY(weft__cuda_in_order(cuda, stream, &capturing));
-    weft_status_t status = weft__cuda_pin_in(cuda, copies, n, true, stream, &pinned);
+    weft_status_t status = weft__cuda_pin_in(cuda, copies, n, stream, &pinned);
     for (int i = 0; i < n && status == WEFT_OK; i++) {
         weft_call_t *c = &copies[i];
         size_t bytes = c->count * weft_dtype_size(c->type);

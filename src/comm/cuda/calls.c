@@ -31,19 +31,14 @@ static weft_status_t chain(weft_cuda_t *cuda, weft_stream_h stream)
     return weft__cuda_status(error, "a call on another stream than the one before");
 }
 
-/* Calls queue a gate and a grid, and what they stage; after so many operations a rank looks how far its
- * stream has come, so that never more than twice as many stand there. The driver has room for a thousand
- * behind a kernel that waits, but only for 27 calls with a function before and behind it. A thread that
- * finds none waits with the driver's locks held: other ranks of the process could not queue what it waits
- * for, nor the watch map memory. */
-#define PACE 384
 #define PACE_NAP_NS 20000
 
+/* See WEFT_CUDA_PACE. The stream waits for the call before already, so the event passes after it. */
 static weft_status_t pace(weft_cuda_t *cuda, weft_stream_h stream)
 {
     bool passed = cuda->pace == NULL;
     cuda->queued += 2;
-    if (cuda->queued <= PACE) {
+    if (cuda->queued <= WEFT_CUDA_PACE) {
         return WEFT_OK;
     }
     int error = cuda->pace ? 0 : weft__cuda()->event_create(cuda->gpu, &cuda->pace);
@@ -72,29 +67,27 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
             return weft__cuda_status(error, "a call on a stream");
         }
     }
-    /* Inside a graph the order is the graph's. */
-    weft_status_t status = WEFT_OK;
+    /* Inside a graph the order is the graph's, and asking for events is not allowed. */
     if (*capturing_p) {
         cuda->captured = true;
-    } else {
-        /* Asking for events is not allowed while a graph is captured. */
-        WEFT_TRY(pace(cuda, stream));
-        if (cuda->loans) {
-            weft__cuda_reclaim(cuda, false);
-        }
-        weft_cuda_past_t now = weft__cuda_past(stream);
-        cuda->behind = false;
-        if (cuda->last.stream != now.stream || cuda->last.life != now.life) {
-            cuda->behind = cuda->last.stream != NULL;
-            status = cuda->behind ? chain(cuda, stream) : WEFT_OK;
-            pthread_mutex_lock(&cuda->lock);
-            cuda->last = now;
-            pthread_mutex_unlock(&cuda->lock);
-        }
-        status = status == WEFT_OK ? weft__cuda_copy_slabs(cuda, weft__cuda_stream(stream))
-                                   : status;
+        return WEFT_OK;
     }
-    return status;
+    if (cuda->loans) {
+        weft__cuda_reclaim(cuda, false);
+    }
+    weft_cuda_past_t now = weft__cuda_past(stream);
+    if (cuda->last.stream != now.stream || cuda->last.life != now.life) {
+        if (cuda->last.stream) {
+            cuda->behind = true;
+            WEFT_TRY(
+                chain(cuda, stream)); /* else destroying the communicator waits for the old one */
+        }
+        pthread_mutex_lock(&cuda->lock);
+        cuda->last = now;
+        pthread_mutex_unlock(&cuda->lock);
+    }
+    WEFT_TRY(pace(cuda, stream));
+    return weft__cuda_copy_slabs(cuda, weft__cuda_stream(stream));
 }
 
 /* ---- choosing --------------------------------------------------------------------------- */
@@ -280,43 +273,52 @@ weft_status_t weft__cuda_check_alignment(const weft_call_t *call)
     return WEFT_OK;
 }
 
-/* The buffers of a call, or memory of ours in their place. What travels in the lines, and what NCCL moves,
- * only this rank's GPU has to reach. */
-static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_call_t *k,
-                                  weft_stream_h stream, bool engine, weft_cuda_stage_t *stage,
+/* What others have to reach. What travels in the lines, and what NCCL moves, only our own GPU has to. */
+enum { BY_OTHERS, BY_US, BY_NCCL };
+
+static bool reached(weft_cuda_t *cuda, const void *ptr, size_t bytes, int by,
+                    weft_cuda_ref_t *ref_p, weft_status_t *status_p)
+{
+    if (by == BY_OTHERS) {
+        return weft__cuda_ref(cuda, ptr, bytes, ref_p, status_p);
+    }
+    return by == BY_US ? weft__cuda_reaches(cuda, ptr, bytes)
+                       : bytes == 0 || weft__cuda_where(ptr, bytes) == cuda->gpu;
+}
+
+/* The buffers of a call, or memory of ours in their place: pinned where they are plain host memory, and of
+ * the device where that does not do, as where others would have to read and write it. */
+static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_call_t *k, int by,
+                                  weft_stream_h stream, weft_cuda_stage_t *stage,
                                   weft_cuda_pinned_t *pinned)
 {
-    weft_status_t status = WEFT_OK;
-    uint64_t block = c->count * weft_dtype_size(c->type);
-    bool lines = !engine && !weft__cuda_goes_direct(cuda, c->coll, block);
     size_t src_bytes = weft__call_extent(c, cuda->rank, cuda->size, false);
     size_t dst_bytes = weft__call_extent(c, cuda->rank, cuda->size, true);
-    if (lines || engine) {
-        bool src = weft__cuda_reaches(cuda, c->src, src_bytes);
-        bool dst = weft__cuda_reaches(cuda, c->dst, dst_bytes);
-        if (lines && (!src || !dst)) {
-            WEFT_TRY(weft__cuda_pin_in(cuda, c, 1, true, stream, pinned));
-            src = weft__cuda_reaches(cuda, c->src, src_bytes);
-            dst = weft__cuda_reaches(cuda, c->dst, dst_bytes);
+    const void *src_was = c->src, *dst_was = c->dst;
+    bool src = false, dst = false;
+    for (int round = 0; round < 3 && (!src || !dst); round++) {
+        weft_status_t status = WEFT_OK;
+        if (round == 1) {
+            status = weft__cuda_pin_in(cuda, c, 1, stream, pinned);
+        } else if (round == 2) {
+            status = weft__cuda_stage_in(cuda, c, !src, !dst, stream, stage);
         }
-        return weft__cuda_stage_in(cuda, c, !src, !dst, stream, stage);
+        WEFT_TRY(status);
+        bool far = round == 1 && by == BY_OTHERS;
+        src = reached(cuda, c->src, src_bytes, by, &k->src_ref, &status) &&
+              !(far && c->src != src_was);
+        dst = reached(cuda, c->dst, dst_bytes, by, &k->dst_ref, &status) &&
+              !(far && c->dst != dst_was);
+        WEFT_TRY(status);
     }
-    bool src = weft__cuda_ref(cuda, c->src, src_bytes, &k->src_ref, &status);
-    bool dst = weft__cuda_ref(cuda, c->dst, dst_bytes, &k->dst_ref, &status);
-    if (status == WEFT_OK && (!src || !dst)) {
-        status = weft__cuda_stage_in(cuda, c, !src, !dst, stream, stage);
-        if (status == WEFT_OK) {
-            weft__cuda_ref(cuda, c->src, src_bytes, &k->src_ref, &status);
-            weft__cuda_ref(cuda, c->dst, dst_bytes, &k->dst_ref, &status);
-        }
-    }
-    return status;
+    return WEFT_OK;
 }
 
 static weft_status_t run_engine(weft_cuda_t *cuda, const weft_call_t *call, weft_stream_h stream,
                                 bool capturing, uint64_t mark)
 {
     note_issued(cuda, weft__sig_pack(call, WEFT_ALGO_DIRECT), call->count);
+    cuda->queued += WEFT_CUDA_ENGINE_OPS;
     weft_status_t status = weft__cuda_engine_launch(cuda, call, stream, capturing);
     atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued, memory_order_release);
     return mark && status == WEFT_OK ? weft__cuda_await_idle(cuda) : status;
@@ -334,7 +336,8 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     WEFT_TRY(weft__cuda_check_alignment(call));
     WEFT_TRY(weft__cuda_in_order(cuda, stream, &capturing));
     bool engine = weft__cuda_engine_takes(cuda, c.coll, block);
-    weft_status_t status = find_buffers(cuda, &c, &k, stream, engine, &stage, &pinned);
+    int by = engine ? BY_NCCL : weft__cuda_goes_direct(cuda, c.coll, block) ? BY_OTHERS : BY_US;
+    weft_status_t status = find_buffers(cuda, &c, &k, by, stream, &stage, &pinned);
     k.mark = stage.loan ? 0 : mark; /* with a loan, the result is only there after the copy back */
     if (status == WEFT_OK) {
         status = engine ? run_engine(cuda, &c, stream, capturing, k.mark)
@@ -385,5 +388,8 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
         weft__cuda_remember(stream, weft__cuda_ask, cuda);
         return WEFT_OK;
     }
-    return weft__cuda_await(cuda, mark);
+    WEFT_TRY(weft__cuda_await(cuda, mark));
+    cuda->behind = false; /* all calls so far are done */
+    cuda->queued = 0;
+    return WEFT_OK;
 }

@@ -51,7 +51,7 @@ _Static_assert(sizeof(weft_cuda_card_t) <= WEFT_CARD_BYTES, "the card fits its p
 
 /* Memory that queued work still uses; given back once `event` has passed. */
 typedef struct weft_cuda_loan {
-    void *device[2], *host[3];
+    void *device[2], *host;
     void *event; /* NULL: used by a graph, kept until the communicator closes */
     struct weft_cuda_loan *next;
 } weft_cuda_loan_t;
@@ -83,9 +83,10 @@ typedef struct weft_cuda {
     _Atomic bool failed;   /* CUDA has reported an error; relaxed, tells the watch to look closer */
     weft_cuda_past_t last; /* the stream of the call before; read by the watch under `lock` */
     void *order;        /* event that ties streams together; made when needed */
-    bool behind;        /* the latest call waits for one on another stream */
+    bool
+        behind; /* since the last call that was waited for, some were on other streams than `own` */
     void *pace;         /* event: the stream has come so far; made when needed */
-    int queued;         /* operations queued since then */
+    int queued;         /* operations since then, see WEFT_CUDA_PACE */
     weft_cuda_loan_t *loans;
 
     /* Mapped slabs of other processes: [size][WEFT_CUDA_SLABS], written by the watch. Pinned, so that
@@ -165,7 +166,7 @@ weft_status_t weft__cuda_check_alignment(const weft_call_t *call);
 
 /* How many of the first of `n` all-reduces of a group, of one type and operation, one kernel carries out;
  * the same on all ranks. Do so (batch.c). */
-int weft__cuda_batch_size(weft_cuda_t *cuda, const weft_call_t *calls, int n);
+int weft__cuda_batch_size(void *ctx, const weft_call_t *calls, int n);
 weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int n,
                                weft_stream_h stream, uint64_t mark);
 
@@ -175,6 +176,17 @@ bool weft__cuda_reaches(const weft_cuda_t *cuda, const void *ptr, size_t bytes);
 /* Where a buffer is for others; false if kernels of other ranks cannot reach it (buffers.c). */
 bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_ref_t *ref_p,
                     weft_status_t *status_p);
+
+/* A call counts for 2 operations on its stream (a gate and a grid), and for what it stages; after
+ * WEFT_CUDA_PACE of them a rank looks how far its stream has come, so that never more than twice as many
+ * stand there. The driver has room for a thousand behind a kernel that waits, but only for 27 calls with a
+ * function before and behind it. A thread that finds none waits with the driver's locks held: other ranks
+ * of the process could not queue what it waits for, nor the watch map memory. With these numbers two
+ * communicators may share a stream. */
+#define WEFT_CUDA_PACE 240
+#define WEFT_CUDA_PINNED_OPS 38
+#define WEFT_CUDA_COPY_OPS 3   /* copies and an event */
+#define WEFT_CUDA_ENGINE_OPS 2 /* events, beside the call of NCCL's */
 
 /* Before a launch on `stream`: make it run after the call before, whatever stream that was on. */
 weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool *capturing_p);
@@ -195,29 +207,27 @@ void weft__cuda_engine_close(weft_cuda_t *cuda);
  * looked at: they run when their graph does. */
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now);
 
-/* ---- host memory, where pinned memory will do in its place (pinned.c) ------------------------ */
+/* ---- plain host memory (pinned.c) ----------------------------------------------------------- */
 
 typedef struct weft_cuda_list weft_cuda_list_t; /* of copies */
 
 typedef struct weft_cuda_pinned {
     weft_cuda_loan_t *loan; /* NULL: nothing is replaced */
-    weft_cuda_list_t *out;  /* results, to where they belong */
+    weft_cuda_list_t *in;   /* to `data` */
+    weft_cuda_list_t *out;  /* results, from there to where they belong */
+    char *data;
 } weft_cuda_pinned_t;
 
-/* Replace destinations (src_too: and sources) of `n` calls that are plain host memory by pinned memory,
- * filled in stream order. */
-weft_status_t weft__cuda_pin_in(weft_cuda_t *cuda, weft_call_t *calls, int n, bool src_too,
-                                weft_stream_h stream, weft_cuda_pinned_t *pinned_p);
-/* After their kernel was queued, which went as `status` says: bring the results back, in stream order; if
- * somebody waits for `mark`, they are there on return. */
+/* Replace buffers of `n` calls that are plain host memory by pinned memory, filled in stream order. */
+weft_status_t weft__cuda_pin_in(weft_cuda_t *cuda, weft_call_t *calls, int n, weft_stream_h stream,
+                                weft_cuda_pinned_t *pinned_p);
+/* After their kernel was queued, which went as `status` says: bring the results back, in stream order and
+ * unless it gives up; if somebody waits for `mark`, they are there on return. */
 weft_status_t weft__cuda_pin_out(weft_cuda_t *cuda, const weft_cuda_pinned_t *pinned,
                                  weft_stream_h stream, bool capturing, uint64_t mark,
                                  weft_status_t status);
 
 /* ---- other buffers that kernels cannot reach (stage.c) -------------------------------------- */
-
-/* What counts for a staged call where others count 2: few may wait in a stream, see pace in calls.c. */
-#define WEFT_CUDA_STAGE_OPS 40
 
 typedef struct weft_cuda_stage {
     weft_cuda_loan_t *loan; /* NULL: nothing is staged */

@@ -488,6 +488,7 @@ const weft_backend_ops_t weft__backend_cuda = {
     .abi = WEFT_BACKEND_ABI,
     .name = "cuda",
     .launch = weft__cuda_launch,
+    .fuses = weft__cuda_batch_size,
     .choose = weft__cuda_choose,
     .split = cuda_split,
     .publish = cuda_publish,

@@ -107,7 +107,7 @@ static weft_status_t make_room(batch_t *b, int n, weft_cuda_loan_t **loan_p)
         free(loan);
         return status;
     }
-    loan->host[0] = host;
+    loan->host = host;
     b->messages = host;
     b->exchange.messages = host;
     *loan_p = loan;
@@ -145,9 +145,9 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
                                ? weft__cuda_in_order(cuda, stream, &capturing)
                                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d messages", n);
     status = status == WEFT_OK ? make_room(&b, n, &loan) : status;
-    if (status == WEFT_OK) { /* what is sent, others read, who may be other processes */
+    if (status == WEFT_OK) {
         memcpy(copies, calls, (size_t)n * sizeof(*copies));
-        status = weft__cuda_pin_in(cuda, copies, n, !cuda->far, stream, &pinned);
+        status = weft__cuda_pin_in(cuda, copies, n, stream, &pinned);
     }
     status = status == WEFT_OK ? run(cuda, calls, n, &b, stages, copies, stream, mark) : status;
     if (stages && copies) {

@@ -1,8 +1,8 @@
-/* Plain host memory in calls whose kernels may use pinned memory in its place: those that nobody but this
- * rank's GPU reads and writes there. All of a batch's share one block: a list of what is copied in, one of
- * what is copied out, and the data. So there is at most one function on the stream before the kernel and
- * one behind it, however many calls there are: copies that wait in streams for other ranks are few before
- * the driver makes their caller wait. */
+/* Plain host memory in calls: pinned memory takes its place, which GPUs reach, and from which memory of the
+ * device is filled where others have to reach it. All calls of a launch share one block: a list of what is
+ * copied in, one of what is copied out, and the data. So there is at most one function on the stream before
+ * the kernel and one behind it, however many calls there are: few of them can wait in streams for other
+ * ranks before the driver makes their caller wait (pace in calls.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +18,8 @@ typedef struct copy {
 } copy_t;
 
 struct weft_cuda_list {
+    const weft_cuda_t
+        *cuda; /* of results: copied unless its kernels have given up. NULL: in any case */
     int n;
     copy_t copies[];
 };
@@ -25,16 +27,19 @@ struct weft_cuda_list {
 static void run_list(void *arg)
 {
     const weft_cuda_list_t *list = arg;
+    const weft_cuda_t *cuda = list->cuda;
+    if (cuda && (*(volatile uint32_t *)cuda->stop != 0 ||
+                 __atomic_load_n(&cuda->report->ready, __ATOMIC_ACQUIRE) != 0)) {
+        return;
+    }
     for (int i = 0; i < list->n; i++) {
         memcpy(list->copies[i].dst, list->copies[i].src, list->copies[i].bytes);
     }
 }
 
-/* A buffer of a call that is to be replaced. */
-static size_t plain_bytes(const weft_cuda_t *cuda, const weft_call_t *call, bool dst)
+static void add_copy(weft_cuda_list_t *list, void *dst, const void *src, size_t bytes)
 {
-    size_t bytes = weft__call_extent(call, cuda->rank, cuda->size, dst);
-    return bytes > 0 && weft__cuda_where(dst ? call->dst : call->src, bytes) == -2 ? bytes : 0;
+    list->copies[list->n++] = (copy_t){dst, src, bytes};
 }
 
 static size_t in_lines(size_t bytes)
@@ -42,60 +47,90 @@ static size_t in_lines(size_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
+/* Destinations of an alltoallv are copied in as well: what nobody writes stays. */
 static size_t list_bytes(int n)
 {
-    return in_lines(sizeof(weft_cuda_list_t) + (size_t)n * sizeof(copy_t));
+    return in_lines(sizeof(weft_cuda_list_t) + 2 * (size_t)n * sizeof(copy_t));
 }
 
-/* Where the calls' plain buffers go, from `at` on (NULL: only count the bytes). */
-static size_t lay_out(const weft_cuda_t *cuda, weft_call_t *calls, int n, bool src_too, char *at,
-                      weft_cuda_list_t *in, weft_cuda_list_t *out)
+/* Bytes of the calls' buffers that are to be replaced, two for each call, and of all of them. */
+static size_t measure(const weft_cuda_t *cuda, const weft_call_t *calls, int n, size_t *bytes)
 {
-    size_t used = 0;
+    size_t all = 0;
+    for (int i = 0; i < 2 * n; i++) {
+        const weft_call_t *call = &calls[i / 2];
+        const void *at = i % 2 ? call->dst : call->src;
+        size_t extent = weft__call_extent(call, cuda->rank, cuda->size, i % 2);
+        bytes[i] = extent > 0 && weft__cuda_where(at, extent) == -2 ? extent : 0;
+        all += in_lines(bytes[i]);
+    }
+    return all;
+}
+
+static void replace(weft_call_t *calls, int n, const size_t *bytes, char *at, weft_cuda_list_t *in,
+                    weft_cuda_list_t *out)
+{
     for (int i = 0; i < n; i++) {
-        size_t src = src_too ? plain_bytes(cuda, &calls[i], false) : 0;
-        size_t dst = plain_bytes(cuda, &calls[i], true);
-        if (at && src) {
-            in->copies[in->n++] = (copy_t){at + used, calls[i].src, src};
-            calls[i].src = at + used;
+        size_t src = bytes[2 * i], dst = bytes[2 * i + 1];
+        if (src > 0) {
+            add_copy(in, at, calls[i].src, src);
+            calls[i].src = at;
+            at += in_lines(src);
         }
-        used += in_lines(src);
-        if (at && dst) {
-            out->copies[out->n++] = (copy_t){calls[i].dst, at + used, dst};
-            calls[i].dst = at + used;
+        if (dst > 0) {
+            if (calls[i].coll == WEFT_COLL_ALLTOALLV) {
+                add_copy(in, at, calls[i].dst, dst);
+            }
+            add_copy(out, calls[i].dst, at, dst);
+            calls[i].dst = at;
+            at += in_lines(dst);
         }
-        used += in_lines(dst);
     }
-    return used;
 }
 
-weft_status_t weft__cuda_pin_in(weft_cuda_t *cuda, weft_call_t *calls, int n, bool src_too,
-                                weft_stream_h stream, weft_cuda_pinned_t *pinned_p)
+/* A block for the lists and `bytes` of data; the lists are empty. */
+static weft_status_t make_block(weft_cuda_t *cuda, int n, size_t bytes,
+                                weft_cuda_pinned_t *pinned_p)
 {
-    size_t bytes = lay_out(cuda, calls, n, src_too, NULL, NULL, NULL);
     void *block;
-    if (bytes == 0) {
-        return WEFT_OK;
-    }
     weft_cuda_loan_t *loan = calloc(1, sizeof(*loan));
     weft_status_t status = loan ? weft_host_malloc(&block, 2 * list_bytes(n) + bytes)
                                 : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to stage a call");
     if (status != WEFT_OK) {
         free(loan);
-        return weft__cuda_no_room(cuda);
+        return status;
     }
-    loan->host[0] = block;
-    weft_cuda_list_t *in = block, *out = (void *)((char *)block + list_bytes(n));
-    in->n = out->n = 0;
-    lay_out(cuda, calls, n, src_too, (char *)block + 2 * list_bytes(n), in, out);
-    *pinned_p = (weft_cuda_pinned_t){loan, out};
-    cuda->queued += WEFT_CUDA_STAGE_OPS;
+    loan->host = block;
+    *pinned_p = (weft_cuda_pinned_t){.loan = loan,
+                                     .in = block,
+                                     .out = (void *)((char *)block + list_bytes(n)),
+                                     .data = (char *)block + 2 * list_bytes(n)};
+    *pinned_p->in = (weft_cuda_list_t){0};
+    *pinned_p->out = (weft_cuda_list_t){.cuda = cuda};
+    return WEFT_OK;
+}
+
+weft_status_t weft__cuda_pin_in(weft_cuda_t *cuda, weft_call_t *calls, int n, weft_stream_h stream,
+                                weft_cuda_pinned_t *pinned_p)
+{
+    size_t *bytes = calloc(2 * (size_t)n, sizeof(*bytes));
+    size_t all = bytes ? measure(cuda, calls, n, bytes) : 0;
+    weft_status_t status = bytes ? WEFT_OK
+                                 : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to stage a call");
+    status = all > 0 ? make_block(cuda, n, all, pinned_p) : status;
+    if (status == WEFT_OK && all > 0) {
+        replace(calls, n, bytes, pinned_p->data, pinned_p->in, pinned_p->out);
+    }
+    free(bytes);
+    if (status != WEFT_OK || all == 0) {
+        return status == WEFT_OK ? WEFT_OK : weft__cuda_no_room(cuda);
+    }
     if (stream == cuda->own && !cuda->behind) {
-        run_list(in); /* no call is under way that might write to it */
-    } else if (in->n > 0) {
-        status = weft_stream_call(stream, run_list, in);
+        run_list(pinned_p->in); /* no call is under way that might write to it */
+        return WEFT_OK;
     }
-    return status;
+    cuda->queued += WEFT_CUDA_PINNED_OPS;
+    return pinned_p->in->n > 0 ? weft_stream_call(stream, run_list, pinned_p->in) : WEFT_OK;
 }
 
 weft_status_t weft__cuda_pin_out(weft_cuda_t *cuda, const weft_cuda_pinned_t *pinned,

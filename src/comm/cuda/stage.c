@@ -1,62 +1,17 @@
-/* Buffers that kernels of other ranks have to reach and cannot: plain host memory, or memory that another
- * library took from the GPU. Copies go through memory of ours, in stream order, and never hold up
- * the caller, who may have to make the calls of other ranks as well: between host memory and the GPU
- * they pass pinned memory, filled and emptied by functions on the stream. */
+/* Buffers that kernels have to reach and cannot, in memory of the device in their place. What is copied is
+ * memory that GPUs reach: plain host memory has been replaced before (pinned.c). Copies are made in stream
+ * order, and never hold up the caller, who may have to make the calls of other ranks as well. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "comm/cuda/cuda.h"
 
-typedef struct host_copy {
-    void *dst;
-    const void *src;
-    size_t bytes;
-} host_copy_t;
-
-static void run_host_copy(void *arg)
+/* Device memory of the size of a buffer, and with its contents if it is to be `filled`. */
+static weft_status_t copy_of(const weft_cuda_t *cuda, const void *ptr, size_t bytes, bool filled,
+                             weft_stream_h stream, void **memory_p)
 {
-    host_copy_t *copy = arg;
-    memcpy(copy->dst, copy->src, copy->bytes);
-}
-
-/* Pinned memory of `bytes`, with room for the description of a copy in front. */
-static weft_status_t take_pinned(weft_cuda_loan_t *loan, int which, size_t bytes, char **data_p)
-{
-    void *host;
-    weft_status_t status = weft_host_malloc(&host, bytes + 256);
-    if (status == WEFT_OK) {
-        loan->host[which] = host;
-        *data_p = (char *)host + 256;
-    }
-    return status;
-}
-
-static weft_status_t on_host(weft_cuda_loan_t *loan, int which, void *dst, const void *src,
-                             size_t bytes, weft_stream_h stream)
-{
-    host_copy_t *copy = loan->host[which];
-    *copy = (host_copy_t){dst, src, bytes};
-    return weft_stream_call(stream, run_host_copy, copy);
-}
-
-
-static weft_status_t bring_in(weft_cuda_t *cuda, weft_cuda_loan_t *loan, const void *src,
-                              size_t bytes, weft_stream_h stream)
-{
-    char *pinned;
-    void *device;
-    weft_status_t status = weft__device_malloc(cuda->device, &device, bytes);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    loan->device[0] = device;
-    if (weft__cuda_where(src, bytes) != -2) {
-        return weft_memcpy(device, src, bytes, stream);
-    }
-    status = take_pinned(loan, 0, bytes, &pinned);
-    status = status == WEFT_OK ? on_host(loan, 0, pinned, src, bytes, stream) : status;
-    return status == WEFT_OK ? weft_memcpy(device, pinned, bytes, stream) : status;
+    weft_status_t status = weft__device_malloc(cuda->device, memory_p, bytes);
+    return status == WEFT_OK && filled ? weft_memcpy(*memory_p, ptr, bytes, stream) : status;
 }
 
 static weft_status_t stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
@@ -70,34 +25,18 @@ static weft_status_t stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bo
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to stage a call");
     }
     stage_p->loan = loan;
-    cuda->queued += WEFT_CUDA_STAGE_OPS;
+    cuda->queued += WEFT_CUDA_COPY_OPS;
     if (src) {
-        status = bring_in(cuda, loan, call->src, src_bytes, stream);
+        status = copy_of(cuda, call->src, src_bytes, true, stream, &loan->device[0]);
         call->src = loan->device[0];
     }
     if (dst && status == WEFT_OK) {
-        void *device;
-        status = weft__device_malloc(cuda->device, &device, dst_bytes);
-        if (status == WEFT_OK) {
-            loan->device[1] = device;
-            stage_p->to = call->dst;
-            stage_p->bytes = dst_bytes;
-            call->dst = device;
-        }
-    }
-    /* Blocks of the destination that nobody writes keep what they have. */
-    if (dst && status == WEFT_OK && call->coll == WEFT_COLL_ALLTOALLV) {
-        weft_cuda_loan_t *kept = loan;
-        void *first = loan->device[0], *pinned = loan->host[0];
-        loan->device[0] = loan->host[0] = NULL;
-        status = bring_in(cuda, kept, stage_p->to, dst_bytes, stream);
-        if (status == WEFT_OK) {
-            weft_free(call->dst);
-            call->dst = loan->device[1] = loan->device[0];
-            loan->host[1] = loan->host[0];
-        }
-        loan->device[0] = first;
-        loan->host[0] = pinned;
+        /* Blocks of the destination that nobody writes keep what they have. */
+        bool filled = call->coll == WEFT_COLL_ALLTOALLV;
+        status = copy_of(cuda, call->dst, dst_bytes, filled, stream, &loan->device[1]);
+        stage_p->to = call->dst;
+        stage_p->bytes = dst_bytes;
+        call->dst = loan->device[1];
     }
     return status;
 }
@@ -119,37 +58,23 @@ weft_status_t weft__cuda_no_room(weft_cuda_t *cuda)
     return weft__cuda_check(cuda);
 }
 
-static weft_status_t stage_out(const weft_call_t *call, const weft_cuda_stage_t *stage,
-                               weft_stream_h stream)
-{
-    if (!stage->to) {
-        return WEFT_OK;
-    }
-    if (weft__cuda_where(stage->to, stage->bytes) != -2) {
-        return weft_memcpy(stage->to, call->dst, stage->bytes, stream);
-    }
-    weft_cuda_loan_t *loan = stage->loan;
-    char *pinned;
-    /* Memory pinned for bringing in is still in use: this one is a second description and buffer. */
-    weft_status_t status = take_pinned(loan, 2, stage->bytes, &pinned);
-    status = status == WEFT_OK ? weft_memcpy(pinned, call->dst, stage->bytes, stream) : status;
-    return status == WEFT_OK ? on_host(loan, 2, stage->to, pinned, stage->bytes, stream) : status;
-}
-
 weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
                                    const weft_cuda_stage_t *stages, int n, weft_stream_h stream,
                                    bool capturing, uint64_t mark, weft_status_t status)
 {
     bool staged = false;
     for (int i = 0; i < n; i++) {
-        if (stages[i].loan) {
-            weft_status_t back = status == WEFT_OK ? stage_out(&calls[i], &stages[i], stream)
-                                                   : WEFT_OK;
-            weft_status_t lent = weft__cuda_lend(cuda, stages[i].loan, stream,
-                                                 capturing || status != WEFT_OK);
-            status = status != WEFT_OK ? status : back != WEFT_OK ? back : lent;
-            staged = true;
+        const weft_cuda_stage_t *stage = &stages[i];
+        if (!stage->loan) {
+            continue;
         }
+        if (status == WEFT_OK && stage->to) {
+            status = weft_memcpy(stage->to, calls[i].dst, stage->bytes, stream);
+        }
+        weft_status_t lent = weft__cuda_lend(cuda, stage->loan, stream,
+                                             capturing || status != WEFT_OK);
+        status = status != WEFT_OK ? status : lent;
+        staged = true;
     }
     if (mark && staged && status == WEFT_OK) {
         status = weft_stream_synchronize(stream);
@@ -168,20 +93,18 @@ weft_status_t weft__cuda_lend(weft_cuda_t *cuda, weft_cuda_loan_t *loan, weft_st
     cuda->loans = loan;
     if (!for_good) {
         error = weft__cuda()->event_create(cuda->gpu, &loan->event);
-        error = error ? error : weft__cuda()->event_record(cuda->gpu, loan->event,
-                                                           weft__cuda_stream(stream));
+        error = error
+                    ? error
+                    : weft__cuda()->event_record(cuda->gpu, loan->event, weft__cuda_stream(stream));
     }
     return weft__cuda_status(error, "an event for staged memory");
 }
 
 void weft__cuda_take_back(weft_cuda_t *cuda, weft_cuda_loan_t *loan)
 {
-    for (int i = 0; i < 2; i++) {
-        weft_free(loan->device[i]);
-    }
-    for (int i = 0; i < 3; i++) {
-        weft_host_free(loan->host[i]);
-    }
+    weft_free(loan->device[0]);
+    weft_free(loan->device[1]);
+    weft_host_free(loan->host);
     if (loan->event) {
         weft__cuda()->event_destroy(cuda->gpu, loan->event);
     }

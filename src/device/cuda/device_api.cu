@@ -88,8 +88,16 @@ static int memory(int gpu, size_t *free_p, size_t *total_p)
     ON(gpu, cudaMemGetInfo(free_p, total_p));
 }
 
+/* While it lives, what this thread asks for does not spoil graphs that it or others capture. */
+struct unnoticed {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    unnoticed() { (void)cudaThreadExchangeStreamCaptureMode(&mode); }
+    ~unnoticed() { (void)cudaThreadExchangeStreamCaptureMode(&mode); }
+};
+
 static int alloc(int gpu, void **ptr_p, size_t bytes)
 {
+    unnoticed here;
     ON(gpu, cudaMalloc(ptr_p, bytes));
 }
 
@@ -100,6 +108,7 @@ static int release(int gpu, void *ptr)
 
 static int host_alloc(void **ptr_p, size_t bytes)
 {
+    unnoticed here;
     TRY(cudaHostAlloc(ptr_p, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
     return 0;
 }
@@ -190,13 +199,6 @@ static int stream_sync(int gpu, void *stream)
 {
     ON(gpu, cudaStreamSynchronize(native(stream)));
 }
-
-/* While it lives, this thread's questions do not spoil graphs that others capture. */
-struct unnoticed {
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    unnoticed() { (void)cudaThreadExchangeStreamCaptureMode(&mode); }
-    ~unnoticed() { (void)cudaThreadExchangeStreamCaptureMode(&mode); }
-};
 
 static int stream_idle(int gpu, void *stream, bool *idle_p)
 {

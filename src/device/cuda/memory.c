@@ -264,8 +264,8 @@ static weft_status_t fail_short(const pool_t *pool, size_t bytes, int error)
                       "(WEFT_DEVICE_MEMORY), and the GPU has %s left%s%s",
                       pool->device, gpu, asked, used, has, left,
                       error > 0 ? "; CUDA says: "
-                      : full    ? "; it has had as many pieces of memory as there are numbers for, "
-                                  "which are free again when no communicator is open"
+                      : full    ? "; it has had as many pieces of memory as there are numbers for "
+                                  "since communicators are open"
                                 : "",
                       error > 0 ? weft__cuda()->error_text(error) : "");
 }
@@ -460,13 +460,18 @@ weft_status_t weft__cuda_trim(int device, uint64_t keep)
     return WEFT_OK;
 }
 
-int weft__cuda_slab_count(int device)
+static bool is_made(const pool_t *pool)
 {
-    pool_t *pool = &pools[device];
     pthread_mutex_lock(&making);
     bool made = pool->made;
     pthread_mutex_unlock(&making);
-    if (!made) {
+    return made;
+}
+
+int weft__cuda_slab_count(int device)
+{
+    pool_t *pool = &pools[device];
+    if (!is_made(pool)) {
         return 0;
     }
     pthread_mutex_lock(&pool->lock);
@@ -484,8 +489,36 @@ weft_cuda_slab_t weft__cuda_slab(int device, int number)
     return slab;
 }
 
+/* Nobody knows the numbers of slabs while none are held: number them anew, without gaps. Under the pool's
+ * lock. */
+static void renumber(pool_t *pool)
+{
+    int count = 0;
+    pthread_mutex_lock(&hold_lock);
+    pthread_rwlock_wrlock(&list.lock);
+    for (int i = 0; holds == 0 && i < pool->slab_count; i++) {
+        weft_cuda_slab_t slab = pool->slabs[i];
+        pool->slabs[i] = (weft_cuda_slab_t){0};
+        if (slab.base != NULL) {
+            slab.number = count;
+            pool->slabs[count++] = slab;
+            list.at[list_after((uintptr_t)slab.base) - 1].number = slab.number;
+        }
+    }
+    pool->slab_count = holds == 0 ? count : pool->slab_count;
+    pthread_rwlock_unlock(&list.lock);
+    pthread_mutex_unlock(&hold_lock);
+}
+
 void weft__cuda_hold(void)
 {
+    for (int i = 0; i < WEFT_MAX_DEVICES; i++) {
+        if (is_made(&pools[i])) {
+            pthread_mutex_lock(&pools[i].lock);
+            renumber(&pools[i]);
+            pthread_mutex_unlock(&pools[i].lock);
+        }
+    }
     pthread_mutex_lock(&hold_lock);
     holds++;
     pthread_mutex_unlock(&hold_lock);

@@ -60,20 +60,22 @@ static weft_status_t pin_host(char *ptr, size_t bytes, entry_t **entry_p)
                               (void *)ptr);
 }
 
+/* Outside the lock, as it waits for the GPU: for a rank, perhaps, that is about to register something. */
 static int unpin_host(entry_t *entry)
 {
-    int error = 0;
     pthread_mutex_lock(&lock);
-    if (--entry->uses == 0) {
-        entry_t **at = &pinned;
-        while (*at != entry) {
-            at = &(*at)->next;
+    bool last = --entry->uses == 0;
+    for (entry_t **at = &pinned; last && *at; at = &(*at)->next) {
+        if (*at == entry) {
+            *at = entry->next;
+            break;
         }
-        *at = entry->next;
-        error = weft__cuda()->host_unregister(entry->base);
-        free(entry);
     }
     pthread_mutex_unlock(&lock);
+    int error = last ? weft__cuda()->host_unregister(entry->base) : 0;
+    if (last) {
+        free(entry);
+    }
     return error;
 }
 

@@ -88,7 +88,7 @@ static void replaced_and_brought_back(void **state)
         memset(b, 0, sizeof(b));
         weft_call_t calls[] = {sum(a, b, 40), sum(a + 40, a + 40, 60), sum(a, ours, 7),
                                sum(NULL, NULL, 0)};
-        assert_int_equal(weft__cuda_pin_in(&cuda, calls, 4, true, on, &pinned), WEFT_OK);
+        assert_int_equal(weft__cuda_pin_in(&cuda, calls, 4, on, &pinned), WEFT_OK);
         assert_non_null(pinned.loan);
         assert_ptr_not_equal(calls[0].src, a);
         assert_ptr_not_equal(calls[0].dst, b);
@@ -107,19 +107,42 @@ static void replaced_and_brought_back(void **state)
     assert_int_equal(weft_free(ours), WEFT_OK);
 }
 
-/* Sources that other processes read are left to others. */
-static void sources_may_be_left_alone(void **state)
+/* What nobody writes of an alltoallv's destination stays as it is. */
+static void ragged_destinations_keep_the_rest(void **state)
 {
     (void)state;
-    double a[COUNT], b[COUNT] = {0};
+    double a[COUNT], b[COUNT];
+    size_t counts[] = {0, 10}, offsets[] = {0, COUNT - 10};
+    weft_vectors_t vectors = {counts, offsets, counts, offsets};
     weft_cuda_pinned_t pinned = {0};
-    weft_call_t calls[] = {sum(a, b, COUNT)};
+    weft_call_t call = sum(a, b, 0);
     fill(a);
-    assert_int_equal(weft__cuda_pin_in(&cuda, calls, 1, false, stream, &pinned), WEFT_OK);
-    assert_ptr_equal(calls[0].src, a);
-    work(calls, 1);
+    fill(b);
+    call.coll = WEFT_COLL_ALLTOALLV;
+    call.vectors = &vectors;
+    assert_int_equal(weft__cuda_pin_in(&cuda, &call, 1, stream, &pinned), WEFT_OK);
+    ((double *)call.dst)[COUNT - 1] = -1;
     assert_int_equal(weft__cuda_pin_out(&cuda, &pinned, stream, false, 0, WEFT_OK), WEFT_OK);
-    assert_true(is(b, 0, COUNT, 1));
+    assert_true(is(b, 0, COUNT - 1, 0) && b[COUNT - 1] == -1);
+}
+
+/* Found out on the GPU, after all was queued. */
+static void what_gives_up_brings_nothing(void **state)
+{
+    (void)state;
+    double a[COUNT];
+    for (int how = 0; how < 2; how++) {
+        weft_cuda_pinned_t pinned = {0};
+        weft_call_t calls[] = {sum(a, a, COUNT)};
+        fill(a);
+        assert_int_equal(weft__cuda_pin_in(&cuda, calls, 1, stream, &pinned), WEFT_OK);
+        work(calls, 1);
+        stop = how == 0;
+        report.ready = how == 1;
+        assert_int_equal(weft__cuda_pin_out(&cuda, &pinned, stream, false, 0, WEFT_OK), WEFT_OK);
+        assert_true(is(a, 0, COUNT, 0));
+    }
+    stop = 0;
 }
 
 static void what_failed_brings_nothing_and_keeps_its_error(void **state)
@@ -129,7 +152,7 @@ static void what_failed_brings_nothing_and_keeps_its_error(void **state)
     weft_cuda_pinned_t pinned = {0};
     weft_call_t calls[] = {sum(a, a, COUNT)};
     fill(a);
-    assert_int_equal(weft__cuda_pin_in(&cuda, calls, 1, true, stream, &pinned), WEFT_OK);
+    assert_int_equal(weft__cuda_pin_in(&cuda, calls, 1, stream, &pinned), WEFT_OK);
     work(calls, 1);
     weft__fail(WEFT_ERR_RANK_DEAD, "rank 2 died");
     assert_int_equal(weft__cuda_pin_out(&cuda, &pinned, stream, false, 5, WEFT_ERR_RANK_DEAD),
@@ -147,7 +170,7 @@ static void what_is_reached_is_not_replaced(void **state)
     weft_cuda_pinned_t pinned = {0};
     assert_int_equal(weft_malloc(&ours, 1000), WEFT_OK);
     weft_call_t calls[] = {sum(ours, ours, 100)};
-    assert_int_equal(weft__cuda_pin_in(&cuda, calls, 1, true, stream, &pinned), WEFT_OK);
+    assert_int_equal(weft__cuda_pin_in(&cuda, calls, 1, stream, &pinned), WEFT_OK);
     assert_null(pinned.loan);
     assert_ptr_equal(calls[0].src, ours);
     assert_int_equal(weft__cuda_pin_out(&cuda, &pinned, stream, false, 0, WEFT_OK), WEFT_OK);
@@ -167,9 +190,8 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        TEST(replaced_and_brought_back),
-        TEST(sources_may_be_left_alone),
-        TEST(what_failed_brings_nothing_and_keeps_its_error),
+        TEST(replaced_and_brought_back),       TEST(ragged_destinations_keep_the_rest),
+        TEST(what_gives_up_brings_nothing),    TEST(what_failed_brings_nothing_and_keeps_its_error),
         TEST(what_is_reached_is_not_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
