@@ -79,8 +79,8 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
     if (cuda->last.stream != now.stream || cuda->last.life != now.life) {
         if (cuda->last.stream) {
             cuda->behind = true;
-            WEFT_TRY(
-                chain(cuda, stream)); /* else destroying the communicator waits for the old one */
+            /* If it fails, the old stream is what destroying the communicator has to wait for. */
+            WEFT_TRY(chain(cuda, stream));
         }
         pthread_mutex_lock(&cuda->lock);
         cuda->last = now;
