@@ -121,6 +121,14 @@ static void run_host_fill(void *arg)
 /* Memory that GPUs do not reach is filled by the host, in stream order. */
 static weft_status_t fill_plain(void *dst, int value, size_t bytes, weft_stream_h stream)
 {
+    bool capturing = false;
+    if (stream != NULL &&
+        (weft__cuda()->stream_capturing(stream->gpu, stream->native, &capturing) != 0 ||
+         capturing)) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "weft_memset: plain host memory cannot be filled in a graph; use memory "
+                          "from weft_malloc or weft_host_malloc");
+    }
     host_fill_t *work = malloc(sizeof(*work));
     if (work == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "weft_memset: no memory to queue it");
