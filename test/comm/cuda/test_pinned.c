@@ -95,6 +95,7 @@ static void replaced_and_brought_back(void **state)
         assert_ptr_equal(calls[2].dst, ours);
         assert_null(calls[3].dst);
         work(calls, 4);
+        assert_true(is(calls[0].src, 0, 40, 0)); /* sources have places of their own */
         assert_true(is(a, 0, COUNT, 0)); /* nothing comes back before the end */
         report.finished = 5;
         uint64_t mark = on_own ? 5 : 0;
