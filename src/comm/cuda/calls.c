@@ -273,7 +273,8 @@ weft_status_t weft__cuda_check_alignment(const weft_call_t *call)
     return WEFT_OK;
 }
 
-/* What others have to reach. What travels in the lines, and what NCCL moves, only our own GPU has to. */
+/* By whom buffers are read and written: by other ranks' kernels as well, by this rank's alone (calls that
+ * travel in the lines), or by NCCL, which gets memory of the GPU. */
 enum { BY_OTHERS, BY_US, BY_NCCL };
 
 static bool reached(weft_cuda_t *cuda, const void *ptr, size_t bytes, int by,
@@ -304,11 +305,11 @@ static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_c
             status = weft__cuda_stage_in(cuda, c, !src, !dst, stream, stage);
         }
         WEFT_TRY(status);
-        bool far = round == 1 && by == BY_OTHERS;
+        bool replaced = round == 1 && by == BY_OTHERS; /* what was pinned does not do for others */
         src = reached(cuda, c->src, src_bytes, by, &k->src_ref, &status) &&
-              !(far && c->src != src_was);
+              !(replaced && c->src != src_was);
         dst = reached(cuda, c->dst, dst_bytes, by, &k->dst_ref, &status) &&
-              !(far && c->dst != dst_was);
+              !(replaced && c->dst != dst_was);
         WEFT_TRY(status);
     }
     return WEFT_OK;
