@@ -18,7 +18,7 @@
  *    communicator run in the order they were made, whatever their streams (groups: see there). On GPUs a call on
  *    another stream than the one before waits until ranks of the same process have made that one.
  *  - Reductions give the same bits on all ranks, and from run to run with the same ranks, count
- *    and algorithm. f16 and bf16 are summed in f32, except by NCCL.
+ *    and algorithm (of a group, those of all that ran as one). f16 and bf16 are summed in f32, except by NCCL.
  *  - Every collective waits for all ranks, with one exception: when a small broadcast, scatter, reduce
  *    or gather is made for the fourth time in a row and more, a rank that needs nothing from the
  *    others does not wait for them. What is wrong with them is then reported by a later call, at
@@ -27,7 +27,7 @@
  *    WEFT_ERR_RANK_DEAD within 2 s on all that are in a call with it; one that does not arrive,
  *    WEFT_ERR_TIMEOUT after the timeout; one that destroyed its handle, WEFT_ERR_RANK_LEFT.
  *    weft_last_error() names the rank, the call and its sizes. After any of these the communicator is broken: further calls
- *    return WEFT_ERR_BROKEN at once, and only weft_comm_destroy or weft_comm_abort remain. */
+ *    return WEFT_ERR_BROKEN at once (queued on a stream of a virtual GPU, its next synchronize does), and only weft_comm_destroy or weft_comm_abort remain. */
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H
 
@@ -109,7 +109,7 @@ weft_status_t weft_comm_error(weft_comm_h comm, const char **text_p);
 
 /* Calls between start and end are deferred to the end and may then run together: sends and
  * receives in any order, small all-reduces that follow each other, of one type, operation and stream,
- * as one (up to 64 KiB together), and several ranks driven by one thread. So none of them may need what
+ * as one (up to 255, and 64 KiB together), and several ranks driven by one thread. So none of them may need what
  * another one writes. Every rank groups the same collectives, and the same of them on one stream. Groups nest; the outermost end runs them.
  * Calls on NULL streams are done when weft_group_end returns. If a call inside the group was
  * refused, weft_group_end runs nothing and returns that error. */

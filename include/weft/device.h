@@ -73,14 +73,15 @@ weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stre
  *   memory of the device's GPU    from cudaMalloc, such as PyTorch's: other ranks map the allocation that
  *                                 it is in, and collectives read and write it where it is.
  *   host memory                   is pinned, so that copies from and to it need no third place.
- *   on virtual GPUs               nothing changes: memory of one's own is copied through the pool.
+ *   on virtual GPUs               nothing changes: memory of one's own is copied through the pool. Nothing is
+ *                                 known of it, so nothing is checked but that it is not NULL or empty.
  *
  * Memory that cannot be registered is copied as before: WEFT_ERR_UNSUPPORTED says why. That is what CUDA
  * does not share (cudaMallocAsync, managed, mapped by hand) or pin, what another device on the same GPU has
  * registered, and what comes after some 190 registrations while communicators are open: register memory
- * once, not for every call. WEFT_ERR_INVALID: it is another GPU's, or goes beyond its allocation. Memory from
- * weft_malloc needs no registering, which does no harm. The same place may be registered several times, and
- * is to be unregistered as often.
+ * once, not for every call. WEFT_ERR_INVALID: it is NULL, has no bytes, is another GPU's, or goes beyond its
+ * allocation. Memory from weft_malloc needs no registering, which does no harm. The same place may be
+ * registered several times, and is to be unregistered as often, by the same address; the latest goes first.
  *
  * Unregister memory before it is freed, and free memory of a GPU only when all communicators of the device
  * that were open meanwhile are destroyed: until then other processes have it mapped. Unregistering host

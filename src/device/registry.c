@@ -25,9 +25,13 @@ weft_status_t weft_register(void *ptr, size_t bytes)
     if (status != WEFT_OK) {
         return status;
     }
-    if (!ptr || bytes == 0 || (uintptr_t)ptr + bytes < (uintptr_t)ptr) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_register: %zu bytes at %p cannot be registered",
-                          bytes, ptr);
+    if (!ptr || bytes == 0) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_register: %s",
+                          ptr ? "0 bytes cannot be registered" : "the address is NULL");
+    }
+    if ((uintptr_t)ptr + bytes < (uintptr_t)ptr) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_register: %zu bytes at %p go past the end of memory", bytes, ptr);
     }
     range_t *range = calloc(1, sizeof(*range));
     if (!range) {

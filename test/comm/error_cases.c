@@ -288,6 +288,7 @@ void error_groups(team_t *team)
         CHECK_OK(weft_allreduce(&x[4 * i], &x[4 * i], count, WEFT_F32, WEFT_SUM, comm, NULL));
     }
     CHECK_STATUS(weft_group_end(), WEFT_ERR_MISMATCH);
+    CHECK_TEXT(weft_last_error(), "with other counts in it");
     CHECK_OK(weft_comm_destroy(comm));
 }
 

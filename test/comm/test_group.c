@@ -46,6 +46,20 @@ TEAM_TEST(batch_on_different_streams, group_streams)
 BARE_TEST(two_processes_join_three_each, 2, group_joined_by_two)
 BARE_TEST(refused_join_joins_nobody, 1, group_join_refused)
 
+/* Fused calls hold something else where others have a root. */
+static void groups_by_every_algorithm(void **state)
+{
+    (void)state;
+    static const char *const algorithms[] = {"oneshot", "direct", "ring", "tree", "doubling"};
+    for (int i = 0; i < 5; i++) {
+        for (int ranks = 2; ranks <= 5; ranks += 3) {
+            team_plan_t plan = {.ranks = ranks, .procs = UNDER_TSAN ? 1 : 0, .algo = algorithms[i]};
+            assert_true(team_run(&plan, group_fused));
+            assert_true(team_run(&plan, group_pieces));
+        }
+    }
+}
+
 static void drive(int ranks, team_fn fn)
 {
     assert_true(team_run(&(team_plan_t){.ranks = 1, .bare = true, .arg = &ranks}, fn));
@@ -70,6 +84,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(group_of_100_mixed_calls),
         cmocka_unit_test(group_of_300_allreduces),
         cmocka_unit_test(pieces_of_all_types),
+        cmocka_unit_test(groups_by_every_algorithm),
         cmocka_unit_test(messages_of_all_pairs_in_any_order),
         cmocka_unit_test(ring_exchange_of_large_messages),
         cmocka_unit_test(send_to_self),

@@ -19,14 +19,20 @@ typedef struct tree {
     size_t element, most, chunks;
 } tree_t;
 
+/* An all-reduce has none, and where it stands for a group, something else in its place. */
+static int root_of(const weft_window_t *w)
+{
+    return w->call->coll == WEFT_COLL_ALLREDUCE ? 0 : w->call->root;
+}
+
 static int at_position(const weft_window_t *w, int position)
 {
-    return position < w->size ? (position + w->call->root) % w->size : -1;
+    return position < w->size ? (position + root_of(w)) % w->size : -1;
 }
 
 static tree_t make_tree(weft_window_t *w)
 {
-    int v = (w->rank - w->call->root + w->size) % w->size;
+    int v = (w->rank - root_of(w) + w->size) % w->size;
     size_t element = weft_dtype_size(w->call->type), most = HALF / element;
     return (tree_t){.w = w,
                     .parent = v == 0 ? -1 : at_position(w, (v - 1) / 2),
@@ -38,7 +44,7 @@ static tree_t make_tree(weft_window_t *w)
 
 static bool is_leaf(const weft_window_t *w, int rank)
 {
-    int v = (rank - w->call->root + w->size) % w->size;
+    int v = (rank - root_of(w) + w->size) % w->size;
     return 2 * v + 1 >= w->size;
 }
 
@@ -112,7 +118,7 @@ static weft_status_t tree_up(const tree_t *tree)
 static weft_status_t tree_down(const tree_t *tree, char *const *from_root, uint32_t base)
 {
     weft_window_t *w = tree->w;
-    int root = w->call->root;
+    int root = root_of(w);
     for (size_t chunk = 0; chunk < tree->chunks; chunk++) {
         size_t at = chunk * tree->most * tree->element;
         size_t bytes = chunk_count(tree, chunk) * tree->element;

@@ -54,11 +54,13 @@ static void break_mismatch(weft_cuda_t *cuda, const weft_cuda_report_t *report)
                                (unsigned long long)report->call, ours, cuda->rank,
                                weft__algo_name((weft_algo_t)(report->sig >> 24 & 0xff)), peer,
                                weft__algo_name((weft_algo_t)(report->peer_sig >> 24 & 0xff)));
+        return;
     }
     weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
-                           "ranks made different calls: call %llu is %s on rank %d, but %s on rank "
-                           "%d; all ranks must make the same calls in the same order",
-                           (unsigned long long)report->call, ours, cuda->rank, theirs, peer);
+                     "ranks made different calls: call %llu is %s on rank %d, but %s on rank "
+                     "%d%s; all ranks must make the same calls in the same order",
+                     (unsigned long long)report->call, ours, cuda->rank, theirs, peer,
+                     weft__sig_besides(ours, theirs));
 }
 
 /* "rank 2 (last seen in call 17, ...), rank 3 (made no call yet)", or "0 1" for those who came. */

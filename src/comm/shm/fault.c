@@ -37,6 +37,11 @@ void weft__sig_describe(uint64_t sig, uint64_t count, char *text, size_t room)
     weft__call_describe(&call, text, room);
 }
 
+const char *weft__sig_besides(const char *ours, const char *theirs)
+{
+    return strcmp(ours, theirs) == 0 ? ", with other counts in it" : "";
+}
+
 /* Wait for the writer of the error to finish; it was killed in between if that takes long. */
 static bool error_written(weft_segment_head_t *head)
 {
@@ -166,8 +171,8 @@ weft_status_t weft__shm_mismatch(weft_shm_t *shm, int peer, uint64_t number)
     }
     return weft__shm_break(shm, WEFT_ERR_MISMATCH, peer,
                            "ranks made different calls: call %llu is %s on rank %d, but %s on rank "
-                           "%d; all ranks must make the same calls in the same order",
-                           which, ours, shm->rank, theirs, peer);
+                           "%d%s; all ranks must make the same calls in the same order",
+                           which, ours, shm->rank, theirs, peer, weft__sig_besides(ours, theirs));
 }
 
 /* It is gone for good, and has not done what is waited for: say so. */

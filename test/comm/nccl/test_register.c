@@ -137,9 +137,9 @@ static void what_cannot_be_registered_is_refused(void **state)
 {
     (void)state;
     char *ptr = take(BYTES);
-    refused(weft_register(NULL, 5), WEFT_ERR_INVALID, "cannot be registered");
+    refused(weft_register(NULL, 5), WEFT_ERR_INVALID, "the address is NULL");
     refused(weft_register(ptr, 0), WEFT_ERR_INVALID, "cannot be registered");
-    refused(weft_register(ptr, SIZE_MAX), WEFT_ERR_INVALID, "cannot be registered");
+    refused(weft_register(ptr, SIZE_MAX), WEFT_ERR_INVALID, "past the end of memory");
     refused(weft_register(ptr + 1, BYTES), WEFT_ERR_INVALID, "beyond their allocation");
     refused(weft_unregister(ptr), WEFT_ERR_INVALID, "is not registered");
     /* Device 1 is on another GPU, which the memory is not of. */
