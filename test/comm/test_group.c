@@ -51,9 +51,10 @@ static void groups_by_every_algorithm(void **state)
 {
     (void)state;
     static const char *const algorithms[] = {"oneshot", "direct", "ring", "tree", "doubling"};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5 && !UNDER_TSAN;
+         i++) { /* the algorithms themselves are tried there elsewhere */
         for (int ranks = 2; ranks <= 5; ranks += 3) {
-            team_plan_t plan = {.ranks = ranks, .procs = UNDER_TSAN ? 1 : 0, .algo = algorithms[i]};
+            team_plan_t plan = {.ranks = ranks, .algo = algorithms[i]};
             assert_true(team_run(&plan, group_fused));
             assert_true(team_run(&plan, group_pieces));
         }
