@@ -83,8 +83,7 @@ typedef struct weft_cuda {
     _Atomic bool failed;   /* CUDA has reported an error; relaxed, tells the watch to look closer */
     weft_cuda_past_t last; /* the stream of the call before; read by the watch under `lock` */
     void *order;        /* event that ties streams together; made when needed */
-    bool
-        behind; /* since the last call that was waited for, some were on other streams than `own` */
+    bool behind;        /* calls on other streams than `own` are perhaps not done */
     void *pace;         /* event: the stream has come so far; made when needed */
     int queued;         /* operations since then, see WEFT_CUDA_PACE */
     weft_cuda_loan_t *loans;
@@ -213,9 +212,7 @@ typedef struct weft_cuda_list weft_cuda_list_t; /* of copies */
 
 typedef struct weft_cuda_pinned {
     weft_cuda_loan_t *loan; /* NULL: nothing is replaced */
-    weft_cuda_list_t *in;   /* to `data` */
-    weft_cuda_list_t *out;  /* results, from there to where they belong */
-    char *data;
+    weft_cuda_list_t *out;  /* results, to where they belong */
 } weft_cuda_pinned_t;
 
 /* Replace buffers of `n` calls that are plain host memory by pinned memory, filled in stream order. */

@@ -88,49 +88,58 @@ static void replace(weft_call_t *calls, int n, const size_t *bytes, char *at, we
     }
 }
 
-/* A block for the lists and `bytes` of data; the lists are empty. */
-static weft_status_t make_block(weft_cuda_t *cuda, int n, size_t bytes,
-                                weft_cuda_pinned_t *pinned_p)
+/* A block for both lists and `bytes` of data. */
+static weft_status_t make_block(int n, size_t bytes, weft_cuda_loan_t **loan_p)
 {
-    void *block;
     weft_cuda_loan_t *loan = calloc(1, sizeof(*loan));
-    weft_status_t status = loan ? weft_host_malloc(&block, 2 * list_bytes(n) + bytes)
+    weft_status_t status = loan ? weft_host_malloc(&loan->host, 2 * list_bytes(n) + bytes)
                                 : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to stage a call");
     if (status != WEFT_OK) {
         free(loan);
         return status;
     }
-    loan->host = block;
-    *pinned_p = (weft_cuda_pinned_t){.loan = loan,
-                                     .in = block,
-                                     .out = (void *)((char *)block + list_bytes(n)),
-                                     .data = (char *)block + 2 * list_bytes(n)};
-    *pinned_p->in = (weft_cuda_list_t){0};
-    *pinned_p->out = (weft_cuda_list_t){.cuda = cuda};
+    *loan_p = loan;
     return WEFT_OK;
 }
 
-weft_status_t weft__cuda_pin_in(weft_cuda_t *cuda, weft_call_t *calls, int n, weft_stream_h stream,
-                                weft_cuda_pinned_t *pinned_p)
+/* *in_p: what is to be copied in; NULL: nothing is replaced. */
+static weft_status_t start(weft_cuda_t *cuda, weft_call_t *calls, int n,
+                           weft_cuda_pinned_t *pinned_p, weft_cuda_list_t **in_p)
 {
     size_t *bytes = calloc(2 * (size_t)n, sizeof(*bytes));
     size_t all = bytes ? measure(cuda, calls, n, bytes) : 0;
     weft_status_t status = bytes ? WEFT_OK
                                  : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to stage a call");
-    status = all > 0 ? make_block(cuda, n, all, pinned_p) : status;
+    status = all > 0 ? make_block(n, all, &pinned_p->loan) : status;
+    *in_p = NULL;
     if (status == WEFT_OK && all > 0) {
-        replace(calls, n, bytes, pinned_p->data, pinned_p->in, pinned_p->out);
+        char *block = pinned_p->loan->host;
+        *in_p = (void *)block;
+        pinned_p->out = (void *)(block + list_bytes(n));
+        **in_p = (weft_cuda_list_t){0};
+        *pinned_p->out = (weft_cuda_list_t){.cuda = cuda};
+        replace(calls, n, bytes, block + 2 * list_bytes(n), *in_p, pinned_p->out);
     }
     free(bytes);
-    if (status != WEFT_OK || all == 0) {
-        return status == WEFT_OK ? WEFT_OK : weft__cuda_no_room(cuda);
+    return status;
+}
+
+weft_status_t weft__cuda_pin_in(weft_cuda_t *cuda, weft_call_t *calls, int n, weft_stream_h stream,
+                                weft_cuda_pinned_t *pinned_p)
+{
+    weft_cuda_list_t *in;
+    if (start(cuda, calls, n, pinned_p, &in) != WEFT_OK) {
+        return weft__cuda_no_room(cuda);
+    }
+    if (!in) {
+        return WEFT_OK;
     }
     if (stream == cuda->own && !cuda->behind) {
-        run_list(pinned_p->in); /* no call is under way that might write to it */
+        run_list(in); /* no call is under way that might write to it */
         return WEFT_OK;
     }
     cuda->queued += WEFT_CUDA_PINNED_OPS;
-    return pinned_p->in->n > 0 ? weft_stream_call(stream, run_list, pinned_p->in) : WEFT_OK;
+    return in->n > 0 ? weft_stream_call(stream, run_list, in) : WEFT_OK;
 }
 
 weft_status_t weft__cuda_pin_out(weft_cuda_t *cuda, const weft_cuda_pinned_t *pinned,

@@ -1,5 +1,6 @@
 /* ctest: timeout=60 */
-/* Plain host memory of calls, replaced by pinned memory and brought back, on the fake GPU. */
+/* Memory of calls that is replaced by pinned memory or the device's and brought back, and what decides when,
+ * on the fake GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,6 +179,96 @@ static void what_is_reached_is_not_replaced(void **state)
     assert_int_equal(weft_free(ours), WEFT_OK);
 }
 
+/* ---- memory of the device ----------------------------------------------------------------- */
+
+/* One that goes well, one that fails. */
+static void staged_and_brought_back(void **state)
+{
+    (void)state;
+    void *from, *to;
+    assert_int_equal(weft__cuda()->alloc(0, &from, COUNT * sizeof(double)), 0);
+    assert_int_equal(weft__cuda()->alloc(0, &to, COUNT * sizeof(double)), 0);
+    for (int fails = 0; fails < 2; fails++) {
+        weft_status_t status = fails ? WEFT_ERR_RANK_DEAD : WEFT_OK;
+        weft_cuda_stage_t stage = {0};
+        weft_call_t call = sum(from, to, COUNT);
+        fill(from);
+        fill(to);
+        assert_int_equal(weft__cuda_stage_in(&cuda, &call, true, true, stream, &stage), WEFT_OK);
+        assert_ptr_not_equal(call.src, from);
+        assert_ptr_not_equal(call.dst, to);
+        work(&call, 1);
+        assert_true(is(to, 0, COUNT, 0));
+        assert_int_equal(weft__cuda_stage_end(&cuda, &call, &stage, 1, stream, false, 0, status),
+                         status);
+        assert_true(is(to, 0, COUNT, fails ? 0 : 1) && is(from, 0, COUNT, 0));
+    }
+    assert_int_equal(weft__cuda()->release(0, from), 0);
+    assert_int_equal(weft__cuda()->release(0, to), 0);
+}
+
+static void staged_ragged_destinations_keep_the_rest(void **state)
+{
+    (void)state;
+    double *to;
+    size_t counts[] = {0, 10}, offsets[] = {0, COUNT - 10};
+    weft_vectors_t vectors = {counts, offsets, counts, offsets};
+    weft_cuda_stage_t stage = {0};
+    assert_int_equal(weft__cuda()->alloc(0, (void **)&to, COUNT * sizeof(double)), 0);
+    weft_call_t call = sum(NULL, to, 0);
+    fill(to);
+    call.coll = WEFT_COLL_ALLTOALLV;
+    call.vectors = &vectors;
+    assert_int_equal(weft__cuda_stage_in(&cuda, &call, false, true, stream, &stage), WEFT_OK);
+    ((double *)call.dst)[COUNT - 1] = -1;
+    assert_int_equal(weft__cuda_stage_end(&cuda, &call, &stage, 1, stream, false, 0, WEFT_OK),
+                     WEFT_OK);
+    assert_true(is(to, 0, COUNT - 1, 0) && to[COUNT - 1] == -1);
+    assert_int_equal(weft__cuda()->release(0, to), 0);
+}
+
+/* ---- order -------------------------------------------------------------------------------- */
+
+static weft_cuda_card_t card;
+
+static void call_on(weft_stream_h on)
+{
+    bool capturing = true;
+    assert_int_equal(weft__cuda_in_order(&cuda, on, &capturing), WEFT_OK);
+    assert_false(capturing);
+}
+
+/* Until somebody has waited, all that follows a call on another stream is behind it. */
+static void behind_stays_behind(void **state)
+{
+    (void)state;
+    cuda.size = 1;
+    cuda.cards[0] = &card;
+    call_on(cuda.own);
+    call_on(cuda.own);
+    assert_false(cuda.behind);
+    call_on(stream);
+    call_on(cuda.own);
+    assert_true(cuda.behind);
+    call_on(cuda.own);
+    assert_true(cuda.behind);
+}
+
+static void pace_is_kept(void **state)
+{
+    (void)state;
+    cuda.size = 1;
+    cuda.cards[0] = &card;
+    for (int i = 0; i < WEFT_CUDA_PACE / 2; i++) {
+        call_on(stream);
+    }
+    assert_null(cuda.pace);
+    call_on(stream);
+    assert_non_null(cuda.pace);
+    assert_int_equal(cuda.queued, 0);
+    weft__cuda()->event_destroy(0, cuda.pace);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -191,9 +282,15 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        TEST(replaced_and_brought_back),       TEST(ragged_destinations_keep_the_rest),
-        TEST(what_gives_up_brings_nothing),    TEST(what_failed_brings_nothing_and_keeps_its_error),
+        TEST(replaced_and_brought_back),
+        TEST(ragged_destinations_keep_the_rest),
+        TEST(what_gives_up_brings_nothing),
+        TEST(what_failed_brings_nothing_and_keeps_its_error),
         TEST(what_is_reached_is_not_replaced),
+        TEST(staged_and_brought_back),
+        TEST(staged_ragged_destinations_keep_the_rest),
+        TEST(behind_stays_behind),
+        TEST(pace_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
