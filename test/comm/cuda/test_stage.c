@@ -19,6 +19,7 @@
 static weft_cuda_report_t report;
 static uint32_t stop;
 static weft_cuda_t cuda;
+static struct weft_comm comm; /* waits without a limit */
 static weft_stream_h stream;
 
 static int set_up(void **state)
@@ -26,6 +27,7 @@ static int set_up(void **state)
     (void)state;
     memset(&cuda, 0, sizeof(cuda));
     memset(&report, 0, sizeof(report));
+    cuda.comm = &comm;
     cuda.size = 2;
     cuda.report = &report;
     cuda.stop = &stop;
@@ -37,7 +39,13 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    void *events[] = {cuda.order, cuda.pace};
     weft__cuda_reclaim(&cuda, true);
+    for (int i = 0; i < 2; i++) {
+        if (events[i]) {
+            weft__cuda()->event_destroy(0, events[i]);
+        }
+    }
     weft_stream_destroy(cuda.own);
     weft_stream_destroy(stream);
     return 0;
@@ -268,7 +276,6 @@ static void pace_is_kept(void **state)
     call_on(stream);
     assert_non_null(cuda.pace);
     assert_int_equal(cuda.queued, 0);
-    weft__cuda()->event_destroy(0, cuda.pace);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
