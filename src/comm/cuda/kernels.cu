@@ -27,7 +27,8 @@ static int highest_priority()
     return highest;
 }
 
-static int launch(int gpu, const void *kernel, int blocks, int threads, void **args, void *stream,
+template <typename KERNEL>
+static int launch(int gpu, KERNEL kernel, int blocks, int threads, void **args, void *stream,
                   bool overlap = false, bool urgent = false)
 {
     cudaError_t error = cudaSetDevice(gpu);
@@ -47,7 +48,7 @@ static int launch(int gpu, const void *kernel, int blocks, int threads, void **a
     config.stream = (cudaStream_t)stream;
     config.attrs = attributes;
     config.numAttrs = n;
-    error = error ? error : cudaLaunchKernelExC(&config, kernel, args);
+    error = error ? error : start_kernel(config, kernel, args);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
     }
@@ -66,8 +67,9 @@ static kernel_fn kernel_of(const weft_cuda_call_t *call, unsigned *threads_p)
 }
 
 /* The gate, if the call has one, and the grid. */
-static int launch_call(int gpu, const weft_cuda_call_t *call, const void *gate, const void *kernel,
-                       int threads, void **args, void *stream)
+template <typename GATE, typename KERNEL>
+static int launch_call(int gpu, const weft_cuda_call_t *call, GATE gate, KERNEL kernel, int threads,
+                       void **args, void *stream)
 {
     bool overlap = call->overlap != 0, gated = call->gate != 0;
     int error = gated ? launch(gpu, gate, 1, 32, args, stream, overlap, gated) : 0;
@@ -81,32 +83,31 @@ static int collective(int gpu, const weft_cuda_world_t *world, const weft_cuda_c
     unsigned threads;
     kernel_fn kernel = kernel_of(call, &threads);
     void *args[] = {(void *)world, (void *)call, &bytes};
-    return launch_call(gpu, call, (const void *)gate_kernel, (const void *)kernel, (int)threads, args,
-                       stream);
+    return launch_call(gpu, call, gate_kernel, kernel, (int)threads, args, stream);
 }
 
 static int ragged(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                   const weft_cuda_ragged_t *ragged, void *stream)
 {
     void *args[] = {(void *)world, (void *)call, (void *)ragged};
-    return launch_call(gpu, call, (const void *)ragged_gate_kernel, (const void *)ragged_kernel,
-                       WEFT_CUDA_THREADS, args, stream);
+    return launch_call(gpu, call, ragged_gate_kernel, ragged_kernel, WEFT_CUDA_THREADS, args,
+                       stream);
 }
 
 static int batch(int gpu, const weft_cuda_world_t *world, const weft_cuda_call_t *call,
                  const weft_cuda_batch_t *batch, void *stream)
 {
     void *args[] = {(void *)world, (void *)call, (void *)batch};
-    return launch(gpu, (const void *)batch_family[call->type][call->op], call->blocks,
-                  (int)line_threads, args, stream, call->overlap != 0);
+    return launch(gpu, batch_family[call->type][call->op], call->blocks, (int)line_threads, args,
+                  stream, call->overlap != 0);
 }
 
 static int exchange(int gpu, const weft_cuda_world_t *world, const weft_cuda_exchange_t *exchange,
                     void *stream)
 {
     void *args[] = {(void *)world, (void *)exchange};
-    return launch(gpu, (const void *)exchange_kernel, exchange->lanes * exchange->lane_blocks,
-                  WEFT_CUDA_THREADS, args, stream);
+    return launch(gpu, exchange_kernel, exchange->lanes * exchange->lane_blocks, WEFT_CUDA_THREADS,
+                  args, stream);
 }
 
 /* ---- loading ---------------------------------------------------------------------------- */
