@@ -25,8 +25,9 @@ namespace
 
 /* ---- what there is -------------------------------------------------------------------------------- */
 
+/* Held by all that name it: its handle, streams that are captured for it, events. */
 struct graph {
-    std::vector<work_fn> work; /* in the order of the calls, which every order that it may have allows */
+    std::vector<work_fn> work; /* in the order of the calls, one that every stream's order allows */
     bool spoiled = false;
     std::vector<struct stream *> streams; /* while it is captured */
 };
@@ -34,7 +35,7 @@ struct graph {
 /* The moment an event was recorded at; events are recorded anew, while others wait for the moment before. */
 struct moment {
     bool passed = false;
-    graph *within = nullptr; /* recorded while this was captured */
+    std::shared_ptr<graph> within; /* recorded while this was captured */
     std::chrono::steady_clock::time_point at;
 };
 
@@ -46,7 +47,7 @@ struct stream {
     std::deque<work_fn> queue;
     std::condition_variable more;
     bool busy = false, closing = false;
-    graph *captured = nullptr;
+    std::shared_ptr<graph> captured;
 };
 
 struct memory {
@@ -485,7 +486,7 @@ static int graph_begin(int, void *stream_)
     if (s->captured) {
         return SOFT_CAPTURED;
     }
-    s->captured = new graph;
+    s->captured = std::make_shared<graph>();
     s->captured->streams.push_back(s);
     return 0;
 }
@@ -493,23 +494,24 @@ static int graph_begin(int, void *stream_)
 static int graph_end(int, void *stream_, void **graph_p)
 {
     guard_t guard(m().lock);
-    graph *g = of(stream_)->captured;
+    std::shared_ptr<graph> g = of(stream_)->captured;
     if (!g) {
         return SOFT_INVALID;
     }
     for (stream *s : g->streams) {
         s->captured = nullptr;
     }
+    g->streams.clear();
     if (g->spoiled) {
-        return SOFT_CAPTURE_ENDED; /* events may still name it, so it stays */
+        return SOFT_CAPTURE_ENDED;
     }
-    *graph_p = g;
+    *graph_p = new std::shared_ptr<graph>(g);
     return 0;
 }
 
 static int graph_launch(int, void *graph_, void *stream_)
 {
-    for (const work_fn &work : ((graph *)graph_)->work) {
+    for (const work_fn &work : (*(std::shared_ptr<graph> *)graph_)->work) {
         soft_enqueue(stream_, work);
     }
     return 0;
@@ -517,8 +519,7 @@ static int graph_launch(int, void *graph_, void *stream_)
 
 static int graph_destroy(int, void *graph_)
 {
-    guard_t guard(m().lock);
-    ((graph *)graph_)->work.clear(); /* what was launched has copies; events may still name it */
+    delete (std::shared_ptr<graph> *)graph_; /* what was launched has copies */
     return 0;
 }
 

@@ -14,7 +14,7 @@
 #define SOFT_NO_MEMORY 2
 #define SOFT_NO_DEVICE 100
 #define SOFT_ILLEGAL_ADDRESS 700
-#define SOFT_CAPTURED 900     /* not while the stream is captured */
+#define SOFT_CAPTURED 900 /* not while the stream is captured */
 #define SOFT_CAPTURE_ENDED 901
 #define SOFT_CAPTURE_APART 905 /* a captured stream and an event of another */
 

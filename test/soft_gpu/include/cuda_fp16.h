@@ -37,7 +37,7 @@ static inline __half __float2half_rn(float x)
     if (std::isinf(x)) {
         return {(uint16_t)(sign | 0x7c00)};
     }
-    frexpf(x, &exponent); /* |x| < 2^exponent */
+    frexpf(x, &exponent);                                 /* |x| < 2^exponent */
     int unit = exponent - 11 < -24 ? -24 : exponent - 11; /* of the last bit */
     unsigned steps = (unsigned)nearbyintf(ldexpf(fabsf(x), -unit));
     /* Rounding up to the next power of two carries into the exponent by itself. */

@@ -107,7 +107,9 @@ typedef void *cudaStream_t;
 
 struct dim3 {
     unsigned x;
-    dim3(unsigned x_ = 1) : x(x_) {}
+    dim3(unsigned x_ = 1) : x(x_)
+    {
+    }
 };
 
 enum cudaLaunchAttributeID {

@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# To be sourced: what runs from here on has a GPU made of threads (device.h), with Weft's own kernels.
+export WEFT_DEVICE=cuda WEFT_CUDA_MODULE=$WEFT_BUILD/test/soft_gpu/soft_gpu.so
+export WEFT_ENGINE=weft # NCCL needs a true GPU
+if [ ! -e "$WEFT_CUDA_MODULE" ]; then
+    echo "skipped: $WEFT_CUDA_MODULE is not there, for lack of a C++ compiler"
+    exit 77
+fi
+
+# on_soft_gpu NAME [FILTER]: a test of test/gpu, which must not find a reason to be skipped.
+on_soft_gpu() {
+    local status=0
+    echo "== gpu/$1 ${2:-}, ${SOFT_GPUS:-1} soft GPU"
+    "$WEFT_BUILD/test/gpu/test_$1" "${@:2}" || status=$?
+    if [ $status -ne 0 ]; then
+        echo "gpu/$1 ended with status $status"
+        exit 1
+    fi
+}
