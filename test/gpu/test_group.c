@@ -1,4 +1,4 @@
-/* ctest: timeout=180 serial */
+/* ctest: timeout=180 serial tsan */
 /* Groups of calls on GPUs. */
 #include <setjmp.h>
 

@@ -1,4 +1,4 @@
-/* ctest: timeout=180 serial */
+/* ctest: timeout=180 serial tsan */
 /* Collectives on streams of GPUs, beside other work. */
 #include <setjmp.h>
 

@@ -7,6 +7,10 @@ if [ ! -e "$WEFT_CUDA_MODULE" ]; then
     exit 77
 fi
 
+# The module itself is not compiled for it, so that it cannot follow what happens inside.
+unwatched=$(dirname "${BASH_SOURCE[0]}")/tsan.supp
+export TSAN_OPTIONS=${TSAN_OPTIONS:-}:suppressions=$unwatched
+
 # on_soft_gpu NAME [FILTER]: a test of test/gpu, which must not find a reason to be skipped.
 on_soft_gpu() {
     local status=0

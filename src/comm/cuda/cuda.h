@@ -262,6 +262,9 @@ void weft__cuda_blame(weft_cuda_t *cuda, const weft_cuda_report_t *report);
 /* Is it broken? Also turns a kernel's report into an error, and ends our kernels if it is. */
 bool weft__cuda_broken(weft_cuda_t *cuda);
 
+/* Have our kernels given up, or been told to? Changes nothing, and may be asked by a stream. */
+bool weft__cuda_stopped(const weft_cuda_t *cuda);
+
 /* WEFT_OK, or what broke it, as the error of this thread: for those who tell the caller. */
 weft_status_t weft__cuda_check(weft_cuda_t *cuda);
 

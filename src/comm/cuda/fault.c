@@ -141,13 +141,21 @@ static void read_report(weft_cuda_t *cuda)
     pthread_mutex_unlock(&cuda->lock);
 }
 
+bool weft__cuda_stopped(const weft_cuda_t *cuda)
+{
+    /* Partners: weft__cuda_broken; the fence in send_report, after which `ready` is set. */
+    return __atomic_load_n(cuda->stop, __ATOMIC_RELAXED) != 0 ||
+           __atomic_load_n(&cuda->report->ready, __ATOMIC_ACQUIRE) != 0;
+}
+
 bool weft__cuda_broken(weft_cuda_t *cuda)
 {
     read_report(cuda);
     if (atomic_load_explicit(&cuda->shm->segment->head->broken, memory_order_acquire) == 0) {
         return false;
     }
-    *(volatile uint32_t *)cuda->stop = 1; /* our kernels wait in vain */
+    /* Our kernels wait in vain. Partners: stop_now in the kernels, weft__cuda_stopped. */
+    __atomic_store_n(cuda->stop, 1, __ATOMIC_RELAXED);
     if (cuda->nccl) {
         weft__nccl_abort(cuda->nccl); /* so do NCCL's */
     }
@@ -277,9 +285,5 @@ weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark)
             }
         }
     }
-    if (*(volatile uint32_t *)cuda->stop != 0 ||
-        __atomic_load_n(&cuda->report->ready, __ATOMIC_ACQUIRE) != 0) {
-        return weft__cuda_check(cuda);
-    }
-    return WEFT_OK;
+    return weft__cuda_stopped(cuda) ? weft__cuda_check(cuda) : WEFT_OK;
 }

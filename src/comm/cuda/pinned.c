@@ -28,8 +28,7 @@ static void run_list(void *arg)
 {
     const weft_cuda_list_t *list = arg;
     const weft_cuda_t *cuda = list->cuda;
-    if (cuda && (*(volatile uint32_t *)cuda->stop != 0 ||
-                 __atomic_load_n(&cuda->report->ready, __ATOMIC_ACQUIRE) != 0)) {
+    if (cuda && weft__cuda_stopped(cuda)) {
         return;
     }
     for (int i = 0; i < list->n; i++) {

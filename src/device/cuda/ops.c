@@ -181,6 +181,10 @@ static weft_status_t take_stream(int device, void *native, bool wrapped, weft_st
     }
     if (stream != NULL) {
         stream->life++;
+        pthread_mutex_lock(
+            &checks_lock); /* weft__cuda_forget goes through all streams, also free ones */
+        stream->checks = 0;
+        pthread_mutex_unlock(&checks_lock);
     }
     pthread_mutex_unlock(&streams_lock);
     if (stream == NULL) {
@@ -190,7 +194,6 @@ static weft_status_t take_stream(int device, void *native, bool wrapped, weft_st
     stream->gpu = weft__cuda_gpu(device);
     stream->native = native;
     stream->wrapped = wrapped;
-    stream->checks = 0;
     /* Pairs with the load in stream_alive. */
     atomic_store_explicit(&stream->alive, true, memory_order_release);
     *stream_p = stream;
