@@ -37,7 +37,7 @@
     X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
     X(INT, pool, "WEFT_POOL", "1",                                                                 \
       "0: every weft_malloc on a GPU is an allocation of CUDA's own, so that compute-sanitizer "   \
-      "sees its bounds; at most 256, freed ones included while a communicator is open")            \
+      "sees its bounds; while a communicator is open, processes share at most 256 of them")        \
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
     X(STR, simd, "WEFT_SIMD", "auto",                                                              \

@@ -346,6 +346,29 @@ void group_self(team_t *team)
     buffer_close(&in);
 }
 
+/* Memory that nobody has seen before. */
+void group_self_anew(team_t *team)
+{
+    data_t data = {WEFT_U8, DATA_RAW, team->size, 4};
+    for (size_t i = 0; i < 40; i++) {
+        size_t count = 1000 + 300 * i, wrong;
+        buffer_t out, in;
+        open_buffer(&out, 0, count);
+        open_buffer(&in, 0, count);
+        team_note("new memory of %zu bytes to oneself", count);
+        data_fill(&data, team->rank, i, count, out.host);
+        buffer_push_all(&out);
+        CHECK_OK(weft_group_start());
+        CHECK_OK(weft_send(out.at, count, WEFT_U8, team->rank, team->comm, NULL));
+        CHECK_OK(weft_recv(in.at, count, WEFT_U8, team->rank, team->comm, NULL));
+        CHECK_OK(weft_group_end());
+        buffer_pull_all(&in);
+        CHECK(data_check(&data, team->rank, i, count, in.host, &wrong));
+        buffer_close(&out);
+        buffer_close(&in);
+    }
+}
+
 /* ---- nesting, refusals ---------------------------------------------------------------------- */
 
 void group_nested(team_t *team)

@@ -54,6 +54,24 @@ static void all_of_it_with_processes(void **state)
     assert_true(team_run(&(team_plan_t){.ranks = 2, .bare = true}, group_joined_by_two));
 }
 
+/* Every buffer is memory of its own, to be mapped by all before a kernel may use it. */
+static void new_memory_to_oneself(void **state)
+{
+    (void)state;
+    if (!gpu_processes()) {
+        skip();
+    }
+    assert_true(team_run(&(team_plan_t){.ranks = 2, .env = "WEFT_POOL=0"}, group_self_anew));
+}
+
+/* More pieces of memory than others could know of. */
+static void hundreds_of_buffers_without_a_pool(void **state)
+{
+    (void)state;
+    team_plan_t plan = {.ranks = 4, .procs = 1, .env = "WEFT_POOL=0"};
+    assert_true(team_run(&plan, group_fused));
+}
+
 /* For compute-sanitizer, which takes its time. */
 static void pieces_of_two_processes(void **state)
 {
@@ -108,6 +126,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_thread_drives_eight),
         cmocka_unit_test(one_thread_joins_five),
         cmocka_unit_test(refused_join_joins_nobody),
+        cmocka_unit_test(new_memory_to_oneself),
+        cmocka_unit_test(hundreds_of_buffers_without_a_pool),
         cmocka_unit_test(all_of_it_with_processes),
         cmocka_unit_test(pieces_of_two_processes),
     };

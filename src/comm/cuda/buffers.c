@@ -22,7 +22,11 @@ bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_
     if (!weft__cuda_find(ptr, bytes, &slab) || slab.device != cuda->device) {
         return false;
     }
-    *ref_p = (uint64_t)(slab.number + 1) << 48 | (uint64_t)((const char *)ptr - slab.base);
-    *status_p = weft__cuda_publish(cuda, slab.number);
-    return *status_p != WEFT_OK || cuda->cards[cuda->rank]->slab[slab.number].bytes > 0;
+    int number;
+    if (weft__cuda_number(&slab, &number) != WEFT_OK) {
+        return false;
+    }
+    *ref_p = (uint64_t)(number + 1) << 48 | (uint64_t)((const char *)ptr - slab.base);
+    *status_p = weft__cuda_publish(cuda, number);
+    return *status_p != WEFT_OK || cuda->cards[cuda->rank]->slab[number].bytes > 0;
 }

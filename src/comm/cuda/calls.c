@@ -312,7 +312,8 @@ static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_c
               !(replaced && c->dst != dst_was);
         WEFT_TRY(status);
     }
-    return WEFT_OK;
+    return src && dst ? WEFT_OK
+                      : weft__cuda_no_room(cuda); /* memory of ours that cannot be shared */
 }
 
 static weft_status_t run_engine(weft_cuda_t *cuda, const weft_call_t *call, weft_stream_h stream,

@@ -111,11 +111,12 @@ weft_status_t weft__cuda_copy_slabs(weft_cuda_t *cuda, void *native)
     return weft__cuda_status(error, "the table of mapped memory cannot be written");
 }
 
+/* By this rank as well, which may send to itself. */
 static bool all_mapped(const weft_cuda_t *cuda, int slab, int *missing_p)
 {
     for (int p = 0; p < cuda->size; p++) {
-        if (p != cuda->rank && atomic_load_explicit(&cuda->cards[p]->mapped[cuda->rank],
-                                                    memory_order_acquire) <= (uint32_t)slab) {
+        if (atomic_load_explicit(&cuda->cards[p]->mapped[cuda->rank], memory_order_acquire) <=
+            (uint32_t)slab) {
             *missing_p = p;
             return false;
         }
@@ -214,7 +215,9 @@ static weft_status_t fill_card(weft_cuda_t *cuda)
     card->share = weft__cuda_known_share(cuda->gpu);
     card->crowd = cuda->comm->crowd;
     weft__cuda_find(cuda->box, sizeof(*cuda->box), &slab);
-    card->box = (uint64_t)(slab.number + 1) << 48 | (uint64_t)((char *)cuda->box - slab.base);
+    int number;
+    WEFT_TRY(weft__cuda_number(&slab, &number));
+    card->box = (uint64_t)(number + 1) << 48 | (uint64_t)((char *)cuda->box - slab.base);
     card->box_address = (uint64_t)(uintptr_t)cuda->box;
     return write_slabs(cuda);
 }

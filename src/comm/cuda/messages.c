@@ -56,10 +56,9 @@ static weft_status_t stage(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h s
         return status;
     }
     status = weft__cuda_stage_in(cuda, call, sends, !sends, stream, stage_p);
-    if (status == WEFT_OK && sends) {
-        weft__cuda_ref(cuda, call->src, bytes, ref_p, &status);
-    }
-    return status;
+    bool reached = !sends || status != WEFT_OK ||
+                   weft__cuda_ref(cuda, call->src, bytes, ref_p, &status);
+    return reached || status != WEFT_OK ? status : weft__cuda_no_room(cuda);
 }
 
 static void count_messages(weft_cuda_t *cuda, const weft_call_t *calls, int n)

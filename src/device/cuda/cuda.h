@@ -50,7 +50,7 @@ int weft__cuda_record(const weft_cuda_past_t *past, void *event, bool *recorded_
 
 typedef struct weft_cuda_slab {
     int device;
-    int number; /* among the slabs of its device */
+    int number; /* among the slabs of its device that others may know; -1: it has none yet */
     char *base;
     size_t bytes;
     uint64_t id; /* random, never 0 */
@@ -61,11 +61,14 @@ typedef struct weft_cuda_slab {
 /* The slab that holds [ptr, ptr + bytes); false if it is neither from weft_malloc nor registered. */
 bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p);
 
+/* The number of a slab, which gets one if it has none. */
+weft_status_t weft__cuda_number(const weft_cuda_slab_t *slab, int *number_p);
+
 /* The GPU whose memory [ptr, ptr + bytes) is, bytes > 0; -1: host memory that GPUs reach, at both ends; -2:
  * they do not. Memory of slabs is found without asking CUDA. */
 int weft__cuda_where(const void *ptr, size_t bytes);
 
-/* How many slabs `device` has had so far, and one of them. */
+/* How many numbers `device` has given to slabs so far, and one of these slabs. */
 int weft__cuda_slab_count(int device);
 weft_cuda_slab_t weft__cuda_slab(int device, int number);
 

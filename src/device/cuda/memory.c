@@ -182,12 +182,15 @@ static void keep_slab(pool_t *pool, const weft_cuda_slab_t *slab)
     pool->slab_count = slab->number >= pool->slab_count ? slab->number + 1 : pool->slab_count;
 }
 
-/* Take a slab of `bytes` from the GPU; 0, a CUDA error, or -1 where the pool itself cannot. */
+/* Take a slab of `bytes` from the GPU; 0, a CUDA error, or -1 where the pool itself cannot. Without a pool
+ * there may be more slabs than numbers: those that others have to know get one then. */
 static int add_slab(pool_t *pool, size_t bytes)
 {
-    int number = free_number(pool, WEFT_CUDA_SLABS), gpu = weft__cuda_gpu(pool->device);
+    bool numbered = weft__settings()->pool != 0;
+    int number = numbered ? free_number(pool, WEFT_CUDA_SLABS) : -1;
+    int gpu = weft__cuda_gpu(pool->device);
     void *base;
-    if (number < 0 || bytes > pool->stats.capacity - pool->stats.reserved) {
+    if (numbered != (number >= 0) || bytes > pool->stats.capacity - pool->stats.reserved) {
         return -1;
     }
     int error = weft__cuda()->alloc(gpu, &base, bytes);
@@ -214,7 +217,9 @@ static int add_slab(pool_t *pool, size_t bytes)
         weft__cuda()->release(gpu, base);
         return -1;
     }
-    keep_slab(pool, &slab);
+    if (numbered) {
+        keep_slab(pool, &slab);
+    }
     pool->stats.reserved += bytes;
     return 0;
 }
@@ -312,7 +317,9 @@ static bool give_back(pool_t *pool, weft_block_t *block)
         slab.bytes == block->bytes) {
         weft__space_remove(&pool->space, block);
         list_remove(&slab);
-        pool->slabs[slab.number] = (weft_cuda_slab_t){0};
+        if (slab.number >= 0) {
+            pool->slabs[slab.number] = (weft_cuda_slab_t){0};
+        }
         pool->stats.reserved -= slab.bytes;
         given = weft__cuda()->release(weft__cuda_gpu(pool->device), slab.base) == 0;
     }
@@ -489,8 +496,39 @@ weft_cuda_slab_t weft__cuda_slab(int device, int number)
     return slab;
 }
 
-/* Nobody knows the numbers of slabs while none are held: number them anew, without gaps. Under the pool's
- * lock. */
+/* In the list. Under the pool's lock and the list's. */
+static void set_number(const char *base, int number)
+{
+    list.at[list_after((uintptr_t)base) - 1].number = number;
+}
+
+weft_status_t weft__cuda_number(const weft_cuda_slab_t *slab, int *number_p)
+{
+    pool_t *pool = &pools[slab->device];
+    weft_cuda_slab_t now = *slab;
+    if (slab->number < 0) {
+        pthread_mutex_lock(&pool->lock);
+        bool found = weft__cuda_find(slab->base, slab->bytes, &now);
+        if (found && now.number < 0 && (now.number = free_number(pool, WEFT_CUDA_SLABS)) >= 0) {
+            keep_slab(pool, &now);
+            pthread_rwlock_wrlock(&list.lock);
+            set_number(now.base, now.number);
+            pthread_rwlock_unlock(&list.lock);
+        }
+        pthread_mutex_unlock(&pool->lock);
+    }
+    *number_p = now.number;
+    return now.number >= 0
+               ? WEFT_OK
+               : weft__fail(
+                     WEFT_ERR_NO_MEMORY,
+                     "device %d has shared %d pieces of memory since communicators are open, "
+                     "and has no numbers for more; with WEFT_POOL=1 few are enough",
+                     slab->device, WEFT_CUDA_SLABS);
+}
+
+/* Nobody knows the numbers of slabs while none are held: number them anew, without gaps, and of those that
+ * need none only what is registered. Under the pool's lock. */
 static void renumber(pool_t *pool)
 {
     int count = 0;
@@ -499,10 +537,13 @@ static void renumber(pool_t *pool)
     for (int i = 0; holds == 0 && i < pool->slab_count; i++) {
         weft_cuda_slab_t slab = pool->slabs[i];
         pool->slabs[i] = (weft_cuda_slab_t){0};
-        if (slab.base != NULL) {
-            slab.number = count;
-            pool->slabs[count++] = slab;
-            list.at[list_after((uintptr_t)slab.base) - 1].number = slab.number;
+        if (slab.base == NULL) {
+            continue;
+        }
+        slab.number = weft__settings()->pool != 0 || slab.uses > 0 ? count++ : -1;
+        set_number(slab.base, slab.number);
+        if (slab.number >= 0) {
+            pool->slabs[slab.number] = slab;
         }
     }
     pool->slab_count = holds == 0 ? count : pool->slab_count;
