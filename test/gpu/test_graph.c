@@ -1,6 +1,7 @@
 /* ctest: timeout=120 serial */
 /* Calls captured in a CUDA graph, replayed a thousand times among calls that are not. */
 #include <setjmp.h>
+#include <stdlib.h>
 
 #include "bench/graph.h"
 #include "comm/call.h"
@@ -271,6 +272,58 @@ out:
     rig_close(&r);
 }
 
+/* Plain memory of the program is read anew with every replay, and written: small, large, and in pieces. */
+static void plain_replays(team_t *team)
+{
+    enum { SMALL = 100, LARGE = 300001, MADE = 3 };
+    static const size_t counts[MADE] = {SMALL, LARGE, SMALL};
+    float *src[MADE], *dst[MADE];
+    void *graph = NULL;
+    weft_stream_h s;
+    CHECK_OK(weft_stream_create(&s));
+    for (int k = 0; k < MADE; k++) {
+        src[k] = calloc(counts[k], sizeof(float));
+        dst[k] = calloc(counts[k], sizeof(float));
+        CHECK(src[k] && dst[k]);
+    }
+    CHECK_OK(weft_barrier(team->comm, NULL));
+    team_meet(team);
+    team_note("capturing calls with plain memory");
+    CHECK_OK(weft__bench_record(s));
+    CHECK_OK(weft_allreduce(src[0], dst[0], SMALL, WEFT_F32, WEFT_SUM, team->comm, s));
+    CHECK_OK(weft_allreduce(src[1], dst[1], LARGE, WEFT_F32, WEFT_SUM, team->comm, s));
+    CHECK_OK(weft_group_start());
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(weft_allreduce(src[2] + 25 * i, dst[2] + 25 * i, 25, WEFT_F32, WEFT_SUM,
+                                team->comm, s));
+    }
+    CHECK_OK(weft_group_end());
+    CHECK_OK(weft__bench_recorded(s, &graph));
+    for (int i = 0; i < 20; i++) {
+        team_note("replay %d with plain memory", i);
+        for (int k = 0; k < MADE; k++) {
+            for (size_t j = 0; j < counts[k]; j++) {
+                src[k][j] = (float)(team->rank + i + (int)(j % 7));
+            }
+        }
+        CHECK_OK(weft__bench_replay(graph, s));
+        CHECK_OK(weft_stream_synchronize(s));
+        for (int k = 0; k < MADE; k++) {
+            for (size_t j = 0; j < counts[k]; j++) {
+                int each = i + (int)(j % 7), ranks = team->size * (team->size - 1) / 2;
+                CHECK_EQ((int)dst[k][j], team->size * each + ranks);
+            }
+        }
+    }
+    team_meet(team);
+    weft__bench_forget(graph, s);
+    CHECK_OK(weft_stream_destroy(s));
+    for (int k = 0; k < MADE; k++) {
+        free(src[k]);
+        free(dst[k]);
+    }
+}
+
 /* Rank 1 does not replay: the kernels of the others end, and say who is missing. */
 static void late_replay(team_t *team)
 {
@@ -334,6 +387,18 @@ static void thousand_replays_of_processes(void **state)
     }
 }
 
+static void plain_memory_is_read_anew(void **state)
+{
+    (void)state;
+    if (gpu_virtual()) {
+        skip();
+    }
+    assert_true(team_run(&(team_plan_t){.ranks = 3, .procs = 1}, plain_replays));
+    if (gpu_processes()) {
+        assert_true(team_run(&(team_plan_t){.ranks = 2}, plain_replays));
+    }
+}
+
 static void rank_that_does_not_replay_is_named(void **state)
 {
     (void)state;
@@ -348,6 +413,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thousand_replays_of_threads),
         cmocka_unit_test(thousand_replays_of_processes),
+        cmocka_unit_test(plain_memory_is_read_anew),
         cmocka_unit_test(rank_that_does_not_replay_is_named),
     };
     gpu_start(argc, argv, false);

@@ -24,6 +24,7 @@ thread)
     SOFT_GPUS=4 on_soft_gpu matrix_threads
     SOFT_GPUS=2 on_soft_gpu matrix 'two_processes*'
     on_soft_gpu graph 'thousand_replays_of_threads'
+    on_soft_gpu graph 'plain*'
     unset WEFT_TEST_SHORT
     for name in device events register group streams; do
         on_soft_gpu $name
