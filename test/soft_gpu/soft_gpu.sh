@@ -21,3 +21,10 @@ on_soft_gpu() {
         exit 1
     fi
 }
+
+# From here on there is an NCCL, made of Weft, that works on soft GPUs.
+with_nccl() {
+    export WEFT_ENGINE=auto WEFT_NCCL=$WEFT_BUILD/test/comm/nccl/fake_nccl_by_weft.so
+    # The second copy of Weft in a process needs more room for thread-local variables than is left.
+    export GLIBC_TUNABLES=glibc.rtld.optional_static_tls=65536
+}

@@ -11,3 +11,5 @@ SOFT_GPUS=4 on_soft_gpu matrix
 SOFT_GPUS=3 on_soft_gpu streams
 SOFT_GPUS=4 on_soft_gpu group
 on_soft_gpu apart own_kernels
+with_nccl
+on_soft_gpu apart nccl_beside_kernels

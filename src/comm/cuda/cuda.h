@@ -206,6 +206,9 @@ void weft__cuda_engine_close(weft_cuda_t *cuda);
  * looked at: they run when their graph does. */
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now);
 
+/* Once a stream has been waited for: have calls of NCCL's gone well? When they fail their kernels end, too. */
+weft_status_t weft__cuda_engine_check(weft_cuda_t *cuda);
+
 /* ---- plain host memory (pinned.c) ----------------------------------------------------------- */
 
 typedef struct weft_cuda_list weft_cuda_list_t; /* of copies */

@@ -242,3 +242,13 @@ void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
         weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
     }
 }
+
+weft_status_t weft__cuda_engine_check(weft_cuda_t *cuda)
+{
+    const char *text;
+    if (!cuda->nccl || weft__nccl_error(cuda->nccl, &text) == WEFT_OK) {
+        return WEFT_OK;
+    }
+    weft__fail(WEFT_ERR_SYSTEM, "%s", text);
+    return weft__cuda_failed(cuda, 0, NULL);
+}

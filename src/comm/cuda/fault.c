@@ -188,8 +188,10 @@ weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what)
 weft_status_t weft__cuda_ask(void *ctx, int error)
 {
     weft_cuda_t *cuda = ctx;
-    return error == 0 ? weft__cuda_check(cuda)
-                      : weft__cuda_failed(cuda, error, "waiting for a stream");
+    if (error != 0) {
+        return weft__cuda_failed(cuda, error, "waiting for a stream");
+    }
+    return weft__cuda_broken(cuda) ? weft__cuda_check(cuda) : weft__cuda_engine_check(cuda);
 }
 
 /* A rank of this process that has launched fewer calls than this one; -1: there is none. */
@@ -258,7 +260,7 @@ weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda)
         sched_yield();
     }
     cuda->report->finished = cuda->marks; /* no kernel runs that might write it */
-    return WEFT_OK;
+    return weft__cuda_engine_check(cuda);
 }
 
 weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark)

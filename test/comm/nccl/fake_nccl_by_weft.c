@@ -1,13 +1,17 @@
 /* An NCCL made of Weft: its functions are carried out by a copy of Weft inside this library, between
- * virtual GPUs, in the thread that calls them. With it and the fake GPU (fake_cuda.c) every test of
- * collectives can run over the nccl backend on a machine without GPUs. */
+ * virtual GPUs. With it and the fake GPU (fake_cuda.c), where they run in the thread that calls them, every
+ * test of collectives can run over the nccl backend on a machine without GPUs. On a soft GPU
+ * (test/soft_gpu) they run in the order of its streams, beside kernels. */
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <weft/weft.h>
 
 #include "base/settings.h"
 #include "comm/nccl/api.h"
+#include "device/cuda/module.h"
 
 #define ARGUMENTS(name, result, arguments) result nccl##name arguments;
 WEFT_NCCL_TABLE(ARGUMENTS, ARGUMENTS)
@@ -138,63 +142,165 @@ weft_nccl_result_t ncclCommUserRank(weft_nccl_comm_h comm, int *rank_p)
     return result_of(weft_comm_rank(comm_of(comm), rank_p));
 }
 
+/* ---- calls ------------------------------------------------------------------------------ */
+
+typedef struct work {
+    enum { ALLREDUCE, REDUCE, BROADCAST, REDUCE_SCATTER, ALLGATHER, SEND, RECV } kind;
+    const void *src;
+    void *dst;
+    size_t count;
+    weft_dtype_t type;
+    weft_op_t op;
+    int rank; /* root or peer */
+    weft_comm_h comm;
+    void *stream;
+} work_t;
+
+static weft_status_t perform(const work_t *w)
+{
+    switch (w->kind) {
+    case ALLREDUCE:
+        return weft_allreduce(w->src, w->dst, w->count, w->type, w->op, w->comm, NULL);
+    case REDUCE:
+        return weft_reduce(w->src, w->dst, w->count, w->type, w->op, w->rank, w->comm, NULL);
+    case BROADCAST:
+        return weft_broadcast(w->src, w->dst, w->count, w->type, w->rank, w->comm, NULL);
+    case REDUCE_SCATTER:
+        return weft_reduce_scatter(w->src, w->dst, w->count, w->type, w->op, w->comm, NULL);
+    case ALLGATHER:
+        return weft_allgather(w->src, w->dst, w->count, w->type, w->comm, NULL);
+    case SEND:
+        return weft_send(w->src, w->count, w->type, w->rank, w->comm, NULL);
+    default:
+        return weft_recv(w->dst, w->count, w->type, w->rank, w->comm, NULL);
+    }
+}
+
+/* The module outside, if its streams do things in their own time; NULL: at once. */
+static const weft_cuda_device_ops_t *streams(void)
+{
+    const char *path = getenv("WEFT_CUDA_MODULE");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    weft_cuda_entry_fn entry = library ? (weft_cuda_entry_fn)dlsym(library, WEFT_CUDA_ENTRY) : NULL;
+    const weft_cuda_tables_t *tables = entry ? entry(WEFT_CUDA_ABI) : NULL;
+    return tables && tables->comm ? tables->device : NULL;
+}
+
+/* What is on one stream of a group. Kept for good, since a graph may run it again. */
+typedef struct batch {
+    int n;
+    work_t work[];
+} batch_t;
+
+/* What goes wrong shows in the communicator. */
+static void run_batch(void *arg)
+{
+    const batch_t *batch = arg;
+    weft_group_start();
+    for (int i = 0; i < batch->n; i++) {
+        perform(&batch->work[i]);
+    }
+    weft_group_end();
+}
+
+static __thread work_t *group; /* room for the next power of two */
+static __thread int group_count, group_depth;
+
+/* Hand the calls of the group to their streams. */
+static weft_nccl_result_t flush(void)
+{
+    int error = 0;
+    for (int first = 0; first < group_count; first++) {
+        void *stream = group[first].stream;
+        if (group[first].comm == NULL) {
+            continue; /* taken */
+        }
+        batch_t *batch = calloc(1, sizeof(*batch) + (size_t)group_count * sizeof(work_t));
+        for (int i = first; i < group_count; i++) {
+            if (group[i].comm != NULL && group[i].stream == stream) {
+                batch->work[batch->n++] = group[i];
+                group[i].comm = NULL;
+            }
+        }
+        error |= streams()->stream_call(0, stream, run_batch, batch);
+    }
+    group_count = 0;
+    return error ? WEFT_NCCL_INTERNAL_ERROR : WEFT_NCCL_SUCCESS;
+}
+
+static weft_nccl_result_t submit(work_t work)
+{
+    if (!streams()) {
+        return result_of(perform(&work));
+    }
+    if ((group_count & (group_count - 1)) == 0) {
+        group = realloc(group, 2 * (size_t)(group_count + 1) * sizeof(*group));
+    }
+    group[group_count++] = work;
+    return group_depth > 0 ? WEFT_NCCL_SUCCESS : flush();
+}
+
 weft_nccl_result_t ncclAllReduce(const void *src, void *dst, size_t count, weft_nccl_type_t type,
                                  weft_nccl_op_t op, weft_nccl_comm_h comm, void *stream)
 {
-    (void)stream;
-    return result_of(weft_allreduce(src, dst, count, types[type], ops[op], comm_of(comm), NULL));
+    return submit(
+        (work_t){ALLREDUCE, src, dst, count, types[type], ops[op], 0, comm_of(comm), stream});
 }
 
 weft_nccl_result_t ncclReduce(const void *src, void *dst, size_t count, weft_nccl_type_t type,
                               weft_nccl_op_t op, int root, weft_nccl_comm_h comm, void *stream)
 {
-    (void)stream;
-    return result_of(weft_reduce(src, dst, count, types[type], ops[op], root, comm_of(comm), NULL));
+    return submit(
+        (work_t){REDUCE, src, dst, count, types[type], ops[op], root, comm_of(comm), stream});
 }
 
 weft_nccl_result_t ncclBroadcast(const void *src, void *dst, size_t count, weft_nccl_type_t type,
                                  int root, weft_nccl_comm_h comm, void *stream)
 {
-    (void)stream;
-    return result_of(weft_broadcast(src, dst, count, types[type], root, comm_of(comm), NULL));
+    return submit(
+        (work_t){BROADCAST, src, dst, count, types[type], WEFT_SUM, root, comm_of(comm), stream});
 }
 
 weft_nccl_result_t ncclReduceScatter(const void *src, void *dst, size_t count,
                                      weft_nccl_type_t type, weft_nccl_op_t op,
                                      weft_nccl_comm_h comm, void *stream)
 {
-    (void)stream;
-    return result_of(
-        weft_reduce_scatter(src, dst, count, types[type], ops[op], comm_of(comm), NULL));
+    return submit(
+        (work_t){REDUCE_SCATTER, src, dst, count, types[type], ops[op], 0, comm_of(comm), stream});
 }
 
 weft_nccl_result_t ncclAllGather(const void *src, void *dst, size_t count, weft_nccl_type_t type,
                                  weft_nccl_comm_h comm, void *stream)
 {
-    (void)stream;
-    return result_of(weft_allgather(src, dst, count, types[type], comm_of(comm), NULL));
+    return submit(
+        (work_t){ALLGATHER, src, dst, count, types[type], WEFT_SUM, 0, comm_of(comm), stream});
 }
 
 weft_nccl_result_t ncclSend(const void *src, size_t count, weft_nccl_type_t type, int peer,
                             weft_nccl_comm_h comm, void *stream)
 {
-    (void)stream;
-    return result_of(weft_send(src, count, types[type], peer, comm_of(comm), NULL));
+    return submit(
+        (work_t){SEND, src, NULL, count, types[type], WEFT_SUM, peer, comm_of(comm), stream});
 }
 
 weft_nccl_result_t ncclRecv(void *dst, size_t count, weft_nccl_type_t type, int peer,
                             weft_nccl_comm_h comm, void *stream)
 {
-    (void)stream;
-    return result_of(weft_recv(dst, count, types[type], peer, comm_of(comm), NULL));
+    return submit(
+        (work_t){RECV, NULL, dst, count, types[type], WEFT_SUM, peer, comm_of(comm), stream});
 }
 
 weft_nccl_result_t ncclGroupStart(void)
 {
-    return result_of(weft_group_start());
+    group_depth++;
+    return streams() ? WEFT_NCCL_SUCCESS : result_of(weft_group_start());
 }
 
 weft_nccl_result_t ncclGroupEnd(void)
 {
-    return result_of(weft_group_end());
+    group_depth--;
+    if (!streams()) {
+        return result_of(weft_group_end());
+    }
+    return group_depth > 0 ? WEFT_NCCL_SUCCESS : flush();
 }
