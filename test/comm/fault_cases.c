@@ -141,6 +141,7 @@ void fault_between(team_t *team)
 {
     float x = 0;
     CHECK_OK(weft_barrier(team->comm, NULL));
+    team_meet(team); /* nobody is inside any more */
     if (team->rank == 1) {
         news_of(team)->died = team_now();
         kill(getpid(), SIGKILL);

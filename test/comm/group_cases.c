@@ -367,6 +367,7 @@ void group_self_anew(team_t *team)
         buffer_close(&out);
         buffer_close(&in);
     }
+    team_meet(team); /* new memory is for all, so nobody may be gone */
 }
 
 /* ---- nesting, refusals ---------------------------------------------------------------------- */

@@ -11,8 +11,8 @@ void group_fused(team_t *team);     /* 300 small all-reduces */
 void group_pieces(team_t *team);    /* the same, of all types, at odd places of one buffer */
 void group_messages(team_t *team);  /* messages of all pairs, oneself included, in any order */
 void group_ring(team_t *team);      /* a large message to the right, before one from the left */
-void group_self(team_t *team);
-void group_self_anew(team_t *team); /* messages to oneself */
+void group_self(team_t *team);      /* messages to oneself */
+void group_self_anew(team_t *team); /* of memory that is new each time */
 void group_nested(team_t *team);    /* groups in groups */
 void group_refused(team_t *team);   /* a wrong call in a group */
 void group_destroyed(team_t *team); /* a communicator destroyed in a group */

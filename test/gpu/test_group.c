@@ -64,6 +64,33 @@ static void new_memory_to_oneself(void **state)
     assert_true(team_run(&(team_plan_t){.ranks = 2, .env = "WEFT_POOL=0"}, group_self_anew));
 }
 
+/* Others can know of so many pieces of memory, and no more. */
+static void until_none_is_left(team_t *team)
+{
+    weft_status_t status = WEFT_OK;
+    int made = 0;
+    for (; status == WEFT_OK && made < 300; made++) {
+        void *x;
+        CHECK_OK(weft_malloc(&x, 1000 + 16 * (size_t)made));
+        CHECK_OK(weft_group_start());
+        CHECK_OK(weft_send(x, 100, WEFT_U8, team->rank, team->comm, NULL));
+        CHECK_OK(weft_recv(x, 100, WEFT_U8, team->rank, team->comm, NULL));
+        status = weft_group_end();
+    }
+    CHECK_STATUS(status, WEFT_ERR_SYSTEM);
+    CHECK_TEXT(weft_last_error(), "has no numbers for more");
+    CHECK(made > 200);
+}
+
+static void too_many_shared_buffers_are_refused(void **state)
+{
+    (void)state;
+    if (!gpu_processes()) {
+        skip();
+    }
+    assert_true(team_run(&(team_plan_t){.ranks = 2, .env = "WEFT_POOL=0"}, until_none_is_left));
+}
+
 /* More pieces of memory than others could know of. */
 static void hundreds_of_buffers_without_a_pool(void **state)
 {
@@ -128,6 +155,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(refused_join_joins_nobody),
         cmocka_unit_test(new_memory_to_oneself),
         cmocka_unit_test(hundreds_of_buffers_without_a_pool),
+        cmocka_unit_test(too_many_shared_buffers_are_refused),
         cmocka_unit_test(all_of_it_with_processes),
         cmocka_unit_test(pieces_of_two_processes),
     };

@@ -1,6 +1,7 @@
 /* See device.h. One lock for everything: it is held for moments, and what streams do is done without it. */
 #include "soft_gpu/device.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -29,7 +31,8 @@ namespace
 struct graph {
     std::vector<work_fn> work; /* in the order of the calls, one that every stream's order allows */
     bool spoiled = false;
-    std::vector<struct stream *> streams; /* while it is captured */
+    std::vector<struct stream *> streams; /* that are captured for it */
+    bool ended = false;
 };
 
 /* The moment an event was recorded at; events are recorded anew, while others wait for the moment before. */
@@ -54,6 +57,7 @@ struct memory {
     size_t bytes;
     int gpu; /* -1: pinned host memory */
     int fd;  /* of device memory of this process, or -1 */
+    uint64_t serial; /* tells it from what was at the same place before */
     int opened = 0;
     std::string handle; /* of memory of other processes */
 };
@@ -64,6 +68,17 @@ struct machine {
     std::condition_variable changed; /* a stream has done something */
     std::map<const char *, memory> all; /* by address */
     size_t used = 0;
+    uint64_t made = 0;
+
+    /* Every allocation has a file descriptor. */
+    machine()
+    {
+        struct rlimit limit;
+        if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+            limit.rlim_cur = limit.rlim_max;
+            setrlimit(RLIMIT_NOFILE, &limit);
+        }
+    }
 };
 
 } // namespace
@@ -161,7 +176,7 @@ static int alloc(int gpu, void **ptr_p, size_t bytes)
         close(fd);
         return SOFT_NO_MEMORY;
     }
-    m().all[(char *)at] = {bytes, gpu, fd, 0, ""};
+    m().all[(char *)at] = {bytes, gpu, fd, ++m().made, 0, ""};
     m().used += whole;
     *ptr_p = at;
     return 0;
@@ -188,7 +203,7 @@ static int host_register(void *ptr, size_t bytes)
     if (find(ptr) != m().all.end()) {
         return SOFT_INVALID;
     }
-    m().all[(char *)ptr] = {bytes, -1, -1, 0, ""};
+    m().all[(char *)ptr] = {bytes, -1, -1, 0, 0, ""};
     return 0;
 }
 
@@ -239,10 +254,11 @@ static int where(const void *ptr, int *gpu_p)
     return 0;
 }
 
-bool soft_reaches(const void *ptr)
+bool soft_reaches(const void *ptr, size_t bytes)
 {
-    int gpu;
-    return ptr == nullptr || (where(ptr, &gpu) == 0 && gpu != -2);
+    guard_t guard(m().lock);
+    return ptr == nullptr || bytes == 0 ||
+           (find(ptr) != m().all.end() && find(ptr) == find((const char *)ptr + bytes - 1));
 }
 
 /* ---- memory of other processes --------------------------------------------------------------------- */
@@ -254,6 +270,7 @@ struct handle {
     pid_t pid;
     int fd, gpu;
     size_t bytes;
+    uint64_t serial;
 };
 
 } // namespace
@@ -265,7 +282,7 @@ static int ipc_export(int, void *ptr, uint8_t out[WEFT_CUDA_IPC_BYTES])
     if (it == m().all.end() || it->second.fd < 0) {
         return SOFT_INVALID;
     }
-    handle h = {getpid(), it->second.fd, it->second.gpu, it->second.bytes};
+    handle h = {getpid(), it->second.fd, it->second.gpu, it->second.bytes, it->second.serial};
     memset(out, 0, WEFT_CUDA_IPC_BYTES);
     memcpy(out, &h, sizeof(h));
     return 0;
@@ -293,7 +310,7 @@ static int ipc_open(int, const uint8_t in[WEFT_CUDA_IPC_BYTES], void **ptr_p)
     if (at == MAP_FAILED) {
         return SOFT_INVALID;
     }
-    m().all[(char *)at] = {h.bytes, h.gpu, -1, 1, name};
+    m().all[(char *)at] = {h.bytes, h.gpu, -1, h.serial, 1, name};
     *ptr_p = at;
     return 0;
 }
@@ -353,6 +370,11 @@ static int stream_destroy(int, void *stream_)
 {
     stream *s = (stream *)stream_;
     guard_t guard(m().lock);
+    if (s->captured) { /* its graph must not name it any more */
+        auto &all = s->captured->streams;
+        all.erase(std::remove(all.begin(), all.end(), s), all.end());
+        s->captured = nullptr;
+    }
     s->closing = true;
     s->more.notify_one();
     return 0;
@@ -446,10 +468,10 @@ static int copy(int gpu, void *dst, const void *src, size_t bytes, void *stream_
         guard_t guard(m().lock);
         capturing = of(stream_)->captured != nullptr;
     }
-    if (capturing || (soft_reaches(src) && soft_reaches(dst))) {
+    if (capturing || (soft_reaches(src, bytes) && soft_reaches(dst, bytes))) {
         return soft_enqueue(stream_, [=] { memmove(dst, src, bytes); });
     }
-    if (soft_reaches(dst)) {
+    if (soft_reaches(dst, bytes)) {
         auto data = std::make_shared<std::string>((const char *)src, bytes);
         return soft_enqueue(stream_, [=] { memcpy(dst, data->data(), bytes); });
     }
@@ -459,7 +481,7 @@ static int copy(int gpu, void *dst, const void *src, size_t bytes, void *stream_
 
 static int fill(int, void *dst, int value, size_t bytes, void *stream_)
 {
-    if (!soft_reaches(dst)) {
+    if (!soft_reaches(dst, bytes)) {
         return SOFT_INVALID;
     }
     return soft_enqueue(stream_, [=] { memset(dst, value, bytes); });
@@ -502,6 +524,7 @@ static int graph_end(int, void *stream_, void **graph_p)
         s->captured = nullptr;
     }
     g->streams.clear();
+    g->ended = true;
     if (g->spoiled) {
         return SOFT_CAPTURE_ENDED;
     }
@@ -567,7 +590,7 @@ static int stream_wait(int, void *stream_, void *event_)
         return 0;
     }
     if (when->within) {
-        if (!s->captured) { /* becomes a part of the graph */
+        if (!s->captured && !when->within->ended) { /* becomes a part of the graph */
             s->captured = when->within;
             when->within->streams.push_back(s);
         }

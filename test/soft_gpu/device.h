@@ -21,7 +21,8 @@
 /* Do this when all before it on the stream is done; a graph's part if the stream is captured. */
 int soft_enqueue(void *stream, std::function<void()> work);
 
-/* Device memory, of this process or mapped from another, or pinned host memory; NULL is nothing to reach. */
-bool soft_reaches(const void *ptr);
+/* Is it device memory, of this process or mapped from another, or pinned host memory, from end to end? Of NULL
+ * and of 0 bytes there is nothing to reach. */
+bool soft_reaches(const void *ptr, size_t bytes);
 
 #endif

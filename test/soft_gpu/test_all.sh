@@ -1,7 +1,7 @@
 #!/bin/bash
 # ctest: timeout=1200 slow plain long
 # All tests of test/gpu that need no more than collectives, without a GPU.
-set -eu
+set -eu -o pipefail
 # shellcheck source=test/soft_gpu/soft_gpu.sh
 . "$(dirname "$0")/soft_gpu.sh"
 for name in matrix matrix_threads agree comms errors graph sizes; do

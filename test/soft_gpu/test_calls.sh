@@ -1,8 +1,8 @@
 #!/bin/bash
-# ctest: timeout=240 tsan
+# ctest: timeout=400 tsan
 # Collectives by kernels without a GPU: every kernel, by threads and processes that share a GPU or have one
 # each; groups, streams, graphs, and memory of programs. Sanitizers watch the host's side of it.
-set -eu
+set -eu -o pipefail
 # shellcheck source=test/soft_gpu/soft_gpu.sh
 . "$(dirname "$0")/soft_gpu.sh"
 case ${SANITIZER:-} in
@@ -24,8 +24,8 @@ thread)
     SOFT_GPUS=4 on_soft_gpu matrix_threads
     SOFT_GPUS=2 on_soft_gpu matrix 'two_processes*'
     on_soft_gpu graph 'thousand_replays_of_threads'
-    on_soft_gpu graph 'plain*'
     unset WEFT_TEST_SHORT
+    on_soft_gpu graph 'plain*'
     for name in device events register group streams; do
         on_soft_gpu $name
     done

@@ -23,8 +23,9 @@ bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_
         return false;
     }
     int number;
-    if (weft__cuda_number(&slab, &number) != WEFT_OK) {
-        return false;
+    *status_p = weft__cuda_number(&slab, &number);
+    if (*status_p != WEFT_OK) {
+        return true;
     }
     *ref_p = (uint64_t)(number + 1) << 48 | (uint64_t)((const char *)ptr - slab.base);
     *status_p = weft__cuda_publish(cuda, number);

@@ -313,7 +313,7 @@ static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_c
         WEFT_TRY(status);
     }
     return src && dst ? WEFT_OK
-                      : weft__cuda_no_room(cuda); /* memory of ours that cannot be shared */
+                      : weft__fail(WEFT_ERR_SYSTEM, "memory to stage a call cannot be shared");
 }
 
 static weft_status_t run_engine(weft_cuda_t *cuda, const weft_call_t *call, weft_stream_h stream,

@@ -67,7 +67,7 @@ typedef struct weft_cuda {
     int most_blocks;      /* of a kernel; see weft__cuda_blocks */
     weft_cuda_tune_t tune;
     weft_nccl_t *nccl;    /* NULL: our own kernels carry calls of all sizes */
-    int engine_known;     /* did all ranks come in? 1 yes, -1 no, 0 not asked yet */
+    _Atomic int engine_known; /* did all ranks come in? 1 yes, -1 no, 0 not asked yet */
     /* The latest call that NCCL has: released with its number, which is 0 before, acquired by the watch ... */
     _Atomic uint64_t engine_sig, engine_count, engine_call;
     _Atomic bool engine_inside;      /* the caller is inside NCCL, which may connect ranks there */
@@ -271,15 +271,17 @@ bool weft__cuda_stopped(const weft_cuda_t *cuda);
 /* WEFT_OK, or what broke it, as the error of this thread: for those who tell the caller. */
 weft_status_t weft__cuda_check(weft_cuda_t *cuda);
 
-/* What the watch gets to find a rank that died, once CUDA has failed. */
+/* Something has failed here. True: the watch found a rank that is the reason within this time, and the
+ * communicator is broken. */
 #define WEFT_CUDA_BLAME_NS 1000000000u
+bool weft__cuda_blamed(weft_cuda_t *cuda);
 
 /* CUDA reports an error. When a process dies its memory goes, and kernels of others that were using it
  * fail: so the rank that died is named, if there is one, and `what` otherwise, or with error 0 what this
  * thread's last error says. */
 weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what);
 
-/* weft__cuda_check or _failed, as weft__cuda_remember wants it. */
+/* weft__cuda_check, _engine_check or _failed, as weft__cuda_remember wants it. */
 weft_status_t weft__cuda_ask(void *ctx, int error);
 
 /* Before something waits on the GPU for the call before: wait until all ranks of this process have

@@ -95,10 +95,12 @@ bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes
     if (!cuda->nccl || coll == WEFT_COLL_BARRIER || bytes < cuda->tune.nccl_min[coll]) {
         return false;
     }
-    if (cuda->engine_known == 0) {
-        cuda->engine_known = all_came_in(cuda) ? 1 : -1;
+    int known = atomic_load_explicit(&cuda->engine_known, memory_order_relaxed);
+    if (known == 0) {
+        known = all_came_in(cuda) ? 1 : -1;
+        atomic_store_explicit(&cuda->engine_known, known, memory_order_relaxed);
     }
-    return cuda->engine_known > 0;
+    return known > 0;
 }
 
 /* Events before and after a call, so that the watch knows whether it is that call which does not end. */
@@ -246,9 +248,14 @@ void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
 weft_status_t weft__cuda_engine_check(weft_cuda_t *cuda)
 {
     const char *text;
-    if (!cuda->nccl || weft__nccl_error(cuda->nccl, &text) == WEFT_OK) {
+    /* Partner: the store in weft__cuda_engine_takes. NCCL that not all could join is of no interest. */
+    bool used = atomic_load_explicit(&cuda->engine_known, memory_order_relaxed) > 0;
+    weft_status_t status = used ? weft__nccl_error(cuda->nccl, &text) : WEFT_OK;
+    if (status == WEFT_OK) {
         return WEFT_OK;
     }
-    weft__fail(WEFT_ERR_SYSTEM, "%s", text);
-    return weft__cuda_failed(cuda, 0, NULL);
+    if (!weft__cuda_blamed(cuda)) {
+        weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
+    }
+    return weft__cuda_check(cuda);
 }

@@ -167,7 +167,7 @@ weft_status_t weft__cuda_check(weft_cuda_t *cuda)
     return weft__cuda_broken(cuda) ? weft__shm_broken(cuda->shm) : WEFT_OK;
 }
 
-weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what)
+bool weft__cuda_blamed(weft_cuda_t *cuda)
 {
     uint64_t start = weft__now_ns();
     /* Partner: the load in look_at_rank. */
@@ -175,7 +175,12 @@ weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what)
     while (!weft__cuda_broken(cuda) && weft__now_ns() - start < WEFT_CUDA_BLAME_NS) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    if (!weft__cuda_broken(cuda)) {
+    return weft__cuda_broken(cuda);
+}
+
+weft_status_t weft__cuda_failed(weft_cuda_t *cuda, int error, const char *what)
+{
+    if (!weft__cuda_blamed(cuda)) {
         if (error != 0) {
             weft__cuda_status(error, what);
         }

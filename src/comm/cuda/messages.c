@@ -58,7 +58,9 @@ static weft_status_t stage(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h s
     status = weft__cuda_stage_in(cuda, call, sends, !sends, stream, stage_p);
     bool reached = !sends || status != WEFT_OK ||
                    weft__cuda_ref(cuda, call->src, bytes, ref_p, &status);
-    return reached || status != WEFT_OK ? status : weft__cuda_no_room(cuda);
+    return reached || status != WEFT_OK
+               ? status
+               : weft__fail(WEFT_ERR_SYSTEM, "memory to stage a message cannot be shared");
 }
 
 static void count_messages(weft_cuda_t *cuda, const weft_call_t *calls, int n)

@@ -78,6 +78,7 @@ weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
     }
     if (mark && staged && status == WEFT_OK) {
         status = weft_stream_synchronize(stream);
+        status = status == WEFT_OK ? weft__cuda_engine_check(cuda) : status;
         cuda->report->finished = mark; /* no kernel runs that might write it */
     }
     return status;

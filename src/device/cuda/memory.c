@@ -256,7 +256,7 @@ static weft_status_t fail_short(const pool_t *pool, size_t bytes, int error)
 {
     char asked[WEFT_BYTES_TEXT], has[WEFT_BYTES_TEXT], used[WEFT_BYTES_TEXT];
     char left[WEFT_BYTES_TEXT];
-    bool full = pool->slab_count == WEFT_CUDA_SLABS;
+    bool full = weft__settings()->pool != 0 && pool->slab_count == WEFT_CUDA_SLABS;
     size_t room = 0, total = 0;
     int gpu = weft__cuda_gpu(pool->device);
     weft__cuda()->memory(gpu, &room, &total);
@@ -521,7 +521,7 @@ weft_status_t weft__cuda_number(const weft_cuda_slab_t *slab, int *number_p)
     return now.number >= 0
                ? WEFT_OK
                : weft__fail(
-                     WEFT_ERR_NO_MEMORY,
+                     WEFT_ERR_SYSTEM,
                      "device %d has shared %d pieces of memory since communicators are open, "
                      "and has no numbers for more; with WEFT_POOL=1 few are enough",
                      slab->device, WEFT_CUDA_SLABS);

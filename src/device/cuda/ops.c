@@ -181,10 +181,6 @@ static weft_status_t take_stream(int device, void *native, bool wrapped, weft_st
     }
     if (stream != NULL) {
         stream->life++;
-        pthread_mutex_lock(
-            &checks_lock); /* weft__cuda_forget goes through all streams, also free ones */
-        stream->checks = 0;
-        pthread_mutex_unlock(&checks_lock);
     }
     pthread_mutex_unlock(&streams_lock);
     if (stream == NULL) {
@@ -310,11 +306,13 @@ static weft_status_t stream_destroy(weft_stream_h stream)
     if (!atomic_compare_exchange_strong(&stream->alive, &alive, false)) {
         return status;
     }
+    pthread_mutex_lock(&checks_lock);
+    stream->checks = 0;
+    pthread_mutex_unlock(&checks_lock);
     pthread_mutex_lock(&streams_lock);
     if (!stream->wrapped) {
         weft__cuda()->stream_destroy(stream->gpu, stream->native);
     }
-    stream->checks = 0;
     stream->next_free = free_streams;
     free_streams = stream;
     pthread_mutex_unlock(&streams_lock);

@@ -94,6 +94,9 @@ weft_nccl_result_t ncclCommInitRank(weft_nccl_comm_h *comm_p, int size, weft_ncc
     weft_unique_id_t name;
     weft_comm_h comm = NULL;
     memcpy(&name, &id, sizeof(name));
+    if (getenv("FAKE_NCCL_REFUSES")) {
+        return WEFT_NCCL_INVALID_USAGE;
+    }
     weft_status_t status = weft_comm_init_rank(&comm, size, name, rank, NULL);
     *comm_p = (weft_nccl_comm_h)comm;
     return result_of(status);
