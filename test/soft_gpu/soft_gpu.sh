@@ -8,7 +8,7 @@ if [ ! -e "$WEFT_CUDA_MODULE" ]; then
     exit 77
 fi
 
-# The module itself is not compiled for it, so that it cannot follow what happens inside.
+# Kernels are not compiled for it, so that it cannot follow what happens inside.
 unwatched=$(dirname "${BASH_SOURCE[0]}")/tsan.supp
 export TSAN_OPTIONS=${TSAN_OPTIONS:-}:suppressions=$unwatched
 
