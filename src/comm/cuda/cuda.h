@@ -172,7 +172,8 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
 /* Can this rank's own GPU read and write it, pinned host memory included (buffers.c)? */
 bool weft__cuda_reaches(const weft_cuda_t *cuda, const void *ptr, size_t bytes);
 
-/* Where a buffer is for others; false if kernels of other ranks cannot reach it (buffers.c). */
+/* Where a buffer is for others; false if kernels of other ranks cannot reach it, which is no error; *status_p
+ * says whether there was one (buffers.c). */
 bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_ref_t *ref_p,
                     weft_status_t *status_p);
 
