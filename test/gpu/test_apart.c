@@ -206,12 +206,9 @@ static void late_for_a_call_of_nccl(void **state)
     run_plan(last_is_late, (team_plan_t){.ranks = 3, .procs = 3, .timeout_ms = 2000, .env = NCCL});
 }
 
-static void last_calls_something_else(team_t *team)
+/* `x` may be anybody's memory: what is not the GPU's is staged. */
+static void differ(team_t *team, float *x)
 {
-    float *x = first_call(team);
-    if (!x) {
-        return;
-    }
     double start = team_now();
     weft_status_t status = team->rank == team->size - 1
                                ? weft_broadcast(x, x, LARGE, WEFT_F32, 0, team->comm, NULL)
@@ -220,10 +217,29 @@ static void last_calls_something_else(team_t *team)
     CHECK_WITHIN(team_now() - start, 5.0);
 }
 
+static void last_calls_something_else(team_t *team)
+{
+    float *x = first_call(team);
+    if (x) {
+        differ(team, x);
+    }
+}
+
+static void last_calls_something_else_staged(team_t *team)
+{
+    float *plain = calloc(LARGE, sizeof(float));
+    CHECK(plain);
+    if (first_call(team)) {
+        differ(team, plain);
+    }
+    free(plain);
+}
+
 static void different_calls_of_nccl(void **state)
 {
     (void)state;
     run(last_calls_something_else, 3, 3, 0, NCCL);
+    run(last_calls_something_else_staged, 3, 3, 0, NCCL);
 }
 
 /* ---- GPUs that do not reach each other ---------------------------------------------------- */
