@@ -30,13 +30,14 @@
     X(SIZE, device_memory, "WEFT_DEVICE_MEMORY", "0",                                              \
       "memory of each device; 0: as much as the machine or the GPU has")                           \
     X(INT, devices, "WEFT_DEVICES", "8", "number of devices a process sees at least")              \
-    X(INT, nccl_register, "WEFT_NCCL_REGISTER", "0",                                               \
-      "1: tell NCCL of registered memory; then all ranks must give registered memory to a call, "  \
+    X(BOOL, nccl_register, "WEFT_NCCL_REGISTER", "no",                                             \
+      "yes: tell NCCL of registered memory; then all ranks must give registered memory to a "      \
+      "call, "                                                                                     \
       "or none of them")                                                                           \
     X(STR, nvml, "WEFT_NVML", "libnvidia-ml.so.1", "library by which GPUs are found")              \
     X(SIZE, pool_keep, "WEFT_POOL_KEEP", "1G", "freed device memory a pool keeps for reuse")       \
-    X(INT, pool, "WEFT_POOL", "1",                                                                 \
-      "0: every weft_malloc on a GPU is an allocation of CUDA's own, so that compute-sanitizer "   \
+    X(BOOL, pool, "WEFT_POOL", "yes",                                                              \
+      "no: every weft_malloc on a GPU is an allocation of CUDA's own, so that compute-sanitizer "  \
       "sees its bounds; while a communicator is open, processes share at most 256 of them")        \
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
@@ -61,13 +62,13 @@
       "largest message that travels inside its flag; 0: the tuner decides, at most 64K")           \
     X(SIZE, stream_min, "WEFT_STREAM_MIN", "0",                                                    \
       "bytes a rank touches in a call from which stores bypass the cache; 0: the tuner decides")   \
-    X(INT, overlap, "WEFT_OVERLAP", "-1",                                                          \
-      "let small GPU calls be scheduled while the call before runs: 0 no, else where possible")    \
+    X(BOOL, overlap, "WEFT_OVERLAP", "yes",                                                        \
+      "let small GPU calls be scheduled while the call before runs, where possible")               \
     X(INT, gpus_apart, "WEFT_GPUS_APART", "0",                                                     \
       "1: ranks that share a GPU do as if each had its own, for tests: flags that reach other "    \
       "GPUs, NCCL for large calls; 2: and as if none reached the others: NCCL for all calls")      \
-    X(INT, take_turns, "WEFT_TAKE_TURNS", "0",                                                     \
-      "1: processes may share a GPU without MPS, where their kernels wait for each other in "      \
+    X(BOOL, take_turns, "WEFT_TAKE_TURNS", "no",                                                   \
+      "yes: processes may share a GPU without MPS, where their kernels wait for each other in "    \
       "turns "                                                                                     \
       "of milliseconds: for debuggers and sanitizers, which MPS keeps out")                        \
     X(STR, tune_file, "WEFT_TUNE_FILE", "",                                                        \

@@ -1,6 +1,8 @@
 /* Names and texts of the public enums, and the version. */
 #include <weft/weft.h>
 
+#include "base/version.h"
+
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 
@@ -27,6 +29,8 @@ const char *weft_status_name(weft_status_t status)
     }
     return "WEFT_ERR_UNKNOWN";
 }
+
+const char *weft__commit = "";
 
 const char *weft_version(void)
 {

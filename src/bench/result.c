@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/version.h"
+#include "device/device.h"
 #include "kernel/kernel.h"
 
 static void json_setting(const char *name, const char *value, bool is_default, const char *text,
@@ -38,11 +40,14 @@ static FILE *take_stdout(void)
 static void print_head(const weft_bench_t *bench, int ranks)
 {
     const weft_machine_t *machine = &bench->machine;
-    printf("# weft %s: %d %s, kernels %s\n# %s, %d CPUs", weft_version(), ranks,
+    bool cuda = weft__device_is_cuda();
+    printf("# weft %s%s%s: %d %s on %s%s\n# %s, %d CPUs", weft_version(),
+           weft__commit[0] != '\0' ? ", commit " : "", weft__commit, ranks,
            ranks == 1       ? "rank"
            : bench->threads ? "ranks (threads)"
                             : "ranks (processes)",
-           weft__kernels()->name, machine->processor, machine->cpus);
+           cuda ? "cuda" : "virtual GPUs, kernels ", cuda ? "" : weft__kernels()->name,
+           machine->processor, machine->cpus);
     if (machine->gpus > 0) {
         printf(", %d x %s", machine->gpus, machine->gpu);
     }
@@ -68,6 +73,8 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench
     weft__json_string(json, "weft");
     weft__json_key(json, "version");
     weft__json_string(json, weft_version());
+    weft__json_key(json, "commit");
+    weft__json_string(json, weft__commit);
     weft__json_key(json, "command");
     weft__json_array(json);
     for (char *const *word = bench->command; word && *word; word++) {
@@ -82,6 +89,8 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench
     weft__json_int(json, ranks);
     weft__json_key(json, "ranks_are");
     weft__json_string(json, bench->threads ? "threads" : "processes");
+    weft__json_key(json, "device");
+    weft__json_string(json, weft__device_is_cuda() ? "cuda" : "cpu");
     weft__json_key(json, "kernels");
     weft__json_string(json, weft__kernels()->name);
     weft__json_key(json, "settings");

@@ -8,6 +8,7 @@
 
 #include "base/args.h"
 #include "base/settings.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "comm/nccl/api.h"
 #include "device/cuda/cuda.h"
@@ -57,6 +58,7 @@ int weft__cmd_info(int argc, char **argv)
     struct utsname system;
     unsigned hwloc = hwloc_get_api_version();
     printf("weft    %s\n", weft_version());
+    printf("commit  %s\n", weft__commit[0] != '\0' ? weft__commit : "not known");
     printf("hwloc   %u.%u.%u (API)\n", hwloc >> 16, hwloc >> 8 & 255, hwloc & 255);
     if (uname(&system) == 0) {
         printf("system  %s %s %s\n", system.sysname, system.release, system.machine);

@@ -8,7 +8,9 @@
 #include <weft/weft.h>
 
 #include "base/settings.h"
+#include "base/version.h"
 #include "cli/commands.h"
+#include "cli/commit.h" /* by tools/write-commit: WEFT_COMMIT */
 
 typedef struct command {
     const char *name;
@@ -74,9 +76,16 @@ static int unknown_command(const char *name)
     return WEFT_EXIT_USAGE;
 }
 
+static void print_version(void)
+{
+    bool known = weft__commit[0] != '\0';
+    printf("weft %s%s%s%s\n", weft_version(), known ? " (" : "", weft__commit, known ? ")" : "");
+}
+
 int main(int argc, char **argv)
 {
     open_standard_files();
+    weft__commit = WEFT_COMMIT;
     if (argc < 2) {
         print_help(stderr);
         return WEFT_EXIT_USAGE;
@@ -87,7 +96,7 @@ int main(int argc, char **argv)
         return finish(0);
     }
     if (strcmp(name, "--version") == 0) {
-        printf("weft %s\n", weft_version());
+        print_version();
         return finish(0);
     }
     for (int i = 0; i < COMMAND_COUNT; i++) {

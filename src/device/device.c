@@ -25,6 +25,16 @@ static struct {
     char why[512];
 } kind = {.once = PTHREAD_ONCE_INIT};
 
+/* Where a GPU may be, but the module to use it is missing, programs are slow by mistake. */
+static void say_why_virtual(const char *why)
+{
+    if (weft__cuda_broken_module() && weft__settings()->local_rank <= 0) {
+        weft__warn("virtual GPUs are used, not real ones (WEFT_DEVICE=auto): %s", why);
+    } else {
+        weft__info("virtual GPUs are used, as there is no GPU to use: %s", why);
+    }
+}
+
 static void choose_kind(void)
 {
     const char *asked = weft__settings()->device, *why = "";
@@ -42,7 +52,7 @@ static void choose_kind(void)
     } else {
         kind.ops = &weft__device_cpu;
         if (automatic) {
-            weft__info("virtual GPUs are used, as there is no GPU to use: %s", why);
+            say_why_virtual(why);
         }
     }
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/try.h"
+#include "base/version.h"
 #include "kernel/kernel.h"
 
 static void write_setting(const char *name, const char *value, bool is_default, const char *text,
@@ -29,6 +30,7 @@ static void write_machine(const weft_setup_t *setup, weft_json_t *json)
     const struct {
         const char *key, *value;
     } texts[] = {{"weft", weft_version()},
+                 {"commit", weft__commit},
                  {"device", setup->device},
                  {"kernels", weft__kernels()->name},
                  {"precision", setup->config->precision},

@@ -115,6 +115,7 @@ expect_in "$json" '"ranks":2,'
 expect_in "$json" '"command":["bench","swap","-n","2","-e","16K","--iters","2","--repeat","3","--json",'
 expect_in "$json" "\"cpus\":$(getconf _NPROCESSORS_ONLN),"
 expect_in "$json" '"WEFT_DEVICE":"cpu"'
+expect_in "$json" '"device":"cpu"'
 grep -qE '"processor":"[^"]+"' <<<"$json" || fail "the processor is not named: $json"
 expect_in "$out" '2 ranks (processes)'
 expect_in "$out" "$(getconf _NPROCESSORS_ONLN) CPUs"
@@ -131,6 +132,20 @@ bench barrier -n 2 --iters 2 --repeat 1 --json -
 expect_status 0
 [ "${out:0:1}${out: -1}" = "{}" ] || fail "not JSON alone: $out"
 expect_in "$err" "# barrier"
+
+name="a CUDA module that cannot be loaded"
+for module in "$work/none.so" "$work/swap.json" "$(ldd "$weft" | grep -o '/[^ ]*libm\.so[^ ]*')"; do
+    WEFT_CUDA_MODULE=$module bench barrier -n 2 --iters 2 --device auto
+    expect_status 0
+    expect_in "$out" "on virtual GPUs, kernels "
+    expect_in "$err" "virtual GPUs are used, not real ones"
+    expect_in "$err" "$module"
+    expect_in "$err" "see WEFT_CUDA_MODULE"
+    [ "$(wc -l <<<"$err")" = 1 ] || fail "not told once: $err"
+    WEFT_CUDA_MODULE=$module bench barrier -n 2 --iters 2 --device cuda
+    expect_in "$err" "see WEFT_CUDA_MODULE"
+    [ "$status" != 0 ] || fail "went on without cuda"
+done
 
 name="advice for every number of ranks"
 bench --advise -n 3 -b 256 -e 1K --iters 2 --repeat 1 --json "$work/advice.json"

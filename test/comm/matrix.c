@@ -59,7 +59,7 @@ static int algorithms(void)
  * all memory is old there, and none is staged. */
 static bool checks_bounds(void)
 {
-    return team_short() && weft__settings()->pool == 0;
+    return team_short() && !weft__settings()->pool;
 }
 
 static int kinds(void)

@@ -277,7 +277,7 @@ static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
 {
     int mps = cuda->cards[cuda->rank]->mps;
     if (cuda->shm->peers[p].near || !same_gpu(cuda, p, cuda->rank) || mps == 1 ||
-        weft__settings()->take_turns == 1) {
+        weft__settings()->take_turns) {
         return WEFT_OK;
     }
     if (mps < 0) {
@@ -368,7 +368,7 @@ static void share_gpus(weft_cuda_t *cuda)
     }
     weft__cuda_note_share(cuda->gpu, share > 0 ? share : 1);
     cuda->most_blocks = share / crowd > 0 ? share / crowd : 1;
-    cuda->overlaps = weft__cuda_props(cuda->gpu)->major >= 9 && weft__settings()->overlap != 0;
+    cuda->overlaps = weft__cuda_props(cuda->gpu)->major >= 9 && weft__settings()->overlap;
 }
 
 void weft__cuda_settle(weft_comm_h comm)

@@ -43,7 +43,7 @@ static void introduce(weft_nccl_t *nccl, const void *ptr)
 
 void weft__nccl_introduce(weft_nccl_t *nccl, const weft_call_t *call)
 {
-    if (nccl->api->CommRegister && weft__settings()->nccl_register == 1) {
+    if (nccl->api->CommRegister && weft__settings()->nccl_register) {
         introduce(nccl, call->src);
         introduce(nccl, call->dst);
     }

@@ -14,6 +14,9 @@
 /* The module's tables, or NULL, with the reason in *why_p (may be NULL). Loaded at the first call. */
 const weft_cuda_tables_t *weft__cuda_tables(const char **why_p);
 
+/* After weft__cuda_tables gave none: is that for lack of the module, not of a driver or of GPUs? */
+bool weft__cuda_broken_module(void);
+
 /* Has loading it put this variable into the environment? It is meant for this process alone: ranks that it
  * starts would together ask for more connections than MPS has. */
 #define WEFT_CUDA_CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"

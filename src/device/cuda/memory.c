@@ -186,7 +186,7 @@ static void keep_slab(pool_t *pool, const weft_cuda_slab_t *slab)
  * there may be more slabs than numbers: those that others have to know get one then. */
 static int add_slab(pool_t *pool, size_t bytes)
 {
-    bool numbered = weft__settings()->pool != 0;
+    bool numbered = weft__settings()->pool;
     int number = numbered ? free_number(pool, WEFT_CUDA_SLABS) : -1;
     int gpu = weft__cuda_gpu(pool->device);
     void *base;
@@ -228,7 +228,7 @@ static int add_slab(pool_t *pool, size_t bytes)
 static bool may_reuse(const pool_t *pool, size_t need)
 {
     const weft_block_t *block = weft__space_largest(&pool->space);
-    while (weft__settings()->pool == 0 && block != NULL && block->bytes != need) {
+    while (!weft__settings()->pool && block != NULL && block->bytes != need) {
         block = weft__space_smaller(&pool->space, block);
     }
     return block != NULL;
@@ -237,7 +237,7 @@ static bool may_reuse(const pool_t *pool, size_t need)
 /* First a slab with room for more, then one that just holds what is needed. */
 static int grow(pool_t *pool, size_t need)
 {
-    if (weft__settings()->pool == 0) {
+    if (!weft__settings()->pool) {
         return add_slab(pool, need);
     }
     size_t room = pool->stats.capacity - pool->stats.reserved, ample = pool->stats.reserved / 4;
@@ -256,7 +256,7 @@ static weft_status_t fail_short(const pool_t *pool, size_t bytes, int error)
 {
     char asked[WEFT_BYTES_TEXT], has[WEFT_BYTES_TEXT], used[WEFT_BYTES_TEXT];
     char left[WEFT_BYTES_TEXT];
-    bool full = weft__settings()->pool != 0 && pool->slab_count == WEFT_CUDA_SLABS;
+    bool full = weft__settings()->pool && pool->slab_count == WEFT_CUDA_SLABS;
     size_t room = 0, total = 0;
     int gpu = weft__cuda_gpu(pool->device);
     weft__cuda()->memory(gpu, &room, &total);
@@ -285,7 +285,7 @@ weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes)
     if (bytes > pool->stats.capacity) {
         return fail_short(pool, bytes, 0);
     }
-    size_t granule = weft__settings()->pool == 0 ? 1 : GRANULE;
+    size_t granule = !weft__settings()->pool ? 1 : GRANULE;
     size_t need = bytes == 0 ? granule : round_up(bytes, granule);
     int error = 0;
     pthread_mutex_lock(&pool->lock);
@@ -348,7 +348,7 @@ weft_status_t weft__cuda_free(void *ptr)
         pool->stats.frees++;
         pool->stats.in_use -= block->bytes;
         block = weft__space_free(&pool->space, block);
-        size_t keep = weft__settings()->pool == 0 ? 0 : weft__settings()->pool_keep;
+        size_t keep = !weft__settings()->pool ? 0 : weft__settings()->pool_keep;
         if (pool->stats.reserved - pool->stats.in_use > keep) {
             give_back(pool, block);
         }
@@ -540,7 +540,7 @@ static void renumber(pool_t *pool)
         if (slab.base == NULL) {
             continue;
         }
-        slab.number = weft__settings()->pool != 0 || slab.uses > 0 ? count++ : -1;
+        slab.number = weft__settings()->pool || slab.uses > 0 ? count++ : -1;
         set_number(slab.base, slab.number);
         if (slab.number >= 0) {
             pool->slabs[slab.number] = slab;

@@ -1,5 +1,6 @@
 /* Finding and loading the CUDA module. */
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@ static struct {
     int gpus;
     weft_cuda_props_t *props;
     char why[400];
+    bool broken;  /* there was a reason to load it, and it could not be */
     bool widened; /* the number of connections in the environment is ours, not the user's */
 } module = {.once = PTHREAD_ONCE_INIT};
 
@@ -53,12 +55,19 @@ static void *open_module(void)
         library = dlopen(MODULE, RTLD_NOW | RTLD_LOCAL);
     }
     if (library == NULL) {
+        module.broken = true;
         snprintf(module.why, sizeof(module.why),
                  "the CUDA module cannot be loaded (%s); it is built where nvcc is, see "
                  "WEFT_CUDA_MODULE",
                  dlerror());
     }
     return library;
+}
+
+static const char *module_path(void *library)
+{
+    struct link_map *map;
+    return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "the CUDA module";
 }
 
 static bool find_gpus(const weft_cuda_tables_t *tables)
@@ -128,8 +137,10 @@ static void load_module(void)
     weft_cuda_entry_fn entry = (weft_cuda_entry_fn)dlsym(library, WEFT_CUDA_ENTRY);
     const weft_cuda_tables_t *tables = entry != NULL ? entry(WEFT_CUDA_ABI) : NULL;
     if (tables == NULL) {
-        snprintf(module.why, sizeof(module.why),
-                 "the CUDA module that was found is of another version of Weft");
+        module.broken = true;
+        snprintf(module.why, sizeof(module.why), "%s is %s", module_path(library),
+                 entry != NULL ? "of another version of Weft; build both together"
+                               : "no CUDA module of Weft's; see WEFT_CUDA_MODULE");
         return;
     }
     if (find_gpus(tables)) {
@@ -160,6 +171,11 @@ const weft_cuda_tables_t *weft__cuda_tables(const char **why_p)
 const weft_cuda_device_ops_t *weft__cuda(void)
 {
     return module.tables->device;
+}
+
+bool weft__cuda_broken_module(void)
+{
+    return module.broken;
 }
 
 bool weft__cuda_widened(void)
