@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,12 +38,35 @@ static struct {
     pthread_rwlock_t lock;
     weft_cuda_slab_t *at;
     int count, room;
-} list = {.lock = PTHREAD_RWLOCK_INITIALIZER};
+    _Atomic uint64_t
+        version; /* goes up with every change; released by end_change, acquired by find_known */
+} list = {.lock = PTHREAD_RWLOCK_INITIALIZER, .version = 1};
+
+/* What this thread found last, and in which version of the list. Threads that make calls at the same time
+ * would otherwise meet at the lock in every one of them. */
+#define KNOWN 4
+static _Thread_local struct {
+    uint64_t version;
+    unsigned next;
+    weft_cuda_slab_t slab[KNOWN];
+} known;
 
 static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
 static int holds;
 
 /* ---- the list --------------------------------------------------------------------------- */
+
+static void begin_change(void)
+{
+    pthread_rwlock_wrlock(&list.lock);
+}
+
+static void end_change(void)
+{
+    /* Partner: the acquire load in find_known. */
+    atomic_fetch_add_explicit(&list.version, 1, memory_order_release);
+    pthread_rwlock_unlock(&list.lock);
+}
 
 /* Index of the first slab that starts after `address`. Under the lock. */
 static int list_after(uintptr_t address)
@@ -63,11 +87,11 @@ static int list_after(uintptr_t address)
 static int list_add(const weft_cuda_slab_t *slab, weft_cuda_slab_t *other_p)
 {
     bool added = true;
-    pthread_rwlock_wrlock(&list.lock);
+    begin_change();
     int before = list_after((uintptr_t)slab->base) - 1;
     if (before >= 0 && list.at[before].base == slab->base) {
         *other_p = list.at[before];
-        pthread_rwlock_unlock(&list.lock);
+        end_change();
         return EEXIST;
     }
     if (list.count == list.room) {
@@ -83,28 +107,64 @@ static int list_add(const weft_cuda_slab_t *slab, weft_cuda_slab_t *other_p)
         list.at[i] = *slab;
         list.count++;
     }
-    pthread_rwlock_unlock(&list.lock);
+    end_change();
     return added ? 0 : ENOMEM;
 }
 
 static void list_remove(const weft_cuda_slab_t *slab)
 {
-    pthread_rwlock_wrlock(&list.lock);
+    begin_change();
     int i = list_after((uintptr_t)slab->base) - 1;
     memmove(list.at + i, list.at + i + 1, (size_t)(list.count - i - 1) * sizeof(*slab));
     list.count--;
-    pthread_rwlock_unlock(&list.lock);
+    end_change();
+}
+
+static bool holds_range(const weft_cuda_slab_t *slab, uintptr_t address, size_t bytes)
+{
+    return address >= (uintptr_t)slab->base && bytes <= slab->bytes &&
+           address - (uintptr_t)slab->base <= slab->bytes - bytes;
+}
+
+/* As good as the list under its lock: what changes after the load could as well have changed after the
+ * lock was given back. */
+static const weft_cuda_slab_t *find_known(uintptr_t address, size_t bytes)
+{
+    /* Partner: end_change. */
+    uint64_t version = atomic_load_explicit(&list.version, memory_order_acquire);
+    for (int i = 0; i < KNOWN && known.version == version; i++) {
+        if (known.slab[i].base != NULL && holds_range(&known.slab[i], address, bytes)) {
+            return &known.slab[i];
+        }
+    }
+    return NULL;
+}
+
+/* Under the list's lock, which keeps the version. */
+static void keep_known(const weft_cuda_slab_t *slab)
+{
+    uint64_t version = atomic_load_explicit(&list.version, memory_order_relaxed);
+    if (known.version != version) {
+        memset(&known, 0, sizeof(known));
+        known.version = version;
+    }
+    known.slab[known.next++ % KNOWN] = *slab;
 }
 
 bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p)
 {
     uintptr_t address = (uintptr_t)ptr;
+    const weft_cuda_slab_t *slab = find_known(address, bytes);
+    if (slab != NULL) {
+        *slab_p = *slab;
+        return true;
+    }
     pthread_rwlock_rdlock(&list.lock);
     int i = list_after(address) - 1;
-    bool found = i >= 0 && bytes <= list.at[i].bytes &&
-                 address - (uintptr_t)list.at[i].base <= list.at[i].bytes - bytes;
+    bool found = i >= 0 && holds_range(&list.at[i], address, bytes);
     if (found) {
         *slab_p = list.at[i];
+        keep_known(slab_p);
     }
     pthread_rwlock_unlock(&list.lock);
     return found;
@@ -511,9 +571,9 @@ weft_status_t weft__cuda_number(const weft_cuda_slab_t *slab, int *number_p)
         bool found = weft__cuda_find(slab->base, slab->bytes, &now);
         if (found && now.number < 0 && (now.number = free_number(pool, WEFT_CUDA_SLABS)) >= 0) {
             keep_slab(pool, &now);
-            pthread_rwlock_wrlock(&list.lock);
+            begin_change();
             set_number(now.base, now.number);
-            pthread_rwlock_unlock(&list.lock);
+            end_change();
         }
         pthread_mutex_unlock(&pool->lock);
     }
@@ -533,7 +593,7 @@ static void renumber(pool_t *pool)
 {
     int count = 0;
     pthread_mutex_lock(&hold_lock);
-    pthread_rwlock_wrlock(&list.lock);
+    begin_change();
     for (int i = 0; holds == 0 && i < pool->slab_count; i++) {
         weft_cuda_slab_t slab = pool->slabs[i];
         pool->slabs[i] = (weft_cuda_slab_t){0};
@@ -547,7 +607,7 @@ static void renumber(pool_t *pool)
         }
     }
     pool->slab_count = holds == 0 ? count : pool->slab_count;
-    pthread_rwlock_unlock(&list.lock);
+    end_change();
     pthread_mutex_unlock(&hold_lock);
 }
 

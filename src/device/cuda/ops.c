@@ -19,12 +19,13 @@ struct weft_stream {
     uint64_t life;     /* how often the handle was given out; under streams_lock */
     int device, gpu;
     void *native;
-    bool wrapped; /* the program's own */
+    bool wrapped;         /* the program's own */
+    pthread_mutex_t lock; /* of checks: a stream's own, as every call takes it */
     int checks;
     struct {
         weft_cuda_check_fn check;
         void *ctx;
-    } check[CHECKS]; /* under checks_lock */
+    } check[CHECKS];
     struct weft_stream *next, *next_free;
 };
 
@@ -40,7 +41,6 @@ struct weft_event {
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static weft_stream_h streams, free_streams; /* all that were ever made; those destroyed */
 static weft_event_h free_events;
-static pthread_mutex_t checks_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
@@ -176,6 +176,7 @@ static weft_status_t take_stream(int device, void *native, bool wrapped, weft_st
     if (stream != NULL) {
         free_streams = stream->next_free;
     } else if ((stream = calloc(1, sizeof(*stream))) != NULL) {
+        pthread_mutex_init(&stream->lock, NULL);
         stream->next = streams;
         streams = stream;
     }
@@ -237,23 +238,23 @@ static bool stream_is_self(weft_stream_h stream)
 static weft_status_t ask_checks(weft_stream_h stream, int error)
 {
     weft_status_t status = WEFT_OK;
-    pthread_mutex_lock(&checks_lock);
+    pthread_mutex_lock(&stream->lock);
     for (int i = 0; i < stream->checks && status == WEFT_OK; i++) {
         status = stream->check[i].check(stream->check[i].ctx, error);
     }
     if (status != WEFT_OK) {
         stream->checks = 0; /* told once */
     }
-    pthread_mutex_unlock(&checks_lock);
+    pthread_mutex_unlock(&stream->lock);
     return status;
 }
 
 void weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn check, void *ctx)
 {
-    pthread_mutex_lock(&checks_lock);
+    pthread_mutex_lock(&stream->lock);
     for (int i = 0; i < stream->checks; i++) {
         if (stream->check[i].ctx == ctx) {
-            pthread_mutex_unlock(&checks_lock);
+            pthread_mutex_unlock(&stream->lock);
             return;
         }
     }
@@ -263,23 +264,23 @@ void weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn check, void *c
     }
     stream->check[stream->checks].check = check;
     stream->check[stream->checks++].ctx = ctx;
-    pthread_mutex_unlock(&checks_lock);
+    pthread_mutex_unlock(&stream->lock);
 }
 
 void weft__cuda_forget(void *ctx)
 {
     pthread_mutex_lock(&streams_lock);
-    pthread_mutex_lock(&checks_lock);
     for (weft_stream_h stream = streams; stream != NULL; stream = stream->next) {
         int kept = 0;
+        pthread_mutex_lock(&stream->lock);
         for (int i = 0; i < stream->checks; i++) {
             if (stream->check[i].ctx != ctx) {
                 stream->check[kept++] = stream->check[i];
             }
         }
         stream->checks = kept;
+        pthread_mutex_unlock(&stream->lock);
     }
-    pthread_mutex_unlock(&checks_lock);
     pthread_mutex_unlock(&streams_lock);
 }
 
@@ -306,9 +307,9 @@ static weft_status_t stream_destroy(weft_stream_h stream)
     if (!atomic_compare_exchange_strong(&stream->alive, &alive, false)) {
         return status;
     }
-    pthread_mutex_lock(&checks_lock);
+    pthread_mutex_lock(&stream->lock);
     stream->checks = 0;
-    pthread_mutex_unlock(&checks_lock);
+    pthread_mutex_unlock(&stream->lock);
     pthread_mutex_lock(&streams_lock);
     if (!stream->wrapped) {
         weft__cuda()->stream_destroy(stream->gpu, stream->native);
