@@ -5,6 +5,7 @@
 
 #include "comm/cuda/exchange.cuh"
 #include "comm/cuda/families.cuh"
+#include "comm/cuda/start.cuh"
 
 static const uint64_t element_bytes[] = {
 #define DTYPE_BYTES(name, text, bytes) bytes,
@@ -31,7 +32,6 @@ template <typename KERNEL>
 static int launch(int gpu, KERNEL kernel, int blocks, int threads, void **args, void *stream,
                   bool overlap = false, bool urgent = false)
 {
-    cudaError_t error = cudaSetDevice(gpu);
     cudaLaunchAttribute attributes[2] = {};
     unsigned n = 0;
     if (overlap) {
@@ -48,7 +48,7 @@ static int launch(int gpu, KERNEL kernel, int blocks, int threads, void **args, 
     config.stream = (cudaStream_t)stream;
     config.attrs = attributes;
     config.numAttrs = n;
-    error = error ? error : start_kernel(config, kernel, args);
+    cudaError_t error = start_kernel(gpu, config, kernel, args);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
     }

@@ -1,5 +1,5 @@
-/* What kernels ask of the machine in its own language, and how they are started. All of it is here: the
- * tests have a second version of this file, which makes the same kernels run on a CPU. */
+/* What kernels ask of the machine in its own language. All of it is here: the tests have a second version of
+ * this file, which makes the same kernels run on a CPU, and of start.cuh. */
 #ifndef WEFT_COMM_CUDA_MACHINE_CUH
 #define WEFT_COMM_CUDA_MACHINE_CUH
 
@@ -105,15 +105,6 @@ static __device__ __forceinline__ void let_next_come()
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-}
-
-/* ---- the host's side -------------------------------------------------------------------- */
-
-/* `args` has at least as many as the kernel takes. */
-template <typename KERNEL>
-static cudaError_t start_kernel(const cudaLaunchConfig_t &config, KERNEL kernel, void **args)
-{
-    return cudaLaunchKernelExC(&config, (const void *)kernel, args);
 }
 
 #endif

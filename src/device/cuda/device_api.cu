@@ -1,9 +1,9 @@
 /* Devices, for the table of module.h: thin calls of the CUDA runtime. */
 #include <cstdio>
 #include <cstring>
-#include <cuda.h>
 #include <cuda_runtime.h>
 
+#include "device/cuda/driver.cuh"
 #include "device/cuda/module.h"
 
 #define TRY(call)                                                                                  \
@@ -32,24 +32,6 @@ static int count(int *count_p)
 {
     TRY(cudaGetDeviceCount(count_p));
     return 0;
-}
-
-/* A function of the driver's, which the module does not link with, as it was in `version`; NULL: there is
- * none. */
-static void *driver_function(const char *name, unsigned version)
-{
-    void *fn = NULL;
-    cudaDriverEntryPointQueryResult found;
-#if CUDART_VERSION >= 12050
-    cudaError_t error = cudaGetDriverEntryPointByVersion(name, &fn, version, cudaEnableDefault,
-                                                         &found);
-#else
-    cudaError_t error = version > CUDART_VERSION
-                            ? cudaErrorNotSupported
-                            : cudaGetDriverEntryPoint(name, &fn, cudaEnableDefault, &found);
-#endif
-    (void)cudaGetLastError();
-    return error == cudaSuccess ? fn : NULL;
 }
 
 static int read_mps(int gpu)
