@@ -25,14 +25,15 @@ static struct {
     char why[512];
 } kind = {.once = PTHREAD_ONCE_INIT};
 
-/* Where a GPU may be, but the module to use it is missing, programs are slow by mistake. */
+static int start_device(void);
+
+/* Where a GPU may be, but the module to use it is missing, programs are slow by mistake: one rank of a host
+ * says so. */
 static void say_why_virtual(const char *why)
 {
-    if (weft__cuda_broken_module() && weft__settings()->local_rank <= 0) {
-        weft__warn("virtual GPUs are used, not real ones (WEFT_DEVICE=auto): %s", why);
-    } else {
-        weft__info("virtual GPUs are used, as there is no GPU to use: %s", why);
-    }
+    bool loud = weft__cuda_broken_module() && start_device() == 0;
+    weft__log(loud ? WEFT_LOG_WARN : WEFT_LOG_INFO,
+              "virtual GPUs are used, not real ones (WEFT_DEVICE=auto): %s", why);
 }
 
 static void choose_kind(void)

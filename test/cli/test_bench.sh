@@ -134,7 +134,7 @@ expect_status 0
 expect_in "$err" "# barrier"
 
 name="a CUDA module that cannot be loaded"
-for module in "$work/none.so" "$work/swap.json" "$(ldd "$weft" | grep -o '/[^ ]*libm\.so[^ ]*')"; do
+for module in "$work/none.so" "$work/swap.json" "$(ldd "$weft" | grep -o '/[^ ]*libc\.so[^ ]*')"; do
     WEFT_CUDA_MODULE=$module bench barrier -n 2 --iters 2 --device auto
     expect_status 0
     expect_in "$out" "on virtual GPUs, kernels "

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/settings.h"
 #include "device/cuda/cuda.h"
 
 /* What was found, by a process of its own: one that has used CUDA must not fork. */
@@ -82,7 +83,7 @@ void gpu_start(int argc, char **argv, bool processes)
         leave(found.why);
     }
     const char *turns = getenv("WEFT_TAKE_TURNS");
-    take_turns = turns && strcmp(turns, "1") == 0;
+    take_turns = turns && weft__parse_bool(turns, &take_turns) && take_turns;
     if (processes && found.mps == 0 && !take_turns) {
         leave(NO_MPS);
     }

@@ -1,6 +1,9 @@
 #!/bin/bash
 # tools/write-commit names the commit, says when sources differ from it, and leaves a file alone that says so already.
 set -eu
+command -v git >/dev/null || { echo "skipped: there is no git"; exit 77; }
+# shellcheck disable=SC2046 # a list of names: a hook's repository is not the one to try this in
+unset $(git rev-parse --local-env-vars)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 header=$work/made/by/it.h
@@ -14,9 +17,17 @@ expect() { # WHAT COMMIT
     [ "$(cat "$header")" = "#define WEFT_COMMIT \"$2\"" ] || { echo "$1: $(cat "$header")"; exit 1; }
 }
 
+git() { command git -c user.name=a -c user.email=a@b -c commit.gpgsign=false -C "$@"; }
 expect "not in git" ""
+command git init -q "$work"
+git "$work" commit -q --allow-empty -m "of something else"
+expect "in another repository" ""
+git "$work" add -A
+git "$work" commit -qm "with a copy of the sources"
+expect "a copy in another repository" ""
+rm -rf "$work/.git"
+command git init -q "$work/tree"
 git() { command git -C "$work/tree" -c user.name=a -c user.email=a@b -c commit.gpgsign=false "$@"; }
-git init -q
 git add -A
 git commit -qm "a"
 commit=$(git rev-parse --short=10 HEAD)
@@ -26,6 +37,10 @@ expect "the same again" "$commit"
 [ "$(stat -c %Y "$header")" -lt 1000000000 ] || { echo "written although nothing changed"; exit 1; }
 echo 'int b;' >>"$work/tree/src/a.c"
 expect "changed" "$commit+"
+git checkout -q src/a.c
+expect "as it was" "$commit"
+echo 'int c;' >"$work/tree/src/c.c"
+expect "a source more" "$commit+"
 
 # The command and what it writes have the one that it was built from.
 shown=$("$WEFT_BIN" --version)

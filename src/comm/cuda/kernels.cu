@@ -121,7 +121,7 @@ static int run_once(int gpu)
     weft_cuda_ragged_t vectors = {};
     weft_cuda_batch_t pieces = {};
     weft_cuda_exchange_t messages = {};
-    int error = 0;
+    int error = (int)cudaSetDevice(gpu); /* priorities are asked for before the first launch selects it */
     call.gate = call.blocks = messages.lanes = messages.lane_blocks = 1;
     for (int i = 0; i < (WEFT_DTYPE_COUNT + 1) * WEFT_OP_COUNT && error == 0; i++) {
         call.coll = i / WEFT_OP_COUNT < WEFT_DTYPE_COUNT ? WEFT_COLL_ALLREDUCE : WEFT_COLL_BROADCAST;

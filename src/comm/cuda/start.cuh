@@ -59,6 +59,9 @@ static cudaError_t add_handle(handles &of, const void *kernel)
     static std::mutex lock;
     std::lock_guard<std::mutex> guard(lock);
     handle &slot = slot_of(of, kernel);
+    if (slot.kernel.load(std::memory_order_relaxed) != NULL) {
+        return cudaSuccess; /* another thread was first */
+    }
     cudaFunction_t function;
     CUcontext context;
     cudaError_t error = cudaGetFuncBySymbol(&function, kernel);

@@ -28,32 +28,33 @@ static struct {
  * installation puts libraries. */
 static const char *const places[] = {"", "../", "../../", "../lib/", "../lib/" WEFT_MULTIARCH "/"};
 
-static void *open_beside(void)
+static bool find_beside(char *path, size_t bytes)
 {
     Dl_info info;
-    char real[4096], path[4352];
+    char real[4096];
     if (dladdr((void *)places, &info) == 0 || info.dli_fname == NULL ||
         realpath(info.dli_fname, real) == NULL) {
-        return NULL;
+        return false;
     }
     char *slash = strrchr(real, '/');
     slash[1] = '\0';
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        snprintf(path, sizeof(path), "%s%s%s", real, places[i], MODULE);
+        snprintf(path, bytes, "%s%s%s", real, places[i], MODULE);
         if (access(path, R_OK) == 0) {
-            return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 static void *open_module(void)
 {
     const char *asked = weft__settings()->cuda_module;
-    void *library = asked[0] != '\0' ? dlopen(asked, RTLD_NOW | RTLD_LOCAL) : open_beside();
-    if (library == NULL && asked[0] == '\0') {
-        library = dlopen(MODULE, RTLD_NOW | RTLD_LOCAL);
+    char path[4352];
+    if (asked[0] == '\0') {
+        asked = find_beside(path, sizeof(path)) ? path : MODULE;
     }
+    void *library = dlopen(asked, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         module.broken = true;
         snprintf(module.why, sizeof(module.why),
