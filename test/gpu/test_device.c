@@ -220,6 +220,66 @@ static void no_pool(team_t *team)
     CHECK_EQ(stats_of(0).reserved, 500);
 }
 
+static int64_t number_of(const char *at)
+{
+    weft_cuda_slab_t slab;
+    CHECK(weft__cuda_find(at, 1, &slab));
+    return slab.number;
+}
+
+static void *free_it(void *memory)
+{
+    CHECK_OK(weft_free(memory));
+    return NULL;
+}
+
+/* What a thread has looked up before is what there is now, also when others change it. With WEFT_POOL=0,
+ * where every buffer is a slab. */
+static void lookups(team_t *team)
+{
+    weft_cuda_slab_t slab;
+    pthread_t thread;
+    char *at[10];
+    int number;
+    (void)team;
+    for (int i = 0; i < 10; i++) {
+        at[i] = get(1000 + (size_t)i);
+    }
+    for (int i = 0; i < 30; i++) { /* more than are remembered, some of them again */
+        size_t bytes = 1000 + (size_t)(i % 10);
+        char *first = at[i % 10], *last = first + bytes - 1;
+        CHECK(weft__cuda_find(first, bytes, &slab) && slab.base == first && slab.bytes == bytes);
+        CHECK(weft__cuda_find(last, 1, &slab) && slab.base == first);
+        CHECK(!weft__cuda_find(first, bytes + 1, &slab) && !weft__cuda_find(last, 2, &slab));
+        CHECK(!weft__cuda_find(first - 1, 2, &slab));
+    }
+    CHECK(weft__cuda_find(at[3], 1, &slab));
+    uint64_t id = slab.id;
+    CHECK_OK(weft_free(at[3]));
+    CHECK(!weft__cuda_find(at[3], 1, &slab));
+    at[3] = get(1003);
+    CHECK(weft__cuda_find(at[3], 1, &slab) && slab.id != id);
+    CHECK(weft__cuda_find(at[4], 1, &slab));
+    CHECK(pthread_create(&thread, NULL, free_it, at[4]) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(weft__cuda_find(at[5], 1, &slab));  /* this one is remembered anew, ... */
+    CHECK(!weft__cuda_find(at[4], 1, &slab)); /* ... and with it nothing from before */
+    at[4] = get(1004);
+
+    weft__cuda_hold();
+    CHECK_EQ(number_of(at[0]), -1);
+    CHECK(weft__cuda_find(at[0], 1, &slab));
+    CHECK_OK(weft__cuda_number(&slab, &number));
+    CHECK(number >= 0);
+    CHECK_EQ(number_of(at[0]), number);
+    weft__cuda_unhold();
+    weft__cuda_hold(); /* numbers begin anew */
+    CHECK_EQ(number_of(at[0]), -1);
+    weft__cuda_unhold();
+    for (int i = 0; i < 10; i++) {
+        CHECK_OK(weft_free(at[i]));
+    }
+}
+
 static void check_short(size_t bytes, const char *asked)
 {
     void *memory = (void *)(uintptr_t)1;
@@ -495,6 +555,7 @@ GPU_TEST(pool_reuses_and_trims, reuse_and_trim, NULL)
 GPU_TEST(pool_gives_nothing_back_beside_a_comm, trim_beside_comm, NULL)
 GPU_TEST(pool_keeps_nothing_if_told_so, nothing_kept, "WEFT_POOL_KEEP=0")
 GPU_TEST(without_a_pool_each_has_its_own, no_pool, "WEFT_POOL=0")
+GPU_TEST(lookups_follow_every_change, lookups, "WEFT_POOL=0")
 GPU_TEST(lack_of_memory_is_told, shortage, NULL)
 DEVICE_TEST(limit_of_a_device_is_told, small_device, "WEFT_DEVICE_MEMORY=64M")
 DEVICE_TEST(wrong_pointers_are_not_freed, wrong_frees, NULL)
@@ -514,6 +575,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(pool_gives_nothing_back_beside_a_comm),
         cmocka_unit_test(pool_keeps_nothing_if_told_so),
         cmocka_unit_test(without_a_pool_each_has_its_own),
+        cmocka_unit_test(lookups_follow_every_change),
         cmocka_unit_test(lack_of_memory_is_told),
         cmocka_unit_test(limit_of_a_device_is_told),
         cmocka_unit_test(wrong_pointers_are_not_freed),

@@ -13,7 +13,7 @@ cp "$WEFT_SOURCE/tools/write-commit" "$work/tree/tools/"
 echo 'int a;' >"$work/tree/src/a.c"
 
 expect() { # WHAT COMMIT
-    GIT_CEILING_DIRECTORIES=$work "$work/tree/tools/write-commit" "$header"
+    GIT_CEILING_DIRECTORIES=$(dirname "$work") "$work/tree/tools/write-commit" "$header"
     [ "$(cat "$header")" = "#define WEFT_COMMIT \"$2\"" ] || { echo "$1: $(cat "$header")"; exit 1; }
 }
 
@@ -28,6 +28,8 @@ expect "a copy in another repository" ""
 rm -rf "$work/.git"
 command git init -q "$work/tree"
 git() { command git -C "$work/tree" -c user.name=a -c user.email=a@b -c commit.gpgsign=false "$@"; }
+git commit -q --allow-empty -m "nothing yet"
+expect "not in this repository" ""
 git add -A
 git commit -qm "a"
 commit=$(git rev-parse --short=10 HEAD)
