@@ -12,6 +12,8 @@ fi
 unwatched=$(dirname "${BASH_SOURCE[0]}")/tsan.supp
 export TSAN_OPTIONS=${TSAN_OPTIONS:-}:suppressions=$unwatched
 
+set -o pipefail # else a test that failed has the status of tee
+
 # on_soft_gpu NAME [FILTER]: a test of test/gpu, which must not find a reason to be skipped.
 on_soft_gpu() {
     local status=0 log
