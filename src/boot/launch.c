@@ -52,6 +52,9 @@ typedef struct launcher {
     int signal_fd, error_fd;
     child_t *children;
     struct pollfd *polls;
+    pid_t *
+        strangers; /* children from before: a shell may have started some, and become this program */
+    int stranger_count;
     int started, running;
     stage_t stage;
     uint64_t stage_deadline, job_deadline;
@@ -83,19 +86,56 @@ static void signal_ranks(launcher_t *launcher, int signal, bool seen)
     }
 }
 
+/* NULL: a kernel without it; then ranks are all we know. */
+static FILE *open_children(void)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    return fopen(path, "re");
+}
+
+/* Before anything is started. */
+static weft_status_t note_strangers(launcher_t *launcher)
+{
+    FILE *file = open_children();
+    int pid;
+    while (file != NULL && fscanf(file, "%d", &pid) == 1) {
+        size_t bytes = ((size_t)launcher->stranger_count + 1) * sizeof(pid_t);
+        pid_t *more = realloc(launcher->strangers, bytes);
+        if (more == NULL) {
+            fclose(file);
+            return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to remember processes");
+        }
+        launcher->strangers = more;
+        launcher->strangers[launcher->stranger_count++] = pid;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return WEFT_OK;
+}
+
+static int find_stranger(const launcher_t *launcher, pid_t pid)
+{
+    for (int i = 0; i < launcher->stranger_count; i++) {
+        if (launcher->strangers[i] == pid) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 /* Children that are no ranks: what ranks left behind. Signals them unless `signal` is 0; returns
  * how many there are. Their ids cannot have been used again, as only we can reap them. */
 static int signal_leftovers(const launcher_t *launcher, int signal)
 {
-    char path[64];
     int pid, count = 0;
-    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-    FILE *file = fopen(path, "re");
+    FILE *file = open_children();
     if (file == NULL) {
-        return 0; /* a kernel without it: then ranks are all we know */
+        return 0;
     }
     while (fscanf(file, "%d", &pid) == 1) {
-        bool known = pid == launcher->guard.pid;
+        bool known = pid == launcher->guard.pid || find_stranger(launcher, pid) >= 0;
         for (int i = 0; i < launcher->started && !known; i++) {
             known = launcher->children[i].running && launcher->children[i].pid == pid;
         }
@@ -227,6 +267,10 @@ static void reap(launcher_t *launcher)
         }
         if (pid == launcher->guard.pid) {
             launcher->guard.pid = 0;
+        }
+        int stranger = find_stranger(launcher, pid);
+        if (stranger >= 0) { /* its id may be used again */
+            launcher->strangers[stranger] = launcher->strangers[--launcher->stranger_count];
         }
         for (int i = 0; i < launcher->started; i++) {
             if (launcher->children[i].running && launcher->children[i].pid == pid) {
@@ -654,13 +698,15 @@ weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p)
     weft__sink_init(&launcher.out, STDOUT_FILENO);
     weft__sink_init(&launcher.err, STDERR_FILENO);
 
-    status = run(&launcher, exit_p);
+    status = note_strangers(&launcher);
+    status = status == WEFT_OK ? run(&launcher, exit_p) : status;
 
     weft__sink_cleanup(&launcher.out);
     weft__sink_cleanup(&launcher.err);
     weft__bind_cleanup(&launcher.bind);
     free(launcher.children);
     free(launcher.polls);
+    free(launcher.strangers);
     setrlimit(RLIMIT_NOFILE, &launcher.spawn.files);
     prctl(PR_SET_CHILD_SUBREAPER, was_reaper);
     sigaction(SIGPIPE, &old_pipe, NULL);

@@ -256,6 +256,14 @@ kill -9 $launcher
 wait $launcher 2>/dev/null
 wait_for 5 none_left || fail "left: $(pgrep -af "sleep $tag")"
 
+name="children from before are left alone, and not waited for"
+for rank in true false; do
+    began=$SECONDS
+    child=$(bash -c 'sleep 1234 >/dev/null 2>&1 & echo $!; exec "$@" >/dev/null 2>&1' - "$weft" run --grace 20s -n 2 $rank)
+    [ $((SECONDS - began)) -lt 10 ] || fail "waited for a child that was there before"
+    kill -9 "$child" || fail "ended a child that was there before"
+done
+
 name="commands"
 "$weft" --help >"$work/out" || fail "--help failed"
 for command in run bench topo info; do expect_in "$(cat "$work/out")" "  $command "; done
