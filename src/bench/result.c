@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/version.h"
+#include "device/cuda/cuda.h"
 #include "device/device.h"
 #include "kernel/kernel.h"
 
@@ -46,8 +47,9 @@ static void print_head(const weft_bench_t *bench, int ranks)
            ranks == 1       ? "rank"
            : bench->threads ? "ranks (threads)"
                             : "ranks (processes)",
-           cuda ? "cuda" : "virtual GPUs, kernels ", cuda ? "" : weft__kernels()->name,
-           machine->processor, machine->cpus);
+           cuda ? "cuda: " : "virtual GPUs, kernels ",
+           cuda ? weft__cuda_props(0)->name : weft__kernels()->name, machine->processor,
+           machine->cpus);
     if (machine->gpus > 0) {
         printf(", %d x %s", machine->gpus, machine->gpu);
     }
@@ -91,6 +93,8 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench
     weft__json_string(json, bench->threads ? "threads" : "processes");
     weft__json_key(json, "device");
     weft__json_string(json, weft__device_is_cuda() ? "cuda" : "cpu");
+    weft__json_key(json, "device_name");
+    weft__json_string(json, weft__device_is_cuda() ? weft__cuda_props(0)->name : "virtual GPU");
     weft__json_key(json, "kernels");
     weft__json_string(json, weft__kernels()->name);
     weft__json_key(json, "settings");

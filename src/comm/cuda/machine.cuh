@@ -82,6 +82,9 @@ static __device__ __forceinline__ uint64_t acquire64(const world_t &world, const
     return value;
 }
 
+/* Polls in vain after which a thread looks whether to give up: about 150 us. */
+#define POLLS_PER_CHECK 256
+
 /* ---- time and order of kernels ----------------------------------------------------------- */
 
 static __device__ __forceinline__ uint64_t now_ns()

@@ -15,8 +15,6 @@ typedef struct waiter {
     uint64_t since; /* 0: not long yet */
 } waiter_t;
 
-#define POLLS_PER_CHECK 256 /* about 150 us */
-
 /* Of all threads of a rank that find something wrong, one reports. Partner: every other thread's
  * look at `stopped` in stop_now; the host's look at `ready`. */
 static __device__ __forceinline__ bool first_to_stop(box_t *mine)

@@ -58,9 +58,8 @@ static void *open_module(void)
     if (library == NULL) {
         module.broken = true;
         snprintf(module.why, sizeof(module.why),
-                 "the CUDA module cannot be loaded (%s); it is built where nvcc is, see "
-                 "WEFT_CUDA_MODULE",
-                 dlerror());
+                 "the CUDA module cannot be loaded (%s); %ssee WEFT_CUDA_MODULE", dlerror(),
+                 asked == weft__settings()->cuda_module ? "" : "it is built where nvcc is, ");
     }
     return library;
 }

@@ -60,6 +60,9 @@ static inline uint64_t acquire64(const world_t &, const uint64_t *from)
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 }
 
+/* Each may take half a millisecond here, and calls that are queued behind one that gave up each wait for it. */
+#define POLLS_PER_CHECK 4
+
 /* ---- time and order of kernels ----------------------------------------------------------- */
 
 static inline uint64_t now_ns()
