@@ -115,7 +115,7 @@ expect_in "$json" '"ranks":2,'
 expect_in "$json" '"command":["bench","swap","-n","2","-e","16K","--iters","2","--repeat","3","--json",'
 expect_in "$json" "\"cpus\":$(getconf _NPROCESSORS_ONLN),"
 expect_in "$json" '"WEFT_DEVICE":"cpu"'
-expect_in "$json" '"device":"cpu"'
+expect_in "$json" '"device":"cpu","device_name":"virtualGPU"' # without blanks, as all of it
 grep -qE '"processor":"[^"]+"' <<<"$json" || fail "the processor is not named: $json"
 expect_in "$out" '2 ranks (processes)'
 expect_in "$out" "$(getconf _NPROCESSORS_ONLN) CPUs"

@@ -60,8 +60,9 @@ static inline uint64_t acquire64(const world_t &, const uint64_t *from)
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 }
 
-/* Each may take half a millisecond here, and calls that are queued behind one that gave up each wait for it. */
-#define POLLS_PER_CHECK 4
+/* As on a GPU. Each may take half a millisecond here, so a rank with many calls queued ends late after another
+ * died; but with fewer, kernels give up in calls that are all but done, and tests of deaths count on those. */
+#define POLLS_PER_CHECK 256
 
 /* ---- time and order of kernels ----------------------------------------------------------- */
 
