@@ -215,12 +215,13 @@ void fault_last_words(team_t *team)
 {
     float x = (float)team->rank, sum = 0;
     CHECK_OK(weft_barrier(team->comm, NULL));
+    team_meet(team);
     if (team->rank == 1) {
         CHECK_OK(weft_send(&x, 1, WEFT_F32, 0, team->comm, NULL));
         news_of(team)->died = team_now();
         kill(getpid(), SIGKILL);
     }
-    team_sleep(0.2);
+    team_sleep(team->rank == 0 ? 0.2 : 1); /* it is taken before anybody tells of the death */
     if (team->rank == 0) {
         CHECK_OK(weft_recv(&sum, 1, WEFT_F32, 1, team->comm, NULL));
         CHECK_EQ(sum, 1);
@@ -251,6 +252,7 @@ void fault_streams(team_t *team)
     float x[100] = {0};
     CHECK_OK(weft_stream_create(&s));
     CHECK_OK(weft_barrier(team->comm, NULL));
+    team_meet(team); /* nobody is inside any more */
     if (team->rank == 0) {
         news_of(team)->died = team_now();
         kill(getpid(), SIGKILL);
