@@ -5,7 +5,8 @@ set -eu -o pipefail
 # shellcheck source=test/soft_gpu/soft_gpu.sh
 . "$(dirname "$0")/soft_gpu.sh"
 # Results say which GPU they are of.
-"$WEFT_BIN" bench barrier -n 2 --iters 2 | tee /dev/stderr | grep -q 'ranks (processes) on cuda: soft GPU$'
+results=$("$WEFT_BIN" bench barrier -n 2 --iters 2)
+grep -q 'ranks (processes) on cuda: soft GPU$' <<<"$results" || { echo "the GPU is not named: $results"; exit 1; }
 on_soft_gpu faults
 on_soft_gpu errors 'different_*'
 on_soft_gpu errors 'abort_ends*'
