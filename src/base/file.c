@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/output.h"
+#include "base/try.h"
 
 static weft_status_t system_error(const char *what, const char *path)
 {
@@ -157,21 +159,6 @@ weft_status_t weft__write_all(int fd, const void *bytes, size_t count, const cha
     return WEFT_OK;
 }
 
-/* The folder of `path` into `out`. */
-static weft_status_t folder_of(const char *path, char *out)
-{
-    const char *slash = strrchr(path, '/');
-    if (slash == NULL) {
-        return weft__path_join(out, "", ".");
-    }
-    int length = slash == path ? 1 : (int)(slash - path);
-    if (length >= WEFT_PATH_BYTES) {
-        return weft__fail(WEFT_ERR_INVALID, "the path %.40s... is too long", path);
-    }
-    snprintf(out, WEFT_PATH_BYTES, "%.*s", length, path);
-    return WEFT_OK;
-}
-
 weft_status_t weft__folder_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -189,34 +176,9 @@ weft_status_t weft__folder_sync(const char *path)
 
 weft_status_t weft__file_replace(const char *path, const void *bytes, size_t size)
 {
-    char temporary[WEFT_PATH_BYTES], folder[WEFT_PATH_BYTES];
-    weft_status_t status = folder_of(path, folder);
-    int length = snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path, (int)getpid());
-    if (status == WEFT_OK && length >= WEFT_PATH_BYTES) {
-        status = weft__fail(WEFT_ERR_INVALID, "the path %.40s... is too long", path);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        return system_error("create", temporary);
-    }
-    status = weft__write_all(fd, bytes, size, temporary);
-    if (status == WEFT_OK && fsync(fd) != 0) {
-        status = system_error("sync", temporary);
-    }
-    if (close(fd) != 0 && status == WEFT_OK) {
-        status = system_error("close", temporary);
-    }
-    if (status == WEFT_OK && rename(temporary, path) != 0) {
-        status = system_error("rename to", path);
-    }
-    if (status != WEFT_OK) {
-        unlink(temporary);
-        return status;
-    }
-    return weft__folder_sync(folder);
+    weft_output_t *out;
+    WEFT_TRY(weft__output_open(path, &out));
+    return weft__output_end(out, weft__output_write(out, bytes, size));
 }
 
 weft_status_t weft__folder_make(const char *path)

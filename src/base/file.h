@@ -32,8 +32,8 @@ void weft__file_unmap(weft_mapped_t *mapped);
  * count. */
 weft_status_t weft__file_read(const char *path, char **text_p, size_t *size_p);
 
-/* Write it under a temporary name beside `path`, make it durable, rename: readers see the old
- * file or the new one, after a crash too. */
+/* Write all of a file at once, as output.h says: readers see the old file or the new one, after a
+ * crash too. */
 weft_status_t weft__file_replace(const char *path, const void *bytes, size_t size);
 
 /* write(2) until done; `path` is for the sentence. */
