@@ -1,5 +1,6 @@
 /* ctest: timeout=120 tsan */
 /* The rank environment of every launcher, and what contradicts itself. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -247,6 +248,67 @@ static void job_of_one_has_a_store(void **state)
     wait_good(pid);
 }
 
+#define THREADS 8
+
+static pthread_barrier_t line;
+
+static void *connect_and_set(void *arg)
+{
+    weft_store_conn_t *store = NULL;
+    pthread_barrier_wait(&line);
+    weft_status_t status = weft__job_store(0, &store);
+    if (status == WEFT_OK) {
+        int64_t sum;
+        status = weft__store_add(store, "threads", 1, &sum);
+        weft__store_close(store);
+    }
+    if (status != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_last_error());
+    }
+    *(weft_status_t *)arg = status;
+    return NULL;
+}
+
+/* All at once ask for the store that the first of them starts: it is one store. */
+static int meet_as_threads(void)
+{
+    pthread_t threads[THREADS];
+    weft_status_t statuses[THREADS];
+    weft_store_conn_t *store = NULL;
+    int64_t sum = 0;
+    pthread_barrier_init(&line, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_create(&threads[i], NULL, connect_and_set, &statuses[i]);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        if (statuses[i] != WEFT_OK) {
+            return 1;
+        }
+    }
+    if (weft__job_store(0, &store) != WEFT_OK ||
+        weft__store_add(store, "threads", 0, &sum) != WEFT_OK) {
+        return 2;
+    }
+    weft__store_close(store);
+    return sum == THREADS ? 0 : 3;
+}
+
+static void threads_that_ask_at_once_share_a_store(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) { /* who comes first is chance */
+        pid_t pid = fork();
+        if (pid == 0) {
+            clear_launchers();
+            _exit(meet_as_threads());
+        }
+        wait_good(pid);
+    }
+}
+
 static void foreign_ranks_meet_at_rank_0(void **state)
 {
     (void)state;
@@ -352,6 +414,7 @@ int main(void)
         cmocka_unit_test(contradictions_are_refused_by_name),
         cmocka_unit_test(long_keys_are_shortened_but_differ),
         cmocka_unit_test(job_of_one_has_a_store),
+        cmocka_unit_test(threads_that_ask_at_once_share_a_store),
         cmocka_unit_test(foreign_ranks_meet_at_rank_0),
         cmocka_unit_test(weft_ranks_meet_at_their_launcher),
         cmocka_unit_test(store_that_cannot_be_found_is_explained),
