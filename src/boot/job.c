@@ -443,3 +443,22 @@ weft_status_t weft__job_store(int timeout_ms, weft_store_conn_t **store_p)
     }
     return weft__store_connect_unix(name, timeout_ms, store_p);
 }
+
+weft_status_t weft__job_ask_grace(double seconds)
+{
+    const weft_job_t *job;
+    weft_store_conn_t *store;
+    double most = WEFT_JOB_GRACE_MOST_MS;
+    int64_t ms = (int64_t)(seconds * 1e3 < most ? seconds * 1e3 : most);
+    weft_status_t status = weft__job(&job);
+    if (status != WEFT_OK || strcmp(job->launcher, "weft") != 0) {
+        return status;
+    }
+    status = weft__job_store(0, &store);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft__store_set(store, WEFT_JOB_GRACE_KEY, &ms, sizeof(ms));
+    weft__store_close(store);
+    return status;
+}

@@ -35,4 +35,11 @@ weft_status_t weft__job(const weft_job_t **job_pp);
  * several hosts, master.h says where. A job of one starts its own. The server lives as long as the process. */
 weft_status_t weft__job_store(int timeout_ms, weft_store_conn_t **store_p);
 
+/* Tell the launcher, where it is `weft`, how long this job may take to end after a signal: it kills
+ * nobody before. One rank is enough; what was said last counts. Ranks of other launchers say nothing. */
+weft_status_t weft__job_ask_grace(double seconds);
+
+#define WEFT_JOB_GRACE_KEY "weft/grace" /* in the store: milliseconds, int64_t */
+#define WEFT_JOB_GRACE_MOST_MS 86400000
+
 #endif

@@ -1,6 +1,9 @@
 /* The launcher: one thread, one poll loop over signals, the ranks' pipes and our own output.
  *
- *     RUN  --a rank fails--> GRACE --grace passes--> TERM --2 s--> KILL
+ *     RUN  --a rank fails, or a signal asks us to end--> GRACE --grace passes--> TERM --2 s--> KILL
+ *
+ * After a signal the ranks have as long as the user said, or as they asked for themselves: a rank that
+ * has something to save says through the store how long that may take (weft__job_ask_grace).
  *
  * The job is over when no child is left, whatever the stage. As a "child subreaper" the launcher
  * inherits what a rank leaves behind when it ends, so that "no child" means nothing at all. */
@@ -14,71 +17,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "boot/launch_guard.h"
-#include "boot/launch_output.h"
-#include "boot/launch_spawn.h"
+#include "boot/job.h"
+#include "boot/launch_job.h"
 #include "boot/store_net.h"
 #include "topo/gpu.h"
 
 #define KILL_AFTER_MS 2000
+#define ASK_MS 1000     /* the store, which is a thread of ours */
 #define DRAIN_PIECES 64 /* of what a rank that has ended left in its pipes, at a time */
 #define LOOK_MS                                                                                    \
     200 /* at children without having heard: a thread of another library may have taken SIGCHLD */
 
-typedef enum stage { STAGE_RUN, STAGE_GRACE, STAGE_TERM, STAGE_KILL } stage_t;
-
-typedef struct child {
-    pid_t pid;
-    bool running;
-    int status; /* of waitpid, once it has ended */
-    bool ended; /* failed, but after we had asked it to end */
-    weft_pipe_t out, err;
-    weft_tail_t tail;
-} child_t;
-
-typedef struct launcher {
-    const weft_launch_t *launch;
-    weft_spawn_t spawn;
-    weft_bind_t bind;
-    weft_guard_t guard;
-    weft_sink_t out, err;
-    int signal_fd, error_fd;
-    child_t *children;
-    struct pollfd *polls;
-    pid_t *
-        strangers; /* children from before: a shell may have started some, and become this program */
-    int stranger_count;
-    int started, running;
-    stage_t stage;
-    uint64_t stage_deadline, job_deadline;
-    int failed;      /* the first rank that failed; -1: none */
-    int exit;        /* set by something else than a rank; -1: not */
-    int interrupted; /* the signal that asked us to end; 0: none */
-    int interrupts;  /* how often that was SIGINT */
-} launcher_t;
-
-#define say(launcher, format, ...)                                                                 \
-    weft__sink_say(&(launcher)->err, "%s: " format, (launcher)->launch->name, __VA_ARGS__)
-
 /* ---- signals to ranks -------------------------------------------------------------------- */
 
-static bool in_our_group(const launcher_t *launcher, const child_t *child)
+static bool in_our_group(const weft_launcher_t *launcher, const weft_child_t *child)
 {
     return launcher->spawn.share_terminal && child == &launcher->children[0];
 }
 
 /* `seen`: whoever is in our own process group has it already. */
-static void signal_ranks(launcher_t *launcher, int signal, bool seen)
+static void signal_ranks(weft_launcher_t *launcher, int signal, bool seen)
 {
     for (int i = 0; i < launcher->started; i++) {
-        const child_t *child = &launcher->children[i];
+        const weft_child_t *child = &launcher->children[i];
         if (!child->running || (seen && in_our_group(launcher, child))) {
             continue;
         }
@@ -95,7 +65,7 @@ static FILE *open_children(void)
 }
 
 /* Before anything is started. */
-static weft_status_t note_strangers(launcher_t *launcher)
+static weft_status_t note_strangers(weft_launcher_t *launcher)
 {
     FILE *file = open_children();
     int pid;
@@ -115,7 +85,7 @@ static weft_status_t note_strangers(launcher_t *launcher)
     return WEFT_OK;
 }
 
-static int find_stranger(const launcher_t *launcher, pid_t pid)
+static int find_stranger(const weft_launcher_t *launcher, pid_t pid)
 {
     for (int i = 0; i < launcher->stranger_count; i++) {
         if (launcher->strangers[i] == pid) {
@@ -127,7 +97,7 @@ static int find_stranger(const launcher_t *launcher, pid_t pid)
 
 /* Children that are no ranks: what ranks left behind. Signals them unless `signal` is 0; returns
  * how many there are. Their ids cannot have been used again, as only we can reap them. */
-static int signal_leftovers(const launcher_t *launcher, int signal)
+static int signal_leftovers(const weft_launcher_t *launcher, int signal)
 {
     int pid, count = 0;
     FILE *file = open_children();
@@ -150,105 +120,103 @@ static int signal_leftovers(const launcher_t *launcher, int signal)
     return count;
 }
 
-static void enter(launcher_t *launcher, stage_t stage)
+/* ---- stages ------------------------------------------------------------------------------ */
+
+/* How long ranks may take to end after a signal. They may have changed their mind since we last asked. */
+static uint64_t ask_grace(const weft_launcher_t *launcher)
 {
+    int least = launcher->launch->grace_ms;
+    weft_store_conn_t *store;
+    int64_t asked = 0;
+    size_t bytes = sizeof(asked);
+    bool found = false;
+    if (launcher->launch->grace_fixed ||
+        weft__store_connect(launcher->spawn.master_addr, launcher->spawn.master_port,
+                            launcher->secret, ASK_MS, &store) != WEFT_OK) {
+        return (uint64_t)least;
+    }
+    weft_status_t status = weft__store_look(store, WEFT_JOB_GRACE_KEY, &asked, &bytes, &found);
+    weft__store_close(store);
+    bool good = status == WEFT_OK && found && bytes == sizeof(asked) && asked > least &&
+                asked <= WEFT_JOB_GRACE_MOST_MS;
+    return good ? (uint64_t)asked : (uint64_t)least;
+}
+
+static void enter(weft_launcher_t *launcher, weft_stage_t stage, int ms)
+{
+    uint64_t deadline = weft__deadline(ms);
     if (stage < launcher->stage) {
         return;
     }
+    if (stage != WEFT_STAGE_GRACE || launcher->stage != stage ||
+        deadline < launcher->stage_deadline) {
+        launcher->stage_deadline = deadline; /* a second reason to end gives no more time */
+    }
     launcher->stage = stage;
-    launcher->stage_deadline = weft__deadline(stage == STAGE_GRACE ? launcher->launch->grace_ms
-                                                                   : KILL_AFTER_MS);
-    if (stage >= STAGE_TERM) {
-        int signal = stage == STAGE_TERM ? SIGTERM : SIGKILL;
+    if (stage >= WEFT_STAGE_TERM) {
+        int signal = stage == WEFT_STAGE_TERM ? SIGTERM : SIGKILL;
         signal_ranks(launcher, signal, false);
         signal_ranks(launcher, SIGCONT, false); /* a stopped one would not notice */
         signal_leftovers(launcher, signal);
     }
 }
 
-static void check_deadlines(launcher_t *launcher)
+/* A signal asks the job to end, and has been passed on. */
+static void begin_ending(weft_launcher_t *launcher)
 {
-    if (weft__deadline_left(launcher->job_deadline) == 0) {
-        launcher->job_deadline = WEFT_NEVER;
-        say(launcher, "the job has run for %.10g s, as long as it may; ending it",
-            launcher->launch->timeout_ms / 1000.0);
-        launcher->exit = WEFT_EXIT_TIMEOUT;
-        enter(launcher, STAGE_TERM);
+    if (launcher->ending_ns != 0) {
+        return;
     }
-    if (launcher->stage != STAGE_RUN && weft__deadline_left(launcher->stage_deadline) == 0) {
-        enter(launcher, launcher->stage == STAGE_GRACE ? STAGE_TERM : STAGE_KILL);
+    launcher->ending_ns = weft__now_ns();
+    launcher->grace_ms = ask_grace(launcher);
+    enter(launcher, WEFT_STAGE_GRACE, (int)launcher->grace_ms);
+}
+
+/* Have ranks asked for more time since? Not if one of them has failed: then there is nothing to wait for. */
+static bool may_go_on(weft_launcher_t *launcher)
+{
+    if (launcher->stage != WEFT_STAGE_GRACE || launcher->ending_ns == 0 || launcher->failed >= 0) {
+        return false;
     }
+    uint64_t passed = (weft__now_ns() - launcher->ending_ns) / 1000000, grace = ask_grace(launcher);
+    if (grace <= passed || grace <= launcher->grace_ms) {
+        return false;
+    }
+    launcher->grace_ms = grace;
+    launcher->stage_deadline = weft__deadline((int)(grace - passed));
+    return true;
 }
 
 /* ---- ends of ranks ----------------------------------------------------------------------- */
 
-static bool is_failure(int status)
-{
-    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-}
-
-static int exit_of(int status)
-{
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static void report_failure(launcher_t *launcher)
-{
-    const child_t *child = &launcher->children[launcher->failed];
-    if (WIFSIGNALED(child->status)) {
-        say(launcher, "rank %d (pid %d) was killed by signal %d (%s)%s", launcher->failed,
-            (int)child->pid, WTERMSIG(child->status), strsignal(WTERMSIG(child->status)),
-            WCOREDUMP(child->status) ? ", core dumped" : "");
-    } else {
-        say(launcher, "rank %d (pid %d) exited with status %d", launcher->failed, (int)child->pid,
-            WEXITSTATUS(child->status));
-    }
-    if (child->tail.count > 0 && launcher->launch->ranks > 1) {
-        char prefix[16];
-        snprintf(prefix, sizeof(prefix), "[%d] ", launcher->failed);
-        say(launcher, "the last lines of rank %d were:", launcher->failed);
-        weft__sink_repeat(&launcher->err, &child->tail, prefix);
-    }
-}
-
 /* A rank could not be started. All have the same reason, so one is enough. */
-static void read_spawn_errors(launcher_t *launcher)
+static void read_spawn_errors(weft_launcher_t *launcher)
 {
     weft_spawn_error_t message;
     while (read(launcher->error_fd, &message, sizeof(message)) == (ssize_t)sizeof(message)) {
         if (launcher->exit >= 0) {
             continue;
         }
-        say(launcher, "cannot run '%s': %s", launcher->launch->argv[0], strerror(message.error));
+        weft__say(launcher, "cannot run '%s': %s", launcher->launch->argv[0],
+                  strerror(message.error));
         launcher->exit = message.error == ENOENT ? WEFT_EXIT_NOT_FOUND : WEFT_EXIT_NOT_STARTED;
-        enter(launcher, STAGE_KILL);
+        enter(launcher, WEFT_STAGE_KILL, KILL_AFTER_MS);
     }
 }
 
-/* Which of those that have ended failed first? Their order is lost if several ended since we last
- * looked, but a rank that was killed did not fail because another had. */
-static int find_first_failed(const launcher_t *launcher)
-{
-    int first = -1;
-    for (int i = 0; i < launcher->started; i++) {
-        const child_t *child = &launcher->children[i];
-        if (child->running || child->ended || !is_failure(child->status)) {
-            continue;
-        }
-        if (first < 0 ||
-            (WIFSIGNALED(child->status) && !WIFSIGNALED(launcher->children[first].status))) {
-            first = i;
-        }
-    }
-    return first;
-}
-
-static void rank_ended(launcher_t *launcher, child_t *child, int status)
+static void rank_ended(weft_launcher_t *launcher, weft_child_t *child, int status)
 {
     child->running = false;
     child->status = status;
-    child->ended = is_failure(status) && launcher->stage >= STAGE_TERM;
+    child->ended = status != 0 && launcher->stage >= WEFT_STAGE_TERM;
+    if (child->left == 0) { /* since we noted the order, or nobody could tell us */
+        weft__order_note(launcher);
+        child->left = child->left > 0 ? child->left : ++launcher->events;
+    }
     launcher->running--;
+    if (child->pid_fd >= 0) {
+        close(child->pid_fd);
+    }
     if (!in_our_group(launcher, child)) {
         weft__guard_forget(&launcher->guard, child->pid);
     }
@@ -257,8 +225,24 @@ static void rank_ended(launcher_t *launcher, child_t *child, int status)
     weft__pipe_read(&child->err, DRAIN_PIECES);
 }
 
-static void reap(launcher_t *launcher)
+/* Has a rank failed? Then the others get a moment to notice it. */
+static void judge(weft_launcher_t *launcher)
 {
+    if (launcher->failed >= 0 || launcher->exit >= 0) {
+        launcher->judge_deadline = WEFT_NEVER;
+        return;
+    }
+    launcher->failed = weft__find_failed(launcher);
+    if (launcher->failed >= 0) {
+        launcher->judge_deadline = WEFT_NEVER;
+        weft__report_failure(launcher);
+        enter(launcher, WEFT_STAGE_GRACE, launcher->launch->grace_ms);
+    }
+}
+
+static void reap(weft_launcher_t *launcher)
+{
+    weft__order_note(launcher);
     for (;;) {
         int status;
         pid_t pid = waitpid(-1, &status, WNOHANG);
@@ -280,59 +264,85 @@ static void reap(launcher_t *launcher)
         }
     }
     read_spawn_errors(launcher);
-    if (launcher->failed >= 0 || launcher->exit >= 0) {
-        return;
+    judge(launcher);
+}
+
+static void check_deadlines(weft_launcher_t *launcher)
+{
+    if (weft__deadline_left(launcher->job_deadline) == 0) {
+        launcher->job_deadline = WEFT_NEVER;
+        weft__say(launcher, "the job has run for %.10g s, as long as it may; ending it",
+                  launcher->launch->timeout_ms / 1000.0);
+        launcher->exit = WEFT_EXIT_TIMEOUT;
+        enter(launcher, WEFT_STAGE_TERM, KILL_AFTER_MS);
     }
-    launcher->failed = find_first_failed(launcher);
-    if (launcher->failed >= 0) {
-        if (launcher->interrupted == 0) {
-            report_failure(launcher);
-        }
-        enter(launcher, STAGE_GRACE);
+    if (weft__deadline_left(launcher->judge_deadline) == 0) {
+        judge(launcher);
+    }
+    if (launcher->stage != WEFT_STAGE_RUN && weft__deadline_left(launcher->stage_deadline) == 0 &&
+        !may_go_on(launcher)) {
+        enter(launcher, launcher->stage == WEFT_STAGE_GRACE ? WEFT_STAGE_TERM : WEFT_STAGE_KILL,
+              KILL_AFTER_MS);
     }
 }
 
 /* ---- events ------------------------------------------------------------------------------ */
 
 /* ^Z: the ranks are in groups of their own, and would run on. */
-static void stop_and_go_on(launcher_t *launcher, bool from_terminal)
+static void stop_and_go_on(weft_launcher_t *launcher, bool from_terminal)
 {
     signal_ranks(launcher, SIGTSTP, from_terminal);
     raise(SIGSTOP);
     signal_ranks(launcher, SIGCONT, from_terminal);
 }
 
-static void read_signals(launcher_t *launcher)
+/* INT, QUIT, TERM or HUP: pass it on. The last two end jobs, and so does INT where the launch says so;
+ * what others do about INT and QUIT is up to the ranks. */
+static void interrupt(weft_launcher_t *launcher, int signal, bool from_terminal)
+{
+    bool ends = signal == SIGTERM || signal == SIGHUP ||
+                (signal == SIGINT && launcher->launch->int_ends);
+    if (launcher->ending_ns == 0) {
+        launcher->interrupted = signal;
+    }
+    if (signal == SIGINT && ++launcher->interrupts > 1) {
+        launcher->interrupted = SIGINT;
+        launcher->exit = 128 + SIGINT;
+        enter(launcher, WEFT_STAGE_KILL, KILL_AFTER_MS);
+        return;
+    }
+    signal_ranks(launcher, signal, from_terminal);
+    signal_ranks(launcher, SIGCONT, false); /* a stopped one would not notice */
+    if (ends) {
+        begin_ending(launcher); /* ranks that ignore it are ended all the same */
+    }
+}
+
+static void read_signals(weft_launcher_t *launcher)
 {
     struct signalfd_siginfo info;
     while (read(launcher->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         int signal = (int)info.ssi_signo;
         bool from_terminal = info.ssi_code == SI_KERNEL;
-        if (signal == SIGCHLD) {
+        switch (signal) {
+        case SIGCHLD:
             reap(launcher);
-            continue;
-        }
-        if (signal == SIGTSTP) {
+            break;
+        case SIGTSTP:
             stop_and_go_on(launcher, from_terminal);
-            continue;
-        }
-        if (signal != SIGUSR1 && signal != SIGUSR2) {
-            launcher->interrupted = signal;
-        }
-        if (signal == SIGINT && ++launcher->interrupts > 1) {
-            launcher->exit = 128 + SIGINT;
-            enter(launcher, STAGE_KILL);
-        } else {
+            break;
+        case SIGUSR1:
+        case SIGUSR2:
             signal_ranks(launcher, signal, from_terminal);
-        }
-        if (signal == SIGTERM || signal == SIGHUP) {
-            enter(launcher, STAGE_GRACE); /* ranks that ignore it are ended all the same */
+            break;
+        default:
+            interrupt(launcher, signal, from_terminal);
         }
     }
 }
 
 /* Nobody can see the output any more: no reason to go on. */
-static void check_sink(launcher_t *launcher, weft_sink_t *sink, const char *name)
+static void check_sink(weft_launcher_t *launcher, weft_sink_t *sink, const char *name)
 {
     weft__sink_flush(sink);
     if (sink->error == 0 || launcher->exit >= 0) {
@@ -341,17 +351,20 @@ static void check_sink(launcher_t *launcher, weft_sink_t *sink, const char *name
     if (sink->error == EPIPE) {
         launcher->exit = 128 + SIGPIPE; /* as if it had killed us, and as silently */
     } else {
-        say(launcher, "cannot write to %s: %s; ending the job", name, strerror(sink->error));
+        weft__say(launcher, "cannot write to %s: %s; ending the job", name, strerror(sink->error));
         launcher->exit = 1;
     }
-    enter(launcher, STAGE_TERM);
+    enter(launcher, WEFT_STAGE_TERM, KILL_AFTER_MS);
 }
 
-static int wait_ms(const launcher_t *launcher)
+static int wait_ms(const weft_launcher_t *launcher)
 {
     uint64_t deadline = launcher->job_deadline;
-    if (launcher->stage != STAGE_RUN && launcher->stage_deadline < deadline) {
+    if (launcher->stage != WEFT_STAGE_RUN && launcher->stage_deadline < deadline) {
         deadline = launcher->stage_deadline;
+    }
+    if (launcher->judge_deadline < deadline) {
+        deadline = launcher->judge_deadline;
     }
     int left = weft__deadline_left(deadline);
     return left < 0 || left > LOOK_MS ? LOOK_MS : left;
@@ -370,7 +383,7 @@ static void watch_pipe(struct pollfd *poller, const weft_pipe_t *pipe)
 }
 
 /* Wait for something and deal with it. */
-static void step(launcher_t *launcher)
+static void step(weft_launcher_t *launcher)
 {
     struct pollfd *polls = launcher->polls;
     nfds_t count = 0;
@@ -386,6 +399,7 @@ static void step(launcher_t *launcher)
     for (nfds_t i = 0; ready < 0 && i < count; i++) {
         polls[i].revents = 0; /* EINTR, or no memory for a moment */
     }
+    weft__order_note(launcher);
     if (ready == 0) {
         reap(launcher);
     }
@@ -414,7 +428,8 @@ static void step(launcher_t *launcher)
 
 /* ---- one attempt ------------------------------------------------------------------------- */
 
-static void init_pipe(launcher_t *launcher, int rank, int fd, weft_sink_t *sink, weft_pipe_t *pipe)
+static void init_pipe(weft_launcher_t *launcher, int rank, int fd, weft_sink_t *sink,
+                      weft_pipe_t *pipe)
 {
     pipe->fd = fd;
     pipe->sink = sink;
@@ -424,7 +439,7 @@ static void init_pipe(launcher_t *launcher, int rank, int fd, weft_sink_t *sink,
     }
 }
 
-static weft_status_t start_ranks(launcher_t *launcher)
+static weft_status_t start_ranks(weft_launcher_t *launcher)
 {
     int fds[2];
     weft_status_t status = WEFT_OK;
@@ -435,13 +450,14 @@ static weft_status_t start_ranks(launcher_t *launcher)
     launcher->error_fd = fds[0];
     launcher->spawn.error_fd = fds[1];
     for (int i = 0; i < launcher->launch->ranks && status == WEFT_OK; i++) {
-        child_t *child = &launcher->children[i];
+        weft_child_t *child = &launcher->children[i];
         int out, err;
         status = weft__spawn(&launcher->spawn, i, &child->pid, &out, &err);
         if (status == WEFT_OK) {
             child->running = true;
             init_pipe(launcher, i, out, &launcher->out, &child->out);
             init_pipe(launcher, i, err, &launcher->err, &child->err);
+            weft__order_add(launcher, i);
             launcher->started++;
             launcher->running++;
             if (!in_our_group(launcher, child)) {
@@ -454,7 +470,7 @@ static weft_status_t start_ranks(launcher_t *launcher)
 }
 
 /* Until no child is left. */
-static void watch_ranks(launcher_t *launcher)
+static void watch_ranks(weft_launcher_t *launcher)
 {
     for (;;) {
         step(launcher);
@@ -465,11 +481,12 @@ static void watch_ranks(launcher_t *launcher)
         if (left == 0) {
             break;
         }
-        if (launcher->stage == STAGE_RUN) {
+        if (launcher->stage == WEFT_STAGE_RUN) {
             weft__info("launch: the ranks have ended and left %d processes behind", left);
-            enter(launcher, STAGE_GRACE);
+            enter(launcher, WEFT_STAGE_GRACE, launcher->launch->grace_ms);
         }
     }
+    judge(launcher); /* nobody is left to be waited for */
     for (int i = 0; i < launcher->started; i++) {
         weft__pipe_read(&launcher->children[i].out, DRAIN_PIECES);
         weft__pipe_read(&launcher->children[i].err, DRAIN_PIECES);
@@ -478,45 +495,25 @@ static void watch_ranks(launcher_t *launcher)
     }
 }
 
-static void report_others(launcher_t *launcher)
-{
-    int failed = 0, ended = 0;
-    for (int i = 0; i < launcher->started; i++) {
-        ended += launcher->children[i].ended;
-        failed += i != launcher->failed && !launcher->children[i].ended &&
-                  is_failure(launcher->children[i].status);
-    }
-    if (launcher->interrupted != 0) {
-        say(launcher, "ended by signal %d (%s)", launcher->interrupted,
-            strsignal(launcher->interrupted));
-    } else if (failed > 0 && ended > 0) {
-        say(launcher, "after it, %d of the other ranks failed and %d had to be ended", failed,
-            ended);
-    } else if (failed + ended > 0) {
-        say(launcher, "after it, %d of the other ranks %s", failed + ended,
-            failed > 0 ? "failed" : "had to be ended");
-    }
-}
-
 /* Run all ranks once, with a store of their own. */
-static weft_status_t run_once(launcher_t *launcher)
+static weft_status_t run_once(weft_launcher_t *launcher)
 {
     const char *host = weft__settings()->store_host;
-    uint8_t secret[WEFT_SECRET_BYTES];
     weft_store_server_t *store;
     bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
     launcher->started = launcher->running = 0;
-    launcher->stage = STAGE_RUN;
+    launcher->stage = WEFT_STAGE_RUN;
+    launcher->judge_deadline = WEFT_NEVER;
     launcher->failed = launcher->exit = launcher->error_fd = -1;
-    memset(launcher->children, 0, (size_t)launcher->launch->ranks * sizeof(child_t));
-    weft_status_t status = weft__secret_create(secret);
+    memset(launcher->children, 0, (size_t)launcher->launch->ranks * sizeof(weft_child_t));
+    weft_status_t status = weft__secret_create(launcher->secret);
     if (status == WEFT_OK) {
-        status = weft__store_serve(host, 0, secret, &store, &launcher->spawn.master_port);
+        status = weft__store_serve(host, 0, launcher->secret, &store, &launcher->spawn.master_port);
     }
     if (status != WEFT_OK) {
         return status;
     }
-    weft__secret_print(secret, launcher->spawn.secret);
+    weft__secret_print(launcher->secret, launcher->spawn.secret);
     launcher->spawn.master_addr = any ? "127.0.0.1" : host;
     status = weft__spawn_free_port(launcher->spawn.master_addr, &launcher->spawn.torch_port);
     if (status == WEFT_OK) {
@@ -524,7 +521,7 @@ static weft_status_t run_once(launcher_t *launcher)
     }
     if (status != WEFT_OK) {
         launcher->exit = 1;
-        enter(launcher, STAGE_KILL);
+        enter(launcher, WEFT_STAGE_KILL, KILL_AFTER_MS);
     }
     watch_ranks(launcher);
     if (launcher->error_fd >= 0) {
@@ -532,23 +529,17 @@ static weft_status_t run_once(launcher_t *launcher)
         launcher->error_fd = -1;
     }
     weft__store_stop(store);
-    if (launcher->failed >= 0 || launcher->interrupts > 1) {
-        report_others(launcher);
-    }
+    weft__report_end(launcher);
     return status;
 }
 
-static weft_status_t run_with_restarts(launcher_t *launcher, int *exit_p)
+static weft_status_t run_with_restarts(weft_launcher_t *launcher, int *exit_p)
 {
     const weft_launch_t *launch = launcher->launch;
     for (;;) {
         weft_status_t status = run_once(launcher);
-        if (launcher->exit >= 0) {
-            *exit_p = launcher->exit;
-        } else if (launcher->failed >= 0) {
-            *exit_p = exit_of(launcher->children[launcher->failed].status);
-        } else if (status == WEFT_OK) {
-            *exit_p = 0;
+        if (status == WEFT_OK || launcher->exit >= 0) {
+            *exit_p = weft__exit_status(launcher);
         }
         if (status != WEFT_OK || launcher->exit >= 0 || launcher->failed < 0 ||
             launcher->interrupted != 0 || launcher->spawn.restart >= launch->max_restarts ||
@@ -557,15 +548,15 @@ static weft_status_t run_with_restarts(launcher_t *launcher, int *exit_p)
         }
         launcher->spawn.restart++;
         const char *from = launch->again != NULL ? launch->again(launch->again_arg) : NULL;
-        say(launcher, "restarting the job, %d of %d times%s%s", launcher->spawn.restart,
-            launch->max_restarts, from != NULL ? ", from " : "", from != NULL ? from : "");
+        weft__say(launcher, "restarting the job, %d of %d times%s%s", launcher->spawn.restart,
+                  launch->max_restarts, from != NULL ? ", from " : "", from != NULL ? from : "");
     }
 }
 
 /* ---- before and after -------------------------------------------------------------------- */
 
 /* Signals come through a descriptor. One that the caller ignores (nohup) stays ignored. */
-static weft_status_t open_signals(launcher_t *launcher)
+static weft_status_t open_signals(weft_launcher_t *launcher)
 {
     static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                   SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD};
@@ -588,7 +579,7 @@ static weft_status_t open_signals(launcher_t *launcher)
 }
 
 /* Two pipes a rank and the store's connections; ranks get back the limit that we had. */
-static void raise_file_limit(launcher_t *launcher)
+static void raise_file_limit(weft_launcher_t *launcher)
 {
     struct rlimit limit;
     rlim_t need = 8 * (rlim_t)launcher->launch->ranks + 256;
@@ -603,7 +594,7 @@ static void raise_file_limit(launcher_t *launcher)
 }
 
 /* Say what is left to be said, for as long as somebody may listen. */
-static void flush_all(launcher_t *launcher)
+static void flush_all(weft_launcher_t *launcher)
 {
     struct pollfd polls[3] = {{.fd = launcher->signal_fd, .events = POLLIN}};
     launcher->interrupted = 0;
@@ -640,10 +631,10 @@ static weft_status_t plan_binding(const weft_launch_t *launch, weft_bind_t *bind
     return status;
 }
 
-static weft_status_t run(launcher_t *launcher, int *exit_p)
+static weft_status_t run(weft_launcher_t *launcher, int *exit_p)
 {
     const weft_launch_t *launch = launcher->launch;
-    launcher->children = calloc((size_t)launch->ranks, sizeof(child_t));
+    launcher->children = calloc((size_t)launch->ranks, sizeof(weft_child_t));
     launcher->polls = calloc(4 + 2 * (size_t)launch->ranks, sizeof(struct pollfd));
     if (launcher->children == NULL || launcher->polls == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d ranks", launch->name,
@@ -657,18 +648,22 @@ static weft_status_t run(launcher_t *launcher, int *exit_p)
         if (plan_binding(launch, &launcher->bind) == WEFT_OK) {
             launcher->spawn.bind = &launcher->bind;
         } else {
-            say(launcher, "ranks are not bound to cores: %s", weft_last_error());
+            weft__say(launcher, "ranks are not bound to cores: %s", weft_last_error());
         }
     }
+    launcher->order_fd = epoll_create1(EPOLL_CLOEXEC);
     status = run_with_restarts(launcher, exit_p);
     flush_all(launcher);
+    if (launcher->order_fd >= 0) {
+        close(launcher->order_fd);
+    }
     weft__guard_stop(&launcher->guard);
     return status;
 }
 
 weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p)
 {
-    launcher_t launcher = {.launch = launch, .job_deadline = WEFT_NEVER, .failed = -1};
+    weft_launcher_t launcher = {.launch = launch, .job_deadline = WEFT_NEVER, .failed = -1};
     struct sigaction ignore = {.sa_handler = SIG_IGN}, old_pipe;
     char path[PATH_MAX];
     int was_reaper = 0;

@@ -15,6 +15,7 @@
 
 typedef struct weft_launch {
     const char *name;   /* begins every sentence: "weft run" */
+    const char *noun;   /* what ranks are called in them; NULL: "rank" */
     int ranks;          /* 1 to WEFT_LAUNCH_RANKS_MAX */
     char *const *argv;  /* the program, its arguments, NULL */
     bool bind;          /* to cores */
@@ -26,9 +27,14 @@ typedef struct weft_launch {
     /* Called before each restart, may change what argv holds, and returns where the job goes on from,
      * for the sentence about it. NULL: nothing to change or to say. */
     const char *(*again)(void *arg);
-    void *again_arg;
-    int timeout_ms;     /* end the job after this time; 0: never */
-    int grace_ms;       /* between the failure of a rank and the end of the others */
+    /* Called when a signal has ended the job, and says what is left of its work. NULL: nothing to say. */
+    const char *(*saved)(void *arg);
+    void *again_arg; /* of both */
+    int timeout_ms;  /* end the job after this time; 0: never */
+    int grace_ms;    /* between the failure of a rank, or a signal, and the end of the others */
+    bool
+        grace_fixed; /* also where ranks have asked for more after a signal (weft__job_ask_grace) */
+    bool int_ends;   /* SIGINT asks for the end as SIGTERM does; false: it is up to the ranks */
 } weft_launch_t;
 
 #define WEFT_LAUNCH_GRACE_MS 3000
@@ -39,7 +45,8 @@ typedef struct weft_launch {
 #define WEFT_EXIT_NOT_FOUND 127   /* there is no such program */
 
 /* Run a job from its start to its end. *exit_p is what the process should exit with: 0 if all
- * ranks did, else the status of the first rank that failed, 128 + signal if it was killed. Not
+ * ranks did, else the status of the first rank that failed, 128 + signal if it was killed; 128 + the
+ * signal that ended the job if ranks had to be killed because they did not end after it. Not
  * WEFT_OK, with a sentence, if the job could not be started at all; *exit_p is set then too.
  * One at a time in a process: it takes over the signals and all children while it runs. */
 weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p);

@@ -7,15 +7,26 @@
 #include "boot/launch.h"
 #include "cli/commands.h"
 
-static int usage(const char *sentence)
+static int usage(const char *name, const char *sentence)
 {
-    fprintf(stderr, "%s\n", sentence);
+    fprintf(stderr, "%s: %s\n", name, sentence);
     return WEFT_EXIT_USAGE;
+}
+
+/* Under the name that the user typed: oshrun says so by a first argument, and its ranks are PEs. */
+static weft_launch_t start_of(int argc, char **argv)
+{
+    bool osh = argc > 1 && strcmp(argv[1], "--as=oshrun") == 0;
+    return (weft_launch_t){.name = osh ? "oshrun" : "weft run",
+                           .noun = osh ? "PE" : "rank",
+                           .prefix = true,
+                           .grace_ms = -1};
 }
 
 int weft__cmd_run(int argc, char **argv)
 {
-    weft_launch_t launch = {.name = "weft run", .prefix = true, .grace_ms = WEFT_LAUNCH_GRACE_MS};
+    weft_launch_t launch = start_of(argc, argv);
+    const char *as = NULL;
     const char *bind = weft__settings()->bind;
     bool no_prefix = false;
     int exit_status;
@@ -29,45 +40,56 @@ int weft__cmd_run(int argc, char **argv)
         {"timeout", 0, WEFT_ARG_MS, "TIME", &launch.timeout_ms,
          "end the job after TIME: 90, 1.5s, 10m (default: never)"},
         {"grace", 0, WEFT_ARG_MS, "TIME", &launch.grace_ms,
-         "when a rank has failed, give the others TIME to end by themselves (default 3s)"},
+         "when a rank has failed, give the others TIME to end by themselves, and all of them after "
+         "SIGTERM or SIGHUP, before they are killed (default 3s; after a signal more, if ranks ask "
+         "for it, as those of weft train do)"},
+        {"as", 0, WEFT_ARG_STR, "NAME", &as, NULL},
         {"no-prefix", 0, WEFT_ARG_FLAG, NULL, &no_prefix,
          "do not put the rank in front of each line of output"},
     };
     const weft_args_t args = {
-        .command = "weft run",
+        .command = launch.name,
         .synopsis = "-n N [OPTION]... [--] PROGRAM [ARGUMENT]...",
         .text = "Start N ranks of PROGRAM on this host, show their output line by line, pass "
                 "signals on to them, and end all when one fails. Rank 0 reads standard input.",
-        .footer = "Ranks find their place in WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK and\n"
-                  "WEFT_LOCAL_SIZE, and under the names that torchrun uses.\n\n"
-                  "The exit status is 0 if all ranks exit with 0, else that of the first rank to\n"
-                  "fail (128 + signal if it was killed); 124 after --timeout, 127 if there is no\n"
-                  "such PROGRAM, 2 if the options are wrong.",
+        .footer =
+            "Ranks find their place in WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK and\n"
+            "WEFT_LOCAL_SIZE, and under the names that torchrun uses.\n\n"
+            "The exit status is 0 if all ranks exit with 0, else that of the first rank to\n"
+            "fail (128 + signal if it was killed); 128 + signal if ranks did not end after one\n"
+            "and had to be killed; 124 after --timeout, 126 or 127 if PROGRAM cannot be run or\n"
+            "is not there, 2 if the options are wrong.",
         .options = options,
         .count = sizeof(options) / sizeof(options[0]),
         .stop = true,
     };
     weft_args_found_t found;
     if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        return usage(weft_last_error());
+        fprintf(stderr, "%s\n", weft_last_error());
+        return WEFT_EXIT_USAGE;
     }
     if (found.help) {
         weft__args_help(&args, stdout);
         return 0;
     }
     if (launch.ranks < 1 || launch.ranks > WEFT_LAUNCH_RANKS_MAX) {
-        return usage(launch.ranks == 0 ? "weft run: say how many ranks to start, with -n N"
-                                       : "weft run: -n takes 1 to 4096 ranks");
+        fprintf(stderr,
+                launch.ranks == 0 ? "%s: say how many %ss to start, with -n N\n"
+                                  : "%s: -n takes 1 to 4096 %ss\n",
+                launch.name, launch.noun);
+        return WEFT_EXIT_USAGE;
     }
     if (strcmp(bind, "core") != 0 && strcmp(bind, "none") != 0) {
-        return usage("weft run: --bind (or WEFT_BIND) is core or none");
+        return usage(launch.name, "--bind (or WEFT_BIND) is core or none");
     }
     if (launch.max_restarts < 0) {
-        return usage("weft run: --max-restarts takes 0 or more");
+        return usage(launch.name, "--max-restarts takes 0 or more");
     }
     if (found.count == 0) {
-        return usage("weft run: say which program to run, after the options");
+        return usage(launch.name, "say which program to run, after the options");
     }
+    launch.grace_fixed = launch.grace_ms >= 0;
+    launch.grace_ms = launch.grace_fixed ? launch.grace_ms : WEFT_LAUNCH_GRACE_MS;
     launch.bind = strcmp(bind, "core") == 0;
     launch.device = weft__settings()->device;
     launch.prefix = !no_prefix;

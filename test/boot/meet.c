@@ -1,6 +1,11 @@
-/* A rank for tests: find the job, meet all other ranks at its store, say who it was. */
+/* A rank for tests: find the job, meet all other ranks at its store, say who it was. With two numbers it
+ * then asks for as many seconds of grace as the first says, and takes as many as the second to end after
+ * SIGTERM. */
+#define _GNU_SOURCE 1 /* pause, sigaction */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "boot/job.h"
 
@@ -10,7 +15,35 @@ static int fail(const char *what)
     return 1;
 }
 
-int main(void)
+static volatile sig_atomic_t asked;
+
+static void on_term(int signal)
+{
+    asked = signal;
+}
+
+static int end_slowly(const weft_job_t *job, double grace, double seconds)
+{
+    struct sigaction action = {.sa_handler = on_term};
+    sigset_t term, before;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, &before);
+    sigaction(SIGTERM, &action, NULL);
+    if (job->rank == 0 && weft__job_ask_grace(grace) != WEFT_OK) {
+        return fail("grace");
+    }
+    printf("ready\n");
+    fflush(stdout);
+    while (!asked) {
+        sigsuspend(&before);
+    }
+    usleep((useconds_t)(seconds * 1e6)); /* SIGTERM is blocked again */
+    printf("ended\n");
+    return 0;
+}
+
+int main(int argc, char **argv)
 {
     const weft_job_t *job;
     weft_store_conn_t *store;
@@ -44,5 +77,5 @@ int main(void)
         return fail("barrier");
     }
     weft__store_close(store);
-    return 0;
+    return argc > 2 ? end_slowly(job, strtod(argv[1], NULL), strtod(argv[2], NULL)) : 0;
 }

@@ -90,6 +90,23 @@ run -n 32 "$meet"
 expect_status 0
 expect_equal "$(grep -c '^\[\([0-9]*\)\] weft \1/32 \1/32 met$' "$work/out")" 32
 
+name="the store listens where WEFT_STORE_HOST says, and ranks are told an address that leads there"
+for host in 127.0.0.1 127.0.0.2 0.0.0.0 :: ::1; do
+    case $host in
+    0.0.0.0 | ::) address=127.0.0.1 ;;
+    ::1) [ -e /proc/net/if_inet6 ] && grep -q '^0\{31\}1 ' /proc/net/if_inet6 || continue; address=::1 ;;
+    *) address=$host ;;
+    esac
+    [ $host != :: ] || [ -e /proc/net/if_inet6 ] || continue
+    WEFT_STORE_HOST=$host run -n 2 sh -c "echo at \$WEFT_MASTER_ADDR \$MASTER_ADDR; exec $meet"
+    expect_status 0
+    expect_in "$out" "[1] at $address $address"
+    expect_equal "$host $(grep -c ' met$' "$work/out")" "$host 2"
+done
+WEFT_STORE_HOST=no.such.host.invalid run -n 2 true
+expect_status 1
+expect_in "$err" "no.such.host.invalid"
+
 name="a wrong secret is refused"
 run -n 2 --grace 100ms env WEFT_SECRET=0123456789abcdef0123456789abcdef "$meet"
 expect_status 1
@@ -122,6 +139,61 @@ expect_in "$err" "rank 1 (pid "
 expect_in "$err" "was killed by signal 9 (Killed)"
 expect_in "$err" "2 of the other ranks had to be ended"
 none_left || fail "a rank was left"
+
+name="of several that have failed, the first one is blamed"
+# The launcher is stopped while they end, so that it finds all of them ended. Who ends when is settled by
+# files: "N.gone" is there when rank N has ended, as its shell's parent sees it.
+blamed() { # SCRIPT: ranks 0 to 2, told $go and $gone; the launcher sees them all at once
+    rm -f "$work"/*.gone "$work/go"
+    : >"$work/out"
+    go=$work/go gone=$work "$weft" run -n 3 --grace 20s bash -c '
+        here() { [ -e "$go" ]; }
+        until_() { while ! "$@"; do sleep 0.01; done; }
+        # has rank $1 ended? A zombie has, the launcher being stopped
+        ended() { [ -e "$gone/$1.pid" ] && case $(cut -d" " -f3 "/proc/$(cat "$gone/$1.pid")/stat" 2>/dev/null) in Z | "") true ;; *) false ;; esac; }
+        spoke() { [ -e "$gone/spoke.gone" ]; }
+        echo $$ >"$gone/$WEFT_RANK.pid"; echo ready; until_ here
+        '"$1" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+    wait_for 20 has_lines "$work/out" 3 || fail "ranks did not start"
+    kill -STOP $launcher
+    : >"$work/go"
+    all_ended() {
+        local rank
+        for rank in 0 1 2; do
+            case $(cut -d" " -f3 "/proc/$(cat "$work/$rank.pid")/stat" 2>/dev/null) in Z | "") ;; *) return 1 ;; esac
+        done
+    }
+    wait_for 20 all_ended || fail "ranks did not end"
+    kill -CONT $launcher
+    wait $launcher
+    status=$?
+    err=$(cat "$work/err")
+    rm -f "$work"/*.pid
+}
+blamed 'case $WEFT_RANK in 1) exit 11 ;; 0) until_ ended 1; exit 10 ;; 2) until_ ended 0; echo told by others >&2; exit 12 ;; esac'
+expect_status 11
+expect_in "$err" "weft run: rank 1 (pid "
+expect_in "$err" "exited with status 11"
+expect_in "$err" "after it, 2 of the other ranks failed"
+# who speaks and then ends all, itself last
+blamed 'case $WEFT_RANK in 2) echo "that is wrong" >&2; : >"$gone/spoke.gone"; until_ ended 0; until_ ended 1; exit 12 ;; *) until_ spoke; exit 10 ;; esac'
+expect_status 12
+expect_in "$err" "last lines of rank 2"
+# who is killed has no other rank as the reason
+blamed 'case $WEFT_RANK in 0) echo "told by others" >&2; exit 10 ;; 1) until_ ended 0; kill -9 $$ ;; 2) until_ ended 1; exit 12 ;; esac'
+expect_status 137
+expect_in "$err" "rank 1 (pid "
+# Seen one after another: the one that spoke is waited for, if only a moment. Beside a load that may be too short.
+for try in 1 2 3 4 5 6 7 8; do
+    rm -f "$work/spoke"
+    run -n 3 --grace 20s sh -c "[ \$WEFT_RANK = 2 ] && { echo wrong >&2; : >$work/spoke; sleep 0.05; exit 12; }; while [ ! -e $work/spoke ]; do sleep 0.01; done; exit 10"
+    [ "$status" = 12 ] && break
+done
+expect_status 12
+# not for long
+run -n 2 --grace 100ms sh -c "[ \$WEFT_RANK = 1 ] && { echo 'just saying' >&2; : >$work/said; sleep $tag; }; while [ ! -e $work/said ]; do sleep 0.01; done; exit 10"
+expect_status 10
 
 name="the others have the grace to end by themselves"
 run -n 2 --grace 20s sh -c '[ $WEFT_RANK = 0 ] && exit 3; sleep 0.3; echo noticed; exit 4'
@@ -200,6 +272,14 @@ start() {
     wait_for 10 has_lines "$work/out" 2 || fail "ranks did not start"
 }
 
+# ranks_of LAUNCHER: its children but the guard, which runs no other program
+ranks_of() {
+    local child
+    for child in $(pgrep -P "$1"); do
+        [ "$(readlink "/proc/$child/exe")" = "$(readlink "/proc/$1/exe")" ] || echo "$child"
+    done
+}
+
 name="signals are forwarded"
 for signal in HUP USR1 USR2 QUIT TERM INT; do
     # bash starts background jobs with SIGINT and SIGQUIT ignored; env takes that back
@@ -217,6 +297,80 @@ for signal in HUP USR1 USR2 QUIT TERM INT; do
     expect_equal "$signal $?" "$signal 0"
     expect_equal "$(grep -c "got $signal" "$work/out")" 2
 done
+
+name="ranks that do not end after a signal are killed, and named"
+start --grace 300ms sh -c "trap '' TERM HUP; echo ready; sleep $tag"
+ranks=$(ranks_of $launcher)
+kill -HUP $launcher
+wait $launcher
+expect_equal "$?" 129
+expect_in "$(cat "$work/err")" "weft run: ended by signal 1 (Hangup); rank 0 (pid "
+expect_in "$(cat "$work/err")" " had to be killed after 0.3 s of grace"
+for pid in $ranks; do expect_in "$(cat "$work/err")" "(pid $pid)"; done
+expect_equal "$(wc -l <"$work/err")" 1
+none_left || fail "a rank was left"
+# one of them only
+start --grace 300ms sh -c "[ \$WEFT_RANK = 1 ] && trap '' TERM || trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+kill -TERM $launcher
+wait $launcher
+expect_equal "$?" 143
+expect_in "$(cat "$work/err")" "ended by signal 15 (Terminated); rank 1 (pid "
+expect_equal "$(grep -c 'rank 0' "$work/err")" 0
+
+name="a failure after a signal is told, and the job is not started again"
+start --max-restarts 3 --grace 20s bash -c "trap 'echo cannot save >&2; exit 9' TERM; echo ready; while :; do sleep 0.02; done"
+kill -TERM $launcher
+wait $launcher
+expect_equal "$?" 9
+expect_in "$(cat "$work/err")" "exited with status 9"
+expect_in "$(cat "$work/err")" "ended by signal 15"
+expect_equal "$(grep -c ready "$work/out")" 2
+
+name="a failure before the end by a signal keeps its status"
+start --grace 20s bash -c "trap '' TERM; echo ready; [ \$WEFT_RANK = 0 ] && exit 6; : >$work/others; while :; do sleep 0.02; done"
+wait_for 10 test -e "$work/others"
+wait_for 10 grep -q 'status 6' "$work/err" || fail "the failure was not told: $(cat "$work/err")"
+
+kill -TERM $launcher
+kill -TERM $launcher
+sleep 0.1
+kill -0 $launcher 2>/dev/null || fail "the grace after a failure is not kept"
+kill -9 $(ranks_of $launcher | tail -1)
+wait $launcher
+expect_equal "$?" 6
+
+name="ranks that ask for time to end have it, unless the user says otherwise"
+# ending OPTION... -- ASKED TAKEN: two ranks that have asked are told to end
+ending() {
+    local options=()
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    : >"$work/out"
+    "$weft" run -n 2 "${options[@]}" "$meet" "$2" "$3" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+    wait_for 20 has_lines "$work/out" 4 || fail "ranks did not start"
+    kill -TERM $launcher
+    wait $launcher
+    status=$?
+    err=$(cat "$work/err")
+}
+ending -- 60 7
+expect_status 0
+expect_equal "$err $(grep -c ended "$work/out")" " 2"
+ending --grace 100ms -- 60 30
+expect_status 143
+expect_in "$err" "had to be killed after 0.1 s of grace"
+
+name="a stopped rank hears the signal"
+start --grace 60s bash -c "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+stopped=$(ranks_of $launcher | tail -1)
+kill -STOP "$stopped"
+kill -TERM $launcher
+wait_for 20 eval '! kill -0 '$launcher' 2>/dev/null' || { fail "it is waited for"; kill -CONT "$stopped"; }
+wait $launcher
+expect_equal "$?" 0
 
 name="ended by a signal"
 start sh -c "echo ready; sleep $tag"
@@ -238,6 +392,8 @@ kill -0 $launcher 2>/dev/null || fail "ended at the first"
 kill -INT $launcher
 wait $launcher
 expect_equal "$?" 130
+expect_in "$(cat "$work/err")" "ended by signal 2 (Interrupt), which came twice; rank 0 (pid "
+expect_in "$(cat "$work/err")" "and rank 1 (pid "
 none_left || fail "a rank was left"
 
 name="a guard that was stopped keeps nobody waiting"

@@ -102,6 +102,37 @@ SMA_SYMMETRIC_SIZE=3.1M SHMEM_INFO=1 "$work/hello" x | grep -q 'now 3.1M (325058
     { echo SHMEM_INFO; exit 1; }
 SHMEM_DEBUG=1 "$work/hello" x 2>&1 | grep -q 'heap of 536870912 bytes' || { echo SHMEM_DEBUG; exit 1; }
 same "one word" "$(oshrun -np2 "$work/hello" x | wc -l) $(oshrun --np=2 "$work/hello" x | wc -l)" "2 2"
+cat >"$work/wrong.c" <<'C'
+#include <shmem.h>
+#include <stdio.h>
+int main(void)
+{
+    shmem_init();
+    shmem_barrier_all();
+    if (shmem_my_pe() == 2) {
+        fprintf(stderr, "PE 2 has a wrong result\n");
+        shmem_global_exit(5);
+    }
+    shmem_barrier_all();
+    return 0;
+}
+C
+oshcc $sanitize -o "$work/wrong" "$work/wrong.c"
+for try in 1 2 3; do
+    status=0
+    oshrun -np 4 "$work/wrong" 2>"$work/err" || status=$?
+    same "status of a PE that ends all" $status 5
+    grep -q '^oshrun: PE 2 (pid [0-9]*) exited with status 5' "$work/err" || { echo "another was blamed:"; cat "$work/err"; exit 1; }
+    ! grep -q 'weft run\|rank' "$work/err" || { echo "not the words of oshrun:"; cat "$work/err"; exit 1; }
+done
+status=0
+oshrun -np 2 --nope "$work/hello" 2>"$work/err" || status=$?
+same "status of a wrong option" $status 2
+grep -q "^oshrun: " "$work/err" || { cat "$work/err"; exit 1; }
+status=0
+oshrun -np 0 "$work/hello" 2>"$work/err" || status=$?
+same "status of no PEs" $status 2
+grep -q "^oshrun: .*PEs" "$work/err" || { cat "$work/err"; exit 1; }
 oshrun --version | grep -q '^weft ' || { echo "oshrun --version"; exit 1; }
 status=0
 oshrun "$work/hello" 2>/dev/null || status=$?
