@@ -433,6 +433,8 @@ static void init_pipe(weft_launcher_t *launcher, int rank, int fd, weft_sink_t *
 {
     pipe->fd = fd;
     pipe->sink = sink;
+    pipe->rank = rank;
+    pipe->repeats = sink == &launcher->err ? launcher->repeats : NULL;
     pipe->tail = &launcher->children[rank].tail;
     if (launcher->launch->prefix) {
         snprintf(pipe->prefix, sizeof(pipe->prefix), "[%d] ", rank);
@@ -640,6 +642,7 @@ static weft_status_t run(weft_launcher_t *launcher, int *exit_p)
         return weft__fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d ranks", launch->name,
                           launch->ranks);
     }
+    launcher->repeats = launch->own ? weft__repeats_create() : NULL;
     weft_status_t status = weft__guard_start(launch->ranks, &launcher->guard);
     if (status != WEFT_OK) {
         return status;
@@ -699,6 +702,7 @@ weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p)
     weft__sink_cleanup(&launcher.out);
     weft__sink_cleanup(&launcher.err);
     weft__bind_cleanup(&launcher.bind);
+    weft__repeats_destroy(launcher.repeats);
     free(launcher.children);
     free(launcher.polls);
     free(launcher.strangers);

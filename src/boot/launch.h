@@ -18,10 +18,12 @@ typedef struct weft_launch {
     const char *noun;   /* what ranks are called in them; NULL: "rank" */
     int ranks;          /* 1 to WEFT_LAUNCH_RANKS_MAX */
     char *const *argv;  /* the program, its arguments, NULL */
+    const char *program; /* the program, where argv[0] is only what ps shows; NULL: argv[0] */
     bool bind;          /* to cores */
     const char *device; /* where ranks live, as the setting WEFT_DEVICE: those that may use a GPU
                          * are bound near it. NULL: cpu */
     bool prefix;        /* lines with "[rank] " */
+    bool own; /* the program is this one: what several ranks say to stderr is shown once */
     int max_restarts;   /* of the whole job, after a failure */
     int hopeless; /* exit status of a rank that would fail again: no restart. 0: there is none */
     /* Called before each restart, may change what argv holds, and returns where the job goes on from,
@@ -38,6 +40,7 @@ typedef struct weft_launch {
 } weft_launch_t;
 
 #define WEFT_LAUNCH_GRACE_MS 3000
+#define WEFT_LAUNCH_SELF "/proc/self/exe" /* this program, replaced or removed meanwhile or not */
 
 /* Exit statuses that are not a rank's. */
 #define WEFT_EXIT_TIMEOUT 124     /* timeout_ms passed */

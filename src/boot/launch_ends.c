@@ -156,7 +156,8 @@ void weft__report_failure(weft_launcher_t *launcher)
         weft__say(launcher, "%s %d (pid %d) exited with status %d", noun(launcher), rank,
                   (int)child->pid, WEXITSTATUS(child->status));
     }
-    if (child->tail.count > 0 && launcher->launch->ranks > 1) {
+    if (child->tail.count > 0 && launcher->launch->ranks > 1 && !launcher->launch->own &&
+        !weft__sink_shows(&launcher->err, &child->tail)) {
         char prefix[16];
         snprintf(prefix, sizeof(prefix), "[%d] ", rank);
         weft__say(launcher, "the last lines of %s %d were:", noun(launcher), rank);
@@ -226,10 +227,11 @@ static void report_interrupted(weft_launcher_t *launcher)
 
 void weft__report_end(weft_launcher_t *launcher)
 {
-    int failed = 0, ended = count_ended(launcher);
+    int failed = 0, ended = count_ended(launcher), alike = 0;
     for (int i = 0; i < launcher->started; i++) {
         failed += i != launcher->failed && !launcher->children[i].ended &&
                   is_failure(launcher->children[i].status);
+        alike += launcher->children[i].err.repeated; /* all but one of those who say it */
     }
     if (launcher->interrupted != 0 && weft__exit_status(launcher) != 0) {
         report_interrupted(launcher);
@@ -239,7 +241,8 @@ void weft__report_end(weft_launcher_t *launcher)
         weft__say(launcher, "after it, %d of the other %ss failed and %d had to be ended", failed,
                   noun(launcher), ended);
     } else if (failed + ended > 0) {
-        weft__say(launcher, "after it, %d of the other %ss %s", failed + ended, noun(launcher),
-                  failed > 0 ? "failed" : "had to be ended");
+        weft__say(launcher, "after it, %d of the other %ss %s%s", failed + ended, noun(launcher),
+                  failed > 0 ? "failed" : "had to be ended",
+                  failed > 0 && alike == failed ? ", and said the same" : "");
     }
 }

@@ -36,6 +36,7 @@ typedef struct weft_launcher {
     weft_bind_t bind;
     weft_guard_t guard;
     weft_sink_t out, err;
+    weft_repeats_t *repeats; /* NULL: the program is not ours */
     int signal_fd, error_fd;
     int order_fd;    /* epoll over children's ends and stderr: in which order did things happen? */
     uint64_t events; /* counted there */

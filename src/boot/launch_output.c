@@ -13,6 +13,7 @@
 #define READ_BYTES 65536
 #define SINK_FULL ((size_t)1 << 20)
 #define LINE_MAX_BYTES ((size_t)8 << 20) /* a longer line is passed on in pieces */
+#define IN_SIGHT 20                      /* lines of ranks that are not worth repeating yet */
 #define SINK_WRITES 64                   /* per call of weft__sink_flush */
 
 /* ---- sinks ------------------------------------------------------------------------------- */
@@ -108,6 +109,16 @@ void weft__sink_repeat(weft_sink_t *sink, const weft_tail_t *tail, const char *p
     }
 }
 
+bool weft__sink_shows(const weft_sink_t *sink, const weft_tail_t *tail)
+{
+    for (int i = 0; i < tail->count; i++) {
+        if (tail->sinks[i] != sink || sink->lines - tail->numbers[i] > IN_SIGHT) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool is_writable(int fd)
 {
     struct pollfd poller = {.fd = fd, .events = POLLOUT};
@@ -140,11 +151,13 @@ void weft__sink_flush(weft_sink_t *sink)
 
 /* ---- pipes ------------------------------------------------------------------------------- */
 
-static void remember(weft_tail_t *tail, const char *line, size_t bytes)
+static void remember(weft_tail_t *tail, const weft_sink_t *sink, const char *line, size_t bytes)
 {
     size_t kept = bytes < WEFT_TAIL_BYTES ? bytes : WEFT_TAIL_BYTES;
     memcpy(tail->lines[tail->next], line, kept);
     tail->bytes[tail->next] = kept;
+    tail->sinks[tail->next] = sink;
+    tail->numbers[tail->next] = sink->lines;
     tail->next = (tail->next + 1) % WEFT_TAIL_LINES;
     tail->count += tail->count < WEFT_TAIL_LINES;
 }
@@ -153,13 +166,20 @@ static void remember(weft_tail_t *tail, const char *line, size_t bytes)
 static void pass_on(weft_pipe_t *pipe, const char *bytes, size_t count, bool ends)
 {
     bool goes_on = pipe->sink->open == pipe;
+    if (ends && !goes_on) {
+        pipe->repeated = weft__repeats_heard(pipe->repeats, pipe->rank, bytes, count);
+        if (pipe->repeated) {
+            return;
+        }
+    }
     begin(pipe->sink, pipe, pipe->prefix);
     append(pipe->sink, bytes, count);
     if (ends) {
         append(pipe->sink, "\n", 1);
     }
     if (ends && (count > 0 || !goes_on)) {
-        remember(pipe->tail, bytes, count);
+        pipe->sink->lines++;
+        remember(pipe->tail, pipe->sink, bytes, count);
     }
     pipe->sink->open = ends ? NULL : pipe;
 }

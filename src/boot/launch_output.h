@@ -10,12 +10,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "boot/launch_repeats.h"
+
 #define WEFT_TAIL_LINES 10
 #define WEFT_TAIL_BYTES 512 /* of a line; the rest is cut */
 
 /* The last lines that a rank printed, on either of its pipes. */
 typedef struct weft_tail {
     int next, count;
+    const struct weft_sink *sinks[WEFT_TAIL_LINES]; /* where it was shown */
+    size_t numbers[WEFT_TAIL_LINES];                /* as which line */
     size_t bytes[WEFT_TAIL_LINES];
     char lines[WEFT_TAIL_LINES][WEFT_TAIL_BYTES];
 } weft_tail_t;
@@ -27,6 +31,7 @@ typedef struct weft_sink {
     size_t piece; /* how much can be written at a time without waiting, once it is writable */
     char *bytes;
     size_t sent, count, room;
+    size_t lines;           /* of ranks, so far */
     struct weft_pipe *open; /* whose unfinished line was written last, if any */
     int error;              /* errno of a write that failed; nothing is written after it */
 } weft_sink_t;
@@ -35,6 +40,9 @@ typedef struct weft_pipe {
     int fd; /* -1: at its end */
     weft_sink_t *sink;
     weft_tail_t *tail;
+    int rank;
+    weft_repeats_t *repeats; /* what other ranks said already is left out; NULL: nothing is */
+    bool repeated;           /* the last line was */
     char prefix[16];
     char *line; /* what came after the last newline */
     size_t count, room;
@@ -49,6 +57,8 @@ void weft__sink_say(weft_sink_t *sink, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Queue the lines of `tail` once more. */
 void weft__sink_repeat(weft_sink_t *sink, const weft_tail_t *tail, const char *prefix);
+/* Does `sink` still show the lines of `tail`, with little after them? */
+bool weft__sink_shows(const weft_sink_t *sink, const weft_tail_t *tail);
 /* Write what can be written now. */
 void weft__sink_flush(weft_sink_t *sink);
 

@@ -58,7 +58,7 @@ static int search_path(const char *name, char path[PATH_MAX])
 
 weft_status_t weft__spawn_find(const weft_launch_t *launch, char path[PATH_MAX], int *exit_p)
 {
-    const char *name = launch->argv[0];
+    const char *name = launch->program != NULL ? launch->program : launch->argv[0];
     int error;
     if (strchr(name, '/') != NULL) {
         error = snprintf(path, PATH_MAX, "%s", name) < PATH_MAX ? check_program(path)
