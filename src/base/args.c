@@ -54,13 +54,46 @@ static const char *kind_text(weft_arg_kind_t kind)
     return "a text";
 }
 
+static const weft_arg_range_t *find_range(const weft_args_t *args, const weft_arg_t *option)
+{
+    for (int i = 0; i < args->range_count; i++) {
+        if (strcmp(args->ranges[i].name, option->name) == 0) {
+            return &args->ranges[i];
+        }
+    }
+    return NULL;
+}
+
+static bool parse_in_range(const char *value, const weft_arg_range_t *range, int *out_p)
+{
+    int number;
+    if (!weft__parse_int(value, &number) ||
+        (range != NULL && (number < range->least || number > range->most))) {
+        return false;
+    }
+    *out_p = number;
+    return true;
+}
+
+static weft_status_t refuse_value(const weft_args_t *args, const weft_arg_t *option,
+                                  const spelling_t *spelling, const char *value)
+{
+    const weft_arg_range_t *range = find_range(args, option);
+    char limits[64] = "";
+    if (option->kind == WEFT_ARG_INT && range != NULL) {
+        snprintf(limits, sizeof(limits), " from %d to %d", range->least, range->most);
+    }
+    return weft__fail(WEFT_ERR_INVALID, "%s: %s takes %s%s, not \"%.100s\"", args->command,
+                      spelling->text, kind_text(option->kind), limits, value);
+}
+
 static weft_status_t assign(const weft_args_t *args, const weft_arg_t *option,
                             const spelling_t *spelling, const char *value)
 {
     bool good = true;
     switch (option->kind) {
     case WEFT_ARG_INT:
-        good = weft__parse_int(value, option->target);
+        good = parse_in_range(value, find_range(args, option), option->target);
         break;
     case WEFT_ARG_SIZE:
         good = weft__parse_size(value, option->target);
@@ -81,11 +114,7 @@ static weft_status_t assign(const weft_args_t *args, const weft_arg_t *option,
         *(bool *)option->target = true;
         break;
     }
-    if (!good) {
-        return weft__fail(WEFT_ERR_INVALID, "%s: %s takes %s, not \"%.100s\"", args->command,
-                          spelling->text, kind_text(option->kind), value);
-    }
-    return WEFT_OK;
+    return good ? WEFT_OK : refuse_value(args, option, spelling, value);
 }
 
 /* Give the option its value: `attached` if it was written with one, else the next word. *at_p is

@@ -39,6 +39,12 @@ typedef struct weft_arg {
     const char *help;    /* NULL: not listed, for names that an option had before */
 } weft_arg_t;
 
+/* What a WEFT_ARG_INT takes; an option without a row takes any number. */
+typedef struct weft_arg_range {
+    const char *name; /* of the option */
+    int least, most;
+} weft_arg_range_t;
+
 typedef struct weft_args {
     const char *command;  /* "weft bench"; begins every sentence */
     const char *synopsis; /* what follows it in the usage line */
@@ -46,6 +52,8 @@ typedef struct weft_args {
     const char *footer;   /* after the options, as it stands: notes, examples; may be NULL */
     const weft_arg_t *options;
     int count;
+    const weft_arg_range_t *ranges; /* may be NULL */
+    int range_count;
     bool stop; /* at the first positional: it and all after it are positionals */
 } weft_args_t;
 

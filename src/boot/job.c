@@ -346,6 +346,25 @@ weft_status_t weft__job(const weft_job_t **job_pp)
     return WEFT_OK;
 }
 
+weft_status_t weft__job_check_ranks(const weft_job_t *job, int asked)
+{
+    static const char *const commands[] = {[LAUNCHER_WEFT] = "weft run",
+                                           [LAUNCHER_TORCHRUN] = "torchrun",
+                                           [LAUNCHER_OPENMPI] = "mpirun",
+                                           [LAUNCHER_MPICH] = "mpirun",
+                                           [LAUNCHER_SLURM] = "srun"};
+    for (int which = LAUNCHER_WEFT; which <= LAUNCHER_SLURM; which++) {
+        if (strcmp(job->launcher, launchers[which].name) == 0 && asked != job->size) {
+            return weft__fail(
+                WEFT_ERR_INVALID,
+                "-n %d contradicts %s, which started %d rank%s: leave -n out, or give "
+                "both the same number",
+                asked, commands[which], job->size, job->size == 1 ? "" : "s");
+        }
+    }
+    return WEFT_OK;
+}
+
 /* ---- the store --------------------------------------------------------------------------- */
 
 static weft_status_t connect_to_launcher(int timeout_ms, weft_store_conn_t **store_p)

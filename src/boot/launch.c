@@ -508,6 +508,7 @@ static weft_status_t run_once(weft_launcher_t *launcher)
     launcher->judge_deadline = WEFT_NEVER;
     launcher->failed = launcher->exit = launcher->error_fd = -1;
     memset(launcher->children, 0, (size_t)launcher->launch->ranks * sizeof(weft_child_t));
+    weft__repeats_reset(launcher->repeats);
     weft_status_t status = weft__secret_create(launcher->secret);
     if (status == WEFT_OK) {
         status = weft__store_serve(host, 0, launcher->secret, &store, &launcher->spawn.master_port);

@@ -17,7 +17,9 @@
 #include "bench/table.h"
 #include "boot/job.h"
 #include "boot/launch.h"
+#include "boot/launch_repeats.h"
 #include "cli/commands.h"
+#include "cli/rank.h"
 #include "comm/comm.h"
 
 #define NOT_GIVEN SIZE_MAX
@@ -25,14 +27,25 @@
 typedef struct options {
     weft_bench_t bench;
     int ranks;
+    int asked; /* -n of the command line; 0: none */
     const char *type, *op, *factor, *algo, *bind, *device;
     bool no_check;
 } options_t;
 
+/* Wrong use, which every rank finds: one says so. */
 static int complain(const char *text)
 {
+    char sentence[2048];
+    snprintf(sentence, sizeof(sentence), "weft bench: %s", text);
+    weft__rank_say(sentence);
+    return WEFT_EXIT_USAGE;
+}
+
+/* What may go wrong on one rank only. */
+static int fail(const char *text)
+{
     fprintf(stderr, "weft bench: %s\n", text);
-    return 2;
+    return 1;
 }
 
 /* The value of `text` among `count` names, or -1 with a sentence on stderr. */
@@ -46,16 +59,14 @@ static int choose(const char *what, const char *text, const char *(*name)(int), 
         }
     }
     const char *near = weft__nearest(text, names, count);
-    fprintf(stderr, "weft bench: there is no %s \"%s\"", what, text);
-    if (near) {
-        fprintf(stderr, "; did you mean \"%s\"? There are", near);
-    } else {
-        fprintf(stderr, "; there are");
+    char sentence[1024];
+    int at = snprintf(sentence, sizeof(sentence), "there is no %s \"%.100s\"%s%s%s", what, text,
+                      near ? "; did you mean \"" : "; there are", near ? near : "",
+                      near ? "\"? There are" : "");
+    for (int i = 0; i < count && at < (int)sizeof(sentence); i++) {
+        at += snprintf(sentence + at, sizeof(sentence) - (size_t)at, " %s", names[i]);
     }
-    for (int i = 0; i < count; i++) {
-        fprintf(stderr, " %s", names[i]);
-    }
-    fprintf(stderr, "\n");
+    complain(sentence);
     return -1;
 }
 
@@ -80,8 +91,10 @@ static int resolve_sizes(weft_bench_t *b, bool is_pair)
 {
     bool given = b->min != NOT_GIVEN || b->max != NOT_GIVEN;
     if (is_pair && given && !b->advise && !weft__pair_sized(b->collective)) {
-        fprintf(stderr, "weft bench: %s has no sizes: leave --min and --max out\n", b->collective);
-        return 2;
+        char sentence[256];
+        snprintf(sentence, sizeof(sentence), "%.100s has no sizes: leave --min and --max out",
+                 b->collective);
+        return complain(sentence);
     }
     if (b->min == 0 || b->max == 0) {
         return complain("--min must be at least 1 byte and at most --max");
@@ -119,6 +132,7 @@ static int resolve(options_t *o)
 {
     weft_bench_t *b = &o->bench;
     int count = 0;
+    o->asked = o->ranks;
     while (weft__bench_name(count)) {
         count++;
     }
@@ -133,16 +147,8 @@ static int resolve(options_t *o)
     b->type = (weft_dtype_t)type;
     b->op = (weft_op_t)op;
     b->check = !o->no_check;
-    char *end;
-    b->factor = strtod(o->factor, &end);
-    if (*end != '\0' || end == o->factor || !(b->factor > 1.0 && b->factor <= 1e9)) {
+    if (!weft__parse_real(o->factor, &b->factor) || !(b->factor > 1.0 && b->factor <= 1e9)) {
         return complain("--factor must be a number above 1");
-    }
-    if (o->ranks < 1 || o->ranks > WEFT_MAX_RANKS) {
-        return complain("-n must be 1 to 1024 ranks");
-    }
-    if (b->iters < 0 || b->repeat < 1 || b->repeat > WEFT_REPEAT_MOST) {
-        return complain("--iters must not be negative, --repeat must be 1 to 64");
     }
     if (choose("device", o->device, device_name, 3) < 0) {
         return 2;
@@ -179,6 +185,9 @@ static void read_machine(options_t *o)
 /* This process is a rank of a job: ours, or one started by mpirun, torchrun or srun. */
 static int run_as_rank(options_t *o, const weft_job_t *job)
 {
+    if (o->asked != 0 && weft__job_check_ranks(job, o->asked) != WEFT_OK) {
+        return complain(weft_last_error());
+    }
     if (job->rank == 0) {
         read_machine(o);
     }
@@ -188,17 +197,16 @@ static int run_as_rank(options_t *o, const weft_job_t *job)
     config.algo = o->algo;
     weft_status_t status = weft_comm_init_job(&comm, &config);
     if (status != WEFT_OK) {
-        fprintf(stderr, "weft bench: %s\n", weft_last_error());
-        return 1;
+        return fail(weft_last_error());
     }
     if (o->bench.root < 0 || o->bench.root >= comm->size) {
-        int failed = comm->rank == 0 ? complain("--root is not one of the ranks") : 2;
+        int failed = complain("--root is not one of the ranks");
         weft_comm_destroy(comm);
         return failed;
     }
     status = weft__bench_run(&o->bench, comm, &wrong);
-    if (status != WEFT_OK) {
-        fprintf(stderr, "weft bench: %s\n", weft_last_error());
+    if (status != WEFT_OK && (job->rank == 0 || weft__rank_has_news(status))) {
+        fail(weft_last_error());
     }
     weft_comm_destroy(comm);
     return finish(status, wrong);
@@ -210,6 +218,7 @@ typedef struct rank_thread {
     weft_comm_h comm;
     weft_status_t status;
     size_t wrong;
+    char sentence[1024]; /* why it failed */
 } rank_thread_t;
 
 static void *thread_main(void *arg)
@@ -218,9 +227,25 @@ static void *thread_main(void *arg)
     weft_device_set(t->comm->device);
     t->status = weft__bench_run(&t->options->bench, t->comm, &t->wrong);
     if (t->status != WEFT_OK) {
-        fprintf(stderr, "weft bench: rank %d: %s\n", t->comm->rank, weft_last_error());
+        snprintf(t->sentence, sizeof(t->sentence), "%s", weft_last_error());
     }
     return NULL;
+}
+
+/* Say what went wrong, each reason once. */
+static void report_threads(const rank_thread_t *threads, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const rank_thread_t *t = &threads[i];
+        bool said = t->status == WEFT_OK || (i > 0 && !weft__rank_has_news(t->status));
+        for (int k = 0; k < i && !said; k++) {
+            const char *other = threads[k].sentence;
+            said = weft__same_words(other, strlen(other), k, t->sentence, strlen(t->sentence), i);
+        }
+        if (!said) {
+            fprintf(stderr, "weft bench: rank %d: %s\n", i, t->sentence);
+        }
+    }
 }
 
 static int run_threads(options_t *o)
@@ -230,7 +255,7 @@ static int run_threads(options_t *o)
     rank_thread_t *threads = calloc((size_t)o->ranks, sizeof(*threads));
     weft_comm_h *comms = calloc((size_t)o->ranks, sizeof(weft_comm_h));
     if (!threads || !comms || weft_comm_init_all(comms, o->ranks, NULL) != WEFT_OK) {
-        failed = complain(threads && comms ? weft_last_error() : "out of memory");
+        failed = fail(threads && comms ? weft_last_error() : "out of memory");
         goto out;
     }
     for (; started < o->ranks; started++) {
@@ -241,7 +266,7 @@ static int run_threads(options_t *o)
             t->comm->tuner.size = o->ranks;
         }
         if (pthread_create(&t->thread, NULL, thread_main, t) != 0) {
-            failed = complain("a thread could not be started");
+            failed = fail("a thread could not be started");
             weft_comm_abort(comms[started]);
             comms[started] = NULL;
             break;
@@ -251,6 +276,7 @@ static int run_threads(options_t *o)
         pthread_join(threads[i].thread, NULL);
         failed |= finish(threads[i].status, threads[i].wrong);
     }
+    report_threads(threads, started);
     for (int i = 0; i < o->ranks; i++) {
         weft_comm_destroy(comms[i]);
     }
@@ -279,29 +305,30 @@ static int look_ahead(const options_t *o)
 /* Start ourselves again, as the ranks. */
 static int start_ranks(const options_t *o, char **argv)
 {
-    char self[] = "/proc/self/exe";
+    char self[] = "weft", bench[] = "bench";
     int count = 0;
     while (argv[count]) {
         count++;
     }
     char **command = calloc((size_t)count + 3, sizeof(char *));
     if (!command) {
-        return complain("out of memory");
+        return fail("out of memory");
     }
-    char bench[] = "bench";
     command[0] = self;
     command[1] = bench;
     memcpy(command + 2, argv + 1, (size_t)(count - 1) * sizeof(char *));
     weft_launch_t launch = {.name = "weft bench",
                             .ranks = o->ranks,
                             .argv = command,
+                            .program = WEFT_LAUNCH_SELF,
+                            .own = true,
                             .bind = strcmp(o->bind, "none") != 0,
                             .device = weft__settings()->device,
                             .prefix = false,
                             .grace_ms = WEFT_LAUNCH_GRACE_MS};
     int status = 1;
     if (weft__launch(&launch, &status) != WEFT_OK) {
-        complain(weft_last_error());
+        fail(weft_last_error());
     }
     free(command);
     return status;
@@ -338,6 +365,12 @@ int weft__cmd_bench(int argc, char **argv)
         {"json", 0, WEFT_ARG_STR, "FILE", &o.bench.json,
          "write the results to FILE as JSON; -: to stdout, and the table to stderr"},
     };
+    static const weft_arg_range_t ranges[] = {
+        {"ranks", 1, WEFT_MAX_RANKS},
+        {"root", 0, WEFT_MAX_RANKS - 1},
+        {"iters", 1, 1000000000},
+        {"repeat", 1, WEFT_REPEAT_MOST},
+    };
     const weft_args_t args = {
         .command = "weft bench",
         .synopsis = "[WHAT] [OPTION]...",
@@ -358,18 +391,20 @@ int weft__cmd_bench(int argc, char **argv)
                   "         weft bench --advise -n 8\n",
         .options = options,
         .count = (int)(sizeof(options) / sizeof(options[0])),
+        .ranges = ranges,
+        .range_count = (int)(sizeof(ranges) / sizeof(ranges[0])),
     };
     /* The parser reorders argv; the ranks get it as it was typed. */
     char **typed = calloc((size_t)argc + 1, sizeof(char *));
     if (!typed) {
-        return complain("out of memory");
+        return fail("out of memory");
     }
     memcpy(typed, argv, (size_t)argc * sizeof(char *));
     weft_args_found_t found;
     int exit_status;
     if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        fprintf(stderr, "%s\n", weft_last_error());
-        exit_status = 2;
+        weft__rank_say(weft_last_error()); /* it begins with the command */
+        exit_status = WEFT_EXIT_USAGE;
     } else if (found.help) {
         weft__args_help(&args, stdout);
         exit_status = 0;

@@ -1,4 +1,5 @@
 /* weft generate: write text with a trained model. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,13 +101,19 @@ int weft__cmd_generate(int argc, char **argv)
         {"tokenizer", 0, WEFT_ARG_STR, "FILE", &o.tokenizer,
          "bytes or a tokenizer.json, where the folder has none"},
     };
+    static const weft_arg_range_t ranges[] = {{"tokens", 1, INT_MAX},
+                                              {"context", 0, INT_MAX},
+                                              {"top-k", 0, INT_MAX},
+                                              {"seed", 0, INT_MAX}};
     const weft_args_t args = {
         .command = "weft generate",
         .synopsis = "--from PATH [OPTION]...",
         .text = "Write text with a model that weft train, or another, trained.",
         .footer = "Example: weft generate --from run --prompt 'int main('\n",
         .options = options,
-        .count = (int)(sizeof(options) / sizeof(options[0]))};
+        .count = (int)(sizeof(options) / sizeof(options[0])),
+        .ranges = ranges,
+        .range_count = (int)(sizeof(ranges) / sizeof(ranges[0]))};
     weft_args_found_t found;
     weft_model_loaded_t loaded;
     if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
@@ -122,23 +129,21 @@ int weft__cmd_generate(int argc, char **argv)
     }
     bool known = strcmp(o.device, "cpu") == 0 || strcmp(o.device, "cuda") == 0 ||
                  strcmp(o.device, "auto") == 0;
-    const char *wrong = !known          ? "--device (or WEFT_DEVICE) takes one of: auto cpu cuda"
-                        : o.tokens < 1  ? "--tokens must be at least 1"
-                        : o.context < 0 ? "--context must not be negative"
-                        : o.top_k < 0   ? "--top-k must not be negative"
-                        : !(o.temperature >= 0.0) ? "--temperature must not be negative"
-                                                  : NULL;
-    if (wrong != NULL) {
-        return refuse(wrong);
+    if (!known) {
+        return refuse("--device (or WEFT_DEVICE) takes one of: auto cpu cuda");
+    }
+    if (!(o.temperature >= 0.0)) {
+        return refuse("--temperature must not be negative");
     }
     weft__settings_set("WEFT_DEVICE", o.device);
     weft_status_t status = weft__model_load(o.from, o.tokenizer, &loaded);
     if (status == WEFT_OK && o.context > loaded.model->config.context) {
-        status = weft__fail(WEFT_ERR_INVALID,
-                            "--context %d is more than the %d tokens that %s takes", o.context,
-                            loaded.model->config.context, o.from);
+        weft__fail(WEFT_ERR_INVALID, "--context %d is more than the %d tokens that %s takes",
+                   o.context, loaded.model->config.context, o.from);
         weft__model_unload(&loaded);
-    } else if (status == WEFT_OK) {
+        return complain(WEFT_EXIT_USAGE);
+    }
+    if (status == WEFT_OK) {
         status = generate(&o, &loaded);
         weft__model_unload(&loaded);
     }

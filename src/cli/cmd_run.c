@@ -1,4 +1,5 @@
 /* weft run: start the ranks of a job. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +48,8 @@ int weft__cmd_run(int argc, char **argv)
         {"no-prefix", 0, WEFT_ARG_FLAG, NULL, &no_prefix,
          "do not put the rank in front of each line of output"},
     };
+    static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_LAUNCH_RANKS_MAX},
+                                              {"max-restarts", 0, INT_MAX}};
     const weft_args_t args = {
         .command = launch.name,
         .synopsis = "-n N [OPTION]... [--] PROGRAM [ARGUMENT]...",
@@ -61,6 +64,8 @@ int weft__cmd_run(int argc, char **argv)
             "is not there, 2 if the options are wrong.",
         .options = options,
         .count = sizeof(options) / sizeof(options[0]),
+        .ranges = ranges,
+        .range_count = sizeof(ranges) / sizeof(ranges[0]),
         .stop = true,
     };
     weft_args_found_t found;
@@ -72,18 +77,12 @@ int weft__cmd_run(int argc, char **argv)
         weft__args_help(&args, stdout);
         return 0;
     }
-    if (launch.ranks < 1 || launch.ranks > WEFT_LAUNCH_RANKS_MAX) {
-        fprintf(stderr,
-                launch.ranks == 0 ? "%s: say how many %ss to start, with -n N\n"
-                                  : "%s: -n takes 1 to 4096 %ss\n",
-                launch.name, launch.noun);
+    if (launch.ranks == 0) {
+        fprintf(stderr, "%s: say how many %ss to start, with -n N\n", launch.name, launch.noun);
         return WEFT_EXIT_USAGE;
     }
     if (strcmp(bind, "core") != 0 && strcmp(bind, "none") != 0) {
         return usage(launch.name, "--bind (or WEFT_BIND) is core or none");
-    }
-    if (launch.max_restarts < 0) {
-        return usage(launch.name, "--max-restarts takes 0 or more");
     }
     if (found.count == 0) {
         return usage(launch.name, "say which program to run, after the options");

@@ -213,6 +213,7 @@ int weft__cmd_topo(int argc, char **argv)
         {"json", 0, WEFT_ARG_STR, "FILE", &path,
          "write it to FILE as JSON as well; -: to stdout, instead of the text"},
     };
+    static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_LAUNCH_RANKS_MAX}};
     const weft_args_t args = {
         .command = "weft topo",
         .synopsis = "[OPTION]...",
@@ -220,6 +221,8 @@ int weft__cmd_topo(int argc, char **argv)
                 "the GPUs with their links.",
         .options = options,
         .count = sizeof(options) / sizeof(options[0]),
+        .ranges = ranges,
+        .range_count = sizeof(ranges) / sizeof(ranges[0]),
     };
     weft_args_found_t found;
     if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
@@ -230,11 +233,8 @@ int weft__cmd_topo(int argc, char **argv)
         weft__args_help(&args, stdout);
         return 0;
     }
-    if (found.count > 0 || ranks < 0 || ranks > WEFT_LAUNCH_RANKS_MAX) {
-        fprintf(stderr,
-                found.count > 0 ? "weft topo: '%s' is one argument too many\n"
-                                : "weft topo: -n takes 1 to 4096 ranks\n",
-                found.count > 0 ? found.positionals[0] : "");
+    if (found.count > 0) {
+        fprintf(stderr, "weft topo: '%s' is one argument too many\n", found.positionals[0]);
         return WEFT_EXIT_USAGE;
     }
     machine_t machine = {0};

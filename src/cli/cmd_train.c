@@ -13,6 +13,7 @@
 #include "boot/job.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
+#include "cli/rank.h"
 #include "model/config.h"
 #include "train/loop.h"
 
@@ -20,17 +21,29 @@
 #define GRACE_MS 10000
 
 /* Sentences about options and of the launcher begin with who says them already. */
-static int complain(int exit_status)
+static const char *prefix(const char *sentence)
 {
     static const char name[] = "weft train: ";
-    const char *sentence = weft_last_error();
-    bool named = strncmp(sentence, name, sizeof(name) - 1) == 0;
-    fprintf(stderr, "%s%s\n", named ? "" : name, sentence);
+    return strncmp(sentence, name, sizeof(name) - 1) == 0 ? "" : name;
+}
+
+static int complain(int exit_status)
+{
+    fprintf(stderr, "%s%s\n", prefix(weft_last_error()), weft_last_error());
     return exit_status;
 }
 
+/* The same of what every rank finds: one says so. */
+static int refuse(void)
+{
+    char text[2048];
+    snprintf(text, sizeof(text), "%s%s", prefix(weft_last_error()), weft_last_error());
+    weft__rank_say(text);
+    return WEFT_EXIT_USAGE;
+}
+
 /* Of a rank whose training diverged; the launcher exits with 1, as for other failures. */
-#define EXIT_DIVERGED 3
+#define EXIT_DIVERGED 4
 
 /* ---- options ------------------------------------------------------------------------------------------- */
 
@@ -116,23 +129,6 @@ static FILE *open_progress(void)
     return terminal != NULL ? terminal : stdout;
 }
 
-/* Does our own launcher look after this rank? */
-static bool is_watched(void)
-{
-    const weft_job_t *job;
-    return weft__job(&job) == WEFT_OK && strcmp(job->launcher, "weft") == 0;
-}
-
-/* Is this rank to say why the run failed? One that was told by others has nothing to add, and that a
- * rank died our launcher says, once. */
-static bool has_news(int rank, weft_status_t status, const weft_train_result_t *result)
-{
-    bool hearsay = status == WEFT_ERR_RANK_LEFT || status == WEFT_ERR_ABORTED ||
-                   status == WEFT_ERR_BROKEN || result->told ||
-                   (status == WEFT_ERR_RANK_DEAD && is_watched());
-    return rank == 0 || !hearsay;
-}
-
 static int train_as_rank(weft_setup_t *setup)
 {
     weft_comm_h comm;
@@ -145,7 +141,7 @@ static int train_as_rank(weft_setup_t *setup)
     weft_comm_rank(comm, &rank);
     FILE *out = rank == 0 ? open_progress() : NULL;
     weft_status_t status = weft__train_run(setup, comm, out, &result);
-    if (status != WEFT_OK && has_news(rank, status, &result)) {
+    if (status != WEFT_OK && (rank == 0 || (!result.told && weft__rank_has_news(status)))) {
         complain(1);
     }
     if (out != NULL && out != stdout) {
@@ -153,7 +149,7 @@ static int train_as_rank(weft_setup_t *setup)
     }
     if (status != WEFT_OK) {
         weft_comm_abort(comm); /* others may still wait for us */
-        return result.diverged && is_watched() ? EXIT_DIVERGED : 1;
+        return result.diverged && weft__rank_is_watched() ? EXIT_DIVERGED : 1;
     }
     if (result.interrupted && rank == 0) {
         bool saved = setup->config->out[0] != '\0' && setup->config->save_every >= 0;
@@ -196,7 +192,7 @@ static const char *go_on(void *arg)
 
 static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
 {
-    char self[] = "/proc/self/exe", name[] = "train";
+    char self[] = "weft", name[] = "train";
     char **command = calloc((size_t)argc + 4, sizeof(char *));
     const char *terminal = isatty(STDOUT_FILENO) ? ttyname(STDOUT_FILENO) : NULL;
     restart_t restart = {.out = setup->config->out, .option = "--resume"};
@@ -219,6 +215,8 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
     weft_launch_t launch = {.name = "weft train",
                             .ranks = setup->config->ranks,
                             .argv = command,
+                            .program = WEFT_LAUNCH_SELF,
+                            .own = true,
                             .bind = strcmp(weft__settings()->bind, "none") != 0,
                             .device = setup->device,
                             .max_restarts = setup->config->max_restarts,
@@ -254,6 +252,19 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
     return alone ? train_as_rank(setup) : start_ranks(setup, argc, argv);
 }
 
+/* Whoever started us said how many ranks there are; a configuration that says otherwise is of a run with
+ * others, but who types both contradicts himself. */
+static weft_status_t take_ranks(weft_train_config_t *config, const weft_job_t *job)
+{
+    if (strcmp(job->launcher, "none") == 0) {
+        return WEFT_OK;
+    }
+    config->ranks = job->size;
+    return config->asked_ranks == WEFT_TRAIN_NOT_ASKED
+               ? WEFT_OK
+               : weft__job_check_ranks(job, config->asked_ranks);
+}
+
 int weft__cmd_train(int argc, char **argv)
 {
     weft_train_config_t config;
@@ -262,7 +273,7 @@ int weft__cmd_train(int argc, char **argv)
     char folder[WEFT_PATH_BYTES]; /* of the run that this one goes on from */
     signal(SIGXFSZ,
            SIG_IGN); /* a file that may not grow (ulimit -f) is then told like a full disk */
-    bool help = false;
+    bool help = false, alike = true;
     weft_status_t status = weft__train_parse(argc, argv, &config, &help);
     if (status == WEFT_OK && help) {
         weft__train_help(stdout);
@@ -277,14 +288,15 @@ int weft__cmd_train(int argc, char **argv)
         status = weft__job(&job);
     }
     if (status == WEFT_OK && !help) {
-        if (strcmp(job->launcher, "none") != 0) {
-            config.ranks = job->size; /* whoever started us said how many */
-        }
+        status = take_ranks(&config, job);
+    }
+    if (status == WEFT_OK && !help) {
+        alike = false; /* a file may be there on one host and not on another */
         status = weft__setup_open(&config, &setup);
     }
     int exit_status = 0;
     if (status != WEFT_OK) {
-        exit_status = complain(WEFT_EXIT_USAGE);
+        exit_status = alike ? refuse() : complain(WEFT_EXIT_USAGE);
     } else if (!help) {
         exit_status = train(&setup, job, argc, argv);
     }

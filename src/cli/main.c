@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <weft/weft.h>
@@ -37,7 +38,9 @@ static void print_help(FILE *out)
     for (int i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-*s  %s\n", width, commands[i].name, commands[i].text);
     }
-    fprintf(out, "\nweft COMMAND --help explains one; weft --version prints the version.\n");
+    fprintf(out,
+            "\nweft COMMAND --help explains one; weft --version prints the version.\n"
+            "They return 0 for success, 1 for a failure, 2 for wrong use: docs/reliability.md.\n");
 }
 
 /* A descriptor that the caller closed would be given to the next file opened, and a message would
@@ -76,14 +79,49 @@ static int unknown_command(const char *name)
     return WEFT_EXIT_USAGE;
 }
 
+static int unknown_option(const char *option)
+{
+    static const char *const names[] = {"--help", "--version"};
+    const char *nearest = weft__nearest(option, names, 2);
+    fprintf(stderr, "weft: unknown option %s; %s%s%s\n", option,
+            nearest != NULL ? "did you mean " : "weft --help lists what there is",
+            nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
+    return WEFT_EXIT_USAGE;
+}
+
+static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
+{
+    return word != NULL && (strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0);
+}
+
+static const command_t *find_command(const char *name)
+{
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
 static void print_version(void)
 {
     bool known = weft__commit[0] != '\0';
     printf("weft %s%s%s%s\n", weft_version(), known ? " (" : "", weft__commit, known ? ")" : "");
 }
 
+/* Ranks are started through /proc/self/exe, which is not what ps and top should show. */
+static void name_process(void)
+{
+    char name[16] = ""; /* as long as the system keeps */
+    if (prctl(PR_GET_NAME, name) == 0 && strcmp(name, "exe") == 0) {
+        prctl(PR_SET_NAME, "weft");
+    }
+}
+
 int main(int argc, char **argv)
 {
+    name_process();
     open_standard_files();
     weft__commit = WEFT_COMMIT;
     if (argc < 2) {
@@ -91,18 +129,27 @@ int main(int argc, char **argv)
         return WEFT_EXIT_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+    bool help = is_one_of(name, "--help", "-h", "help");
+    if (help && argc == 2) {
         print_help(stdout);
         return finish(0);
     }
-    if (strcmp(name, "--version") == 0) {
+    if (is_one_of(name, "--version", "-V", "version") ||
+        (argc == 3 && strcmp(argv[2], "--version") == 0)) {
         print_version();
         return finish(0);
     }
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            return finish(commands[i].run(argc - 1, argv + 1));
-        }
+    if (name[0] == '-' && !help) {
+        return unknown_option(name);
     }
-    return unknown_command(name);
+    const command_t *command = find_command(help ? argv[2] : name);
+    if (command == NULL) {
+        return unknown_command(help ? argv[2] : name);
+    }
+    if (help) { /* weft help bench */
+        char option[] = "--help";
+        char *words[] = {argv[2], option, NULL};
+        return finish(command->run(2, words));
+    }
+    return finish(command->run(argc - 1, argv + 1));
 }

@@ -409,10 +409,14 @@ static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, c
     const char *file = NULL;
     weft_args_found_t found;
     set_defaults(config);
+    int ranks = config->ranks;
+    config->ranks = WEFT_TRAIN_NOT_ASKED;
     heed_device(config);
     make_options(config, &file, options);
     weft_args_t args = make_args(options);
     weft_status_t status = parse_copy(&args, argc, argv, &found);
+    int asked = config->ranks;
+    config->ranks = asked == WEFT_TRAIN_NOT_ASKED ? ranks : asked;
     *help_p = status == WEFT_OK && found.help;
     if (status != WEFT_OK || found.help) {
         return status;
@@ -424,6 +428,7 @@ static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, c
         status = status == WEFT_OK ? parse_copy(&args, argc, argv, &found) : status;
         divide_as_before(&before, config);
     }
+    config->asked_ranks = asked;
     return status == WEFT_OK ? check_words(config) : status;
 }
 

@@ -14,6 +14,7 @@
 #ifndef WEFT_TRAIN_CONFIG_H
 #define WEFT_TRAIN_CONFIG_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -132,12 +133,15 @@
 #define WEFT_TRAIN_STR const char *
 #define WEFT_TRAIN_ONE const char *
 
+#define WEFT_TRAIN_NOT_ASKED INT_MIN
+
 typedef struct weft_train_config {
 #define WEFT_TRAIN_FIELD(kind, field, name, letter, metavar, value, words, help)                   \
     WEFT_TRAIN_##kind field;
     WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
 #undef WEFT_TRAIN_FIELD
     bool dry_run;   /* --dry-run: not part of a configuration, and not written */
+    int asked_ranks;           /* -n on the command line; WEFT_TRAIN_NOT_ASKED: there was none */
     const char *earlier_model; /* --model of the run that this one goes on from; NULL: of none */
     char *texts[4]; /* owned: what strings from files point into */
     int text_count;

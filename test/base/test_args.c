@@ -101,6 +101,29 @@ static void yes_may_be_left_out(void **state)
     assert_true(!got.check && got.threads);
 }
 
+static void numbers_stay_in_their_range(void **state)
+{
+    (void)state;
+    static const weft_arg_range_t ranges[] = {{"timeout", 5, 6}, {"ranks", 1, 16}};
+    command.ranges = ranges;
+    command.range_count = 2;
+    assert_int_equal(parse("-n 1 --timeout 1h"), WEFT_OK); /* a time is no number */
+    assert_int_equal(got.ranks, 1);
+    assert_int_equal(parse("--ranks=16"), WEFT_OK);
+    static const char *const wrong[] = {"0", "17", "-1", "1x", "''", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char line[64], expected[128];
+        const char *value = strcmp(wrong[i], "''") == 0 ? "" : wrong[i];
+        snprintf(line, sizeof(line), "--ranks %s", wrong[i]);
+        snprintf(expected, sizeof(expected),
+                 "weft bench: --ranks takes a whole number from 1 to 16, not \"%s\"", value);
+        assert_int_equal(parse(line), WEFT_ERR_INVALID);
+        assert_string_equal(weft_last_error(), expected);
+        assert_int_equal(got.ranks, 0); /* left alone */
+    }
+    command.range_count = 0;
+}
+
 static void positionals_and_end_of_options(void **state)
 {
     (void)state;
@@ -213,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_spelling),
         cmocka_unit_test(yes_may_be_left_out),
+        cmocka_unit_test(numbers_stay_in_their_range),
         cmocka_unit_test(positionals_and_end_of_options),
         cmocka_unit_test(stop_at_first_positional),
         cmocka_unit_test(refusals),

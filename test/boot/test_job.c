@@ -45,6 +45,19 @@ static void no_launcher_is_a_job_of_one(void **state)
     assert_string_equal(job.key, "");
 }
 
+static void another_number_of_ranks_is_a_contradiction(void **state)
+{
+    (void)state;
+    weft_job_t job = read_good(ENV("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"));
+    assert_int_equal(weft__job_check_ranks(&job, 2), WEFT_OK);
+    assert_int_equal(weft__job_check_ranks(&job, 4), WEFT_ERR_INVALID);
+    assert_string_equal(weft_last_error(),
+                        "-n 4 contradicts mpirun, which started 2 ranks: leave -n out, or give "
+                        "both the same number");
+    job = read_good(ENV("HOME=/"));
+    assert_int_equal(weft__job_check_ranks(&job, 4), WEFT_OK);
+}
+
 static void weft_wins_over_all_others(void **state)
 {
     (void)state;
@@ -406,6 +419,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_launcher_is_a_job_of_one),
+        cmocka_unit_test(another_number_of_ranks_is_a_contradiction),
         cmocka_unit_test(weft_wins_over_all_others),
         cmocka_unit_test(torchrun_is_read_and_keyed_by_restart),
         cmocka_unit_test(openmpi_is_read),
