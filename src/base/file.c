@@ -141,24 +141,6 @@ weft_status_t weft__file_read(const char *path, char **text_p, size_t *size_p)
     return status;
 }
 
-weft_status_t weft__write_all(int fd, const void *bytes, size_t count, const char *path)
-{
-    const char *at = bytes;
-    while (count > 0) {
-        ssize_t wrote = write(fd, at, count);
-        if (wrote < 0 && errno == EINTR) {
-            continue;
-        }
-        if (wrote <= 0) {
-            return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", path,
-                              wrote == 0 ? "nothing was taken" : strerror(errno));
-        }
-        at += wrote;
-        count -= (size_t)wrote;
-    }
-    return WEFT_OK;
-}
-
 weft_status_t weft__folder_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -36,9 +36,6 @@ weft_status_t weft__file_read(const char *path, char **text_p, size_t *size_p);
  * crash too. */
 weft_status_t weft__file_replace(const char *path, const void *bytes, size_t size);
 
-/* write(2) until done; `path` is for the sentence. */
-weft_status_t weft__write_all(int fd, const void *bytes, size_t count, const char *path);
-
 /* Make what was renamed, created or removed in the folder durable. */
 weft_status_t weft__folder_sync(const char *path);
 

@@ -1,21 +1,20 @@
-/* Traces: spans in memory, parts on disk, one file for the viewer.
+/* Traces: spans in memory, parts as text, one file for the viewer.
  *
  * A part is the rank's number and its events, one per line, each a JSON object with times in
  * nanoseconds of the host's clock. Merging subtracts the earliest time of all parts, so the file
  * starts at 0, and adds the names of processes (ranks) and threads (tracks). */
 #include "base/trace.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/output.h"
+#include "base/try.h"
 
 typedef struct span {
     const char *name;
@@ -211,11 +210,12 @@ static uint64_t earliest(const weft_trace_t *trace)
     return start;
 }
 
-weft_status_t weft__trace_save(const weft_trace_t *trace, const char *path)
+weft_status_t weft__trace_save(const weft_trace_t *trace, weft_trace_part_t *part_p)
 {
-    FILE *out = fopen(path, "we");
+    weft_trace_part_t part = {NULL, 0};
+    FILE *out = open_memstream(&part.text, &part.size);
     if (out == NULL) {
-        return weft__fail(WEFT_ERR_SYSTEM, "cannot create %s: %m", path);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the trace of rank %d", trace->rank);
     }
     size_t taken = __atomic_load_n(&trace->taken, __ATOMIC_RELAXED), at = 0;
     size_t lost = __atomic_load_n(&trace->lost, __ATOMIC_RELAXED);
@@ -227,8 +227,10 @@ weft_status_t weft__trace_save(const weft_trace_t *trace, const char *path)
     }
     bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
-        return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %m", path);
+        free(part.text);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the trace of rank %d", trace->rank);
     }
+    *part_p = part;
     return WEFT_OK;
 }
 
@@ -239,9 +241,9 @@ typedef struct part {
     size_t lost;
 } part_t;
 
-static bool open_part(const char *path, part_t *part)
+static bool open_part(const weft_trace_part_t *from, part_t *part)
 {
-    part->file = fopen(path, "re");
+    part->file = from->size > 0 ? fmemopen(from->text, from->size, "r") : NULL;
     if (part->file == NULL) {
         return false;
     }
@@ -319,7 +321,7 @@ static void merge_part(weft_json_t *json, const part_t *part, uint64_t zero)
         int at = 0;
         if (sscanf(line, "%d %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64 " %n", &span.track,
                    &span.start, &span.end, &span.step, &span.bytes, &at) != 5) {
-            continue; /* the last line of a rank that was killed */
+            continue;
         }
         if (span.track >= 0 && span.track < WEFT_TRACK_COUNT && !named[span.track]) {
             named[span.track] = true;
@@ -333,12 +335,10 @@ static void merge_part(weft_json_t *json, const part_t *part, uint64_t zero)
 
 static weft_status_t write_merged(const char *path, part_t *parts, int count, uint64_t zero)
 {
-    FILE *out = fopen(path, "we");
-    if (out == NULL) {
-        return weft__fail(WEFT_ERR_SYSTEM, "cannot create %s: %m", path);
-    }
+    weft_output_t *out;
+    WEFT_TRY(weft__output_open(path, &out));
     weft_json_t json;
-    weft__json_start(&json, out);
+    weft__json_start(&json, weft__output_stream(out));
     json.compact = true;
     weft__json_object(&json);
     weft__json_key(&json, "displayTimeUnit");
@@ -352,17 +352,10 @@ static weft_status_t write_merged(const char *path, part_t *parts, int count, ui
     }
     weft__json_end(&json);
     weft__json_end(&json);
-    bool failed = weft__json_finish(&json) != WEFT_OK;
-    int why = errno;
-    if (fclose(out) != 0 || failed) {
-        why = failed ? why : errno;
-        remove(path); /* half a trace is none */
-        return weft__fail(WEFT_ERR_SYSTEM, "cannot write the trace %s: %s", path, strerror(why));
-    }
-    return WEFT_OK;
+    return weft__output_end(out, weft__json_finish(&json));
 }
 
-weft_status_t weft__trace_merge(const char *path, const char *const *paths, int count)
+weft_status_t weft__trace_merge(const char *path, const weft_trace_part_t *from, int count)
 {
     part_t *parts = calloc((size_t)count + 1, sizeof(*parts));
     if (parts == NULL) {
@@ -371,7 +364,7 @@ weft_status_t weft__trace_merge(const char *path, const char *const *paths, int 
     uint64_t zero = UINT64_MAX;
     int there = 0;
     for (int i = 0; i < count; i++) {
-        if (open_part(paths[i], &parts[i])) {
+        if (open_part(&from[i], &parts[i])) {
             there++;
             zero = parts[i].start < zero ? parts[i].start : zero;
         }
@@ -382,7 +375,6 @@ weft_status_t weft__trace_merge(const char *path, const char *const *paths, int 
     for (int i = 0; i < count; i++) {
         if (parts[i].file != NULL) {
             fclose(parts[i].file);
-            unlink(paths[i]);
         }
     }
     free(parts);

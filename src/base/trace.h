@@ -1,14 +1,14 @@
 /* Traces for Perfetto (ui.perfetto.dev) and chrome://tracing: what every rank did when.
  *
- * A rank records spans in memory, which costs two clock reads and one store per span, and writes
- * its part when it ends; one rank merges the parts into one file. Tracks are the rows below a
+ * A rank records spans in memory, which costs two clock reads and one store per span, and makes its
+ * part when it ends; one rank merges the parts into one file. Tracks are the rows below a
  * rank; what may happen at the same time has rows of its own:
  *
  *     weft__trace_open(rank, 1 << 20, &trace);
  *     uint64_t start = weft__now_ns();
  *     ... work ...
  *     weft__trace_span(trace, WEFT_TRACK_COMPUTE, "forward", start, weft__now_ns(), -1, -1);
- *     weft__trace_save(trace, "run/trace-3.part");
+ *     weft__trace_save(trace, &parts[rank]);
  *     weft__trace_merge("run/trace.json", parts, ranks);
  *
  * A NULL trace records nothing, so that callers need not ask whether one is wanted. */
@@ -67,12 +67,17 @@ uint64_t weft__trace_busy(const weft_trace_t *trace, weft_track_t track, uint64_
 uint64_t weft__trace_exposed(const weft_trace_t *trace, weft_track_t track, weft_track_t hider,
                              uint64_t from_ns, uint64_t to_ns);
 
-/* Write the spans of this rank to `path`, in the form that merge takes. No span may be recorded
- * meanwhile. */
-weft_status_t weft__trace_save(const weft_trace_t *trace, const char *path);
+/* The spans of a rank, as text. */
+typedef struct weft_trace_part {
+    char *text; /* malloced */
+    size_t size;
+} weft_trace_part_t;
 
-/* Join parts into one trace that starts at time 0, and remove them. A part that is missing (a
- * rank that died) is left out; WEFT_ERR_NOT_FOUND if all are. */
-weft_status_t weft__trace_merge(const char *path, const char *const *parts, int count);
+/* The part of this rank. No span may be recorded meanwhile. */
+weft_status_t weft__trace_save(const weft_trace_t *trace, weft_trace_part_t *part_p);
+
+/* Join parts into one trace that starts at time 0. An empty part is left out; WEFT_ERR_NOT_FOUND if
+ * all are. */
+weft_status_t weft__trace_merge(const char *path, const weft_trace_part_t *parts, int count);
 
 #endif

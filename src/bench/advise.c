@@ -262,13 +262,10 @@ weft_status_t weft__bench_advise(const weft_bench_t *bench, weft_comm_h comm, si
         }
     }
     if (comm->rank == 0) {
-        char why[WEFT_ERROR_TEXT];
-        snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
         if (status == WEFT_OK) {
             printf("# wrong results: %zu %s\n", *wrong_p, *wrong_p ? "FAILED" : "(all verified)");
         }
-        weft_status_t closed = weft__result_close(&result, *wrong_p);
-        return status == WEFT_OK ? closed : weft__fail(status, "%s", why);
+        return weft__result_close(&result, status, *wrong_p);
     }
     return status;
 }

@@ -117,7 +117,7 @@ weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t sta
         printf("#\n# wrong results: %zu %s\n", wrong, wrong ? "FAILED" : "(all verified)");
     }
     fflush(stdout);
-    weft_status_t closed = weft__result_close(&table->result, wrong);
+    weft_status_t closed = weft__result_close(&table->result, status, wrong);
     free(table);
     return closed;
 }

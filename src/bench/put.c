@@ -134,6 +134,5 @@ weft_status_t weft__bench_put_signal(const weft_bench_t *bench, weft_comm_h comm
         size_t next = (size_t)((double)bytes * bench->factor);
         bytes = next > bytes ? next : bytes + 1;
     }
-    weft_status_t closed = weft__result_close(&game.result, *wrong_p);
-    return clean_up(&game, status == WEFT_OK ? closed : status);
+    return clean_up(&game, weft__result_close(&game.result, status, *wrong_p));
 }

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "base/version.h"
 #include "device/cuda/cuda.h"
 #include "device/device.h"
@@ -21,21 +22,17 @@ static void json_setting(const char *name, const char *value, bool is_default, c
     weft__json_string(json, value);
 }
 
-/* stdout, for JSON alone; what others print there goes to stderr from now on. */
-static FILE *take_stdout(void)
+/* "-" is stdout, for JSON alone; what others print there goes to stderr from now on. */
+static weft_status_t open_file(const char *path, weft_output_t **file_p)
 {
     fflush(stdout);
-    int fd = dup(STDOUT_FILENO);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!file || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
-        if (file) {
-            fclose(file);
-        } else if (fd >= 0) {
-            close(fd);
-        }
-        return NULL;
+    WEFT_TRY(weft__output_open(path, file_p));
+    if (strcmp(path, "-") == 0 && dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        weft__output_discard(*file_p);
+        *file_p = NULL;
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot write to stdout: %s", strerror(errno));
     }
-    return file;
+    return WEFT_OK;
 }
 
 static void print_head(const weft_bench_t *bench, int ranks)
@@ -59,17 +56,14 @@ static void print_head(const weft_bench_t *bench, int ranks)
 weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench, int ranks)
 {
     weft_json_t *json = &result->json;
-    *result = (weft_result_t){.path = bench->json};
+    *result = (weft_result_t){.file = NULL};
     if (!bench->json) {
         print_head(bench, ranks);
         return WEFT_OK;
     }
-    result->file = strcmp(bench->json, "-") == 0 ? take_stdout() : fopen(bench->json, "w");
-    if (!result->file) {
-        return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", bench->json, strerror(errno));
-    }
+    WEFT_TRY(open_file(bench->json, &result->file));
     print_head(bench, ranks);
-    weft__json_start(json, result->file);
+    weft__json_start(json, weft__output_stream(result->file));
     weft__json_object(json);
     weft__json_key(json, "bench");
     weft__json_string(json, "weft");
@@ -119,19 +113,18 @@ void weft__result_times(weft_json_t *json, const char *key, const weft_sample_t 
     weft__json_end(json);
 }
 
-weft_status_t weft__result_close(weft_result_t *result, size_t wrong)
+weft_status_t weft__result_close(weft_result_t *result, weft_status_t status, size_t wrong)
 {
     if (!result->file) {
-        return WEFT_OK;
+        return status;
+    }
+    if (status != WEFT_OK) {
+        weft__output_discard(result->file);
+        return status;
     }
     weft__json_end(&result->json);
     weft__json_key(&result->json, "wrong");
     weft__json_uint(&result->json, wrong);
     weft__json_end(&result->json);
-    weft_status_t status = weft__json_finish(&result->json);
-    if (fclose(result->file) != 0 && status == WEFT_OK) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "writing %s failed: %s", result->path,
-                            strerror(errno));
-    }
-    return status;
+    return weft__output_end(result->file, weft__json_finish(&result->json));
 }

@@ -4,12 +4,12 @@
 #define WEFT_BENCH_RESULT_H
 
 #include "base/json.h"
+#include "base/output.h"
 #include "bench/bench.h"
 #include "bench/table.h"
 
 typedef struct weft_result {
-    FILE *file; /* NULL: none was asked for */
-    const char *path;
+    weft_output_t *file; /* NULL: none was asked for */
     weft_json_t json; /* inside the array of results */
 } weft_result_t;
 
@@ -20,7 +20,8 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench
 /* The times of a sample as an array; nothing if there are none. */
 void weft__result_times(weft_json_t *json, const char *key, const weft_sample_t *sample);
 
-/* End the array, say how many results were `wrong`, close the file. */
-weft_status_t weft__result_close(weft_result_t *result, size_t wrong);
+/* End the array, say how many results were `wrong`, and let the file appear. If `status` is a failure,
+ * what stood there stays. Returns the first failure. */
+weft_status_t weft__result_close(weft_result_t *result, weft_status_t status, size_t wrong);
 
 #endif

@@ -162,7 +162,7 @@ weft_status_t weft__table_close(weft_table_t *table, weft_status_t status, size_
         printf("# average bus bandwidth: %.2f GB/s\n", table->busbw_sum / table->busbw_rows);
     }
     fflush(stdout);
-    weft_status_t closed = weft__result_close(&table->result, wrong);
+    weft_status_t closed = weft__result_close(&table->result, status, wrong);
     free(table);
     return closed;
 }

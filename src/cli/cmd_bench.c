@@ -1,7 +1,7 @@
 /* weft bench: time collectives, in the manner of nccl-tests, and one-sided calls and patterns against
  * what they replace; verify all results. */
-#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 
 #include "base/args.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/settings.h"
 #include "bench/bench.h"
 #include "bench/pair.h"
@@ -159,7 +160,8 @@ static int resolve(options_t *o)
     }
     weft_tuner_t tuner;
     if (o->algo && weft__tuner_init(&tuner, o->algo) != WEFT_OK) {
-        return complain(weft_last_error());
+        fprintf(stderr, "weft bench: %s\n", weft_last_error());
+        return 1;
     }
     return 0;
 }
@@ -292,12 +294,8 @@ static int look_ahead(const options_t *o)
     if (o->bench.root < 0 || o->bench.root >= o->ranks) {
         return complain("--root is not one of the ranks");
     }
-    if (o->bench.json && strcmp(o->bench.json, "-") != 0) {
-        FILE *file = fopen(o->bench.json, "w");
-        if (!file || fclose(file) != 0) {
-            fprintf(stderr, "weft bench: cannot write %s: %s\n", o->bench.json, strerror(errno));
-            return 1;
-        }
+    if (o->bench.json && weft__output_check(o->bench.json) != WEFT_OK) {
+        return complain(weft_last_error());
     }
     return 0;
 }
@@ -402,6 +400,7 @@ int weft__cmd_bench(int argc, char **argv)
     memcpy(typed, argv, (size_t)argc * sizeof(char *));
     weft_args_found_t found;
     int exit_status;
+    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
     if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
         weft__rank_say(weft_last_error()); /* it begins with the command */
         exit_status = WEFT_EXIT_USAGE;

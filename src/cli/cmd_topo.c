@@ -1,11 +1,11 @@
 /* weft topo: what this machine is. */
-#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/args.h"
 #include "base/json.h"
+#include "base/output.h"
 #include "base/settings.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
@@ -160,13 +160,13 @@ static void put_ranks(weft_json_t *json, const machine_t *machine)
 static int write_json(const machine_t *machine, const char *path)
 {
     weft_json_t json;
-    /* a copy of stdout, as it is closed here */
-    FILE *file = strcmp(path, "-") == 0 ? fdopen(dup(STDOUT_FILENO), "w") : fopen(path, "we");
-    if (file == NULL) {
-        fprintf(stderr, "weft topo: cannot write %s: %s\n", path, strerror(errno));
+    weft_output_t *file;
+    fflush(stdout);
+    if (weft__output_open(path, &file) != WEFT_OK) {
+        fprintf(stderr, "weft topo: %s\n", weft_last_error());
         return 1;
     }
-    weft__json_start(&json, file);
+    weft__json_start(&json, weft__output_stream(file));
     weft__json_object(&json);
     put_machine(&json, &machine->topo);
     weft__json_key(&json, "gpus");
@@ -175,9 +175,8 @@ static int write_json(const machine_t *machine, const char *path)
         put_ranks(&json, machine);
     }
     weft__json_end(&json);
-    weft_status_t status = weft__json_finish(&json);
-    if (fclose(file) != 0 || status != WEFT_OK) {
-        fprintf(stderr, "weft topo: cannot write %s: %s\n", path, strerror(errno));
+    if (weft__output_end(file, weft__json_finish(&json)) != WEFT_OK) {
+        fprintf(stderr, "weft topo: %s\n", weft_last_error());
         return 1;
     }
     return 0;
@@ -208,6 +207,7 @@ int weft__cmd_topo(int argc, char **argv)
 {
     const char *path = NULL;
     int ranks = 0;
+    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
     const weft_arg_t options[] = {
         {"ranks", 'n', WEFT_ARG_INT, "N", &ranks, "show which CPUs weft run -n N gives each rank"},
         {"json", 0, WEFT_ARG_STR, "FILE", &path,

@@ -1,27 +1,24 @@
 /* metrics.jsonl, the progress line, the summary. */
 #include "train/metrics.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_read.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "train/progress.h"
 
 struct weft_metrics {
     weft_metrics_options_t options;
     char path[WEFT_PATH_BYTES];
-    int fd; /* -1: no file */
-    off_t size;
+    weft_output_t *file; /* NULL: none */
     weft_progress_t progress;
     weft_metrics_totals_t totals;
 };
@@ -73,12 +70,7 @@ static weft_status_t open_file(weft_metrics_t *metrics, const char *folder, uint
         keep = measure(text, size, resumed);
         free(text);
     }
-    metrics->fd = open(metrics->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (metrics->fd < 0 || ftruncate(metrics->fd, (off_t)keep) != 0) {
-        return weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", metrics->path, strerror(errno));
-    }
-    metrics->size = (off_t)keep;
-    return WEFT_OK;
+    return weft__output_append(metrics->path, keep, &metrics->file);
 }
 
 static void put(weft_json_t *json, const char *key, double value)
@@ -136,14 +128,7 @@ static weft_status_t append(weft_metrics_t *metrics, const weft_metrics_step_t *
     weft_status_t status = write_step(out, step);
     long length = ftell(out);
     fclose(out);
-    status = status == WEFT_OK ? weft__write_all(metrics->fd, line, (size_t)length, metrics->path)
-                               : status;
-    if (status != WEFT_OK) {
-        /* Take back what may have been written of the line, so that the next one starts well. */
-        return ftruncate(metrics->fd, metrics->size) == 0 ? status : WEFT_ERR_SYSTEM;
-    }
-    metrics->size += length;
-    return WEFT_OK;
+    return status == WEFT_OK ? weft__output_write(metrics->file, line, (size_t)length) : status;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -156,7 +141,6 @@ weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_met
     }
     metrics->options = *options;
     metrics->options.folder = NULL; /* the caller's */
-    metrics->fd = -1;
     bool wants_file = options->folder != NULL && options->folder[0] != '\0';
     weft_status_t status = wants_file ? open_file(metrics, options->folder, options->resumed)
                                       : WEFT_OK;
@@ -175,7 +159,7 @@ weft_status_t weft__metrics_step(weft_metrics_t *metrics, const weft_metrics_ste
 {
     weft__totals_add(&metrics->totals, step);
     weft__progress_step(&metrics->progress, step);
-    return metrics->fd >= 0 ? append(metrics, step) : WEFT_OK;
+    return metrics->file != NULL ? append(metrics, step) : WEFT_OK;
 }
 
 void weft__metrics_say(weft_metrics_t *metrics, const char *format, ...)
@@ -200,11 +184,8 @@ weft_status_t weft__metrics_close(weft_metrics_t *metrics)
     if (metrics == NULL) {
         return WEFT_OK;
     }
-    weft_status_t status = WEFT_OK;
     weft__progress_clear(&metrics->progress);
-    if (metrics->fd >= 0 && (fsync(metrics->fd) != 0 || close(metrics->fd) != 0)) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", metrics->path, strerror(errno));
-    }
+    weft_status_t status = metrics->file != NULL ? weft__output_commit(metrics->file) : WEFT_OK;
     weft__totals_free(&metrics->totals);
     free(metrics);
     return status;

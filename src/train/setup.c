@@ -10,6 +10,7 @@
 #include <weft/device.h>
 
 #include "base/log.h"
+#include "base/output.h"
 #include "base/settings.h"
 #include "base/trace.h"
 #include "base/try.h"
@@ -269,9 +270,9 @@ static weft_status_t check_trace(const char *path, const char *out)
     }
     bool comes = out[0] != '\0' && same_name(folder, out) &&
                  !weft__is_folder(out); /* with the run */
-    if (!comes && access(folder, W_OK | X_OK) != 0) {
-        return weft__fail(WEFT_ERR_INVALID, "--trace %s: cannot write into %s: %s", path, folder,
-                          strerror(errno));
+    if (strcmp(path, "-") == 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--trace - would mix the trace with what is printed: name a file");
     }
     if (weft__is_folder(path) || (out[0] != '\0' && same_name(path, out)) ||
         path[strlen(path) - 1] == '/') {
@@ -280,6 +281,11 @@ static weft_status_t check_trace(const char *path, const char *out)
     if (is_other_file(path)) {
         return weft__fail(WEFT_ERR_INVALID,
                           "--trace %s is there, and is no trace: choose another name", path);
+    }
+    if (!comes && weft__output_check(path) != WEFT_OK) {
+        char why[WEFT_PATH_BYTES + 256];
+        snprintf(why, sizeof(why), "%s", weft_last_error());
+        return weft__fail(WEFT_ERR_INVALID, "--trace: %s", why);
     }
     return WEFT_OK;
 }

@@ -1,14 +1,13 @@
 /* Token shards in the format of llm.c. */
 #include "train/shards.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
+#include "base/output.h"
+#include "base/try.h"
 
 #define MAGIC_GPT2 20240520u
 #define VERSION_GPT2 1u
@@ -94,11 +93,12 @@ void weft__shard_close(weft_shard_t *shard)
 /* ---- writing -------------------------------------------------------------------------------- */
 
 struct weft_shard_writer {
-    char folder[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES];
+    char folder[WEFT_PATH_BYTES];
     int token_bytes;
     uint64_t most;        /* tokens of a shard */
     uint64_t here, total; /* tokens of this shard, of all */
-    int fd, number;
+    int number;
+    weft_output_t *out; /* NULL: between two shards */
     uint8_t *buffer;
     size_t filled;
 };
@@ -119,31 +119,23 @@ weft_status_t weft__shards_create(const char *folder, int token_bytes, uint64_t 
     writer->buffer = buffer;
     writer->token_bytes = token_bytes;
     writer->most = most != 0 && most < (1u << 30) ? most : 1u << 30; /* llm.c counts in 31 bits */
-    writer->fd = -1;
     *writer_p = writer;
     return WEFT_OK;
 }
 
 static weft_status_t flush(weft_shard_writer_t *writer)
 {
-    weft_status_t status = weft__write_all(writer->fd, writer->buffer, writer->filled,
-                                           writer->path);
+    weft_status_t status = weft__output_write(writer->out, writer->buffer, writer->filled);
     writer->filled = 0;
     return status;
 }
 
 static weft_status_t begin_shard(weft_shard_writer_t *writer)
 {
-    char name[32];
+    char name[32], path[WEFT_PATH_BYTES];
     snprintf(name, sizeof(name), "tokens-%05d.bin", writer->number++);
-    weft_status_t status = weft__path_join(writer->path, writer->folder, name);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    writer->fd = open(writer->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (writer->fd < 0) {
-        return weft__fail(WEFT_ERR_SYSTEM, "cannot create %s: %s", writer->path, strerror(errno));
-    }
+    WEFT_TRY(weft__path_join(path, writer->folder, name));
+    WEFT_TRY(weft__output_open_inside(path, &writer->out));
     memset(writer->buffer, 0, WEFT_SHARD_HEADER_BYTES); /* filled in when the number is known */
     writer->filled = WEFT_SHARD_HEADER_BYTES;
     writer->here = 0;
@@ -165,16 +157,11 @@ static weft_status_t end_shard(weft_shard_writer_t *writer)
     put_word(header, 0, small ? MAGIC_GPT2 : MAGIC_LLAMA3);
     put_word(header, 1, small ? VERSION_GPT2 : VERSION_LLAMA3);
     put_word(header, 2, (uint32_t)writer->here);
-    bool good = status != WEFT_OK ||
-                (pwrite(writer->fd, header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
-                 fsync(writer->fd) == 0);
-    if (!good) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "cannot write %s: %s", writer->path, strerror(errno));
+    if (status == WEFT_OK) {
+        status = weft__output_patch(writer->out, 0, header, sizeof(header));
     }
-    if (close(writer->fd) != 0 && status == WEFT_OK) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "cannot close %s: %s", writer->path, strerror(errno));
-    }
-    writer->fd = -1;
+    status = weft__output_end(writer->out, status);
+    writer->out = NULL;
     return status;
 }
 
@@ -182,10 +169,10 @@ weft_status_t weft__shards_write(weft_shard_writer_t *writer, const uint32_t *to
 {
     weft_status_t status = WEFT_OK;
     for (size_t i = 0; i < count && status == WEFT_OK; i++) {
-        if (writer->fd >= 0 && writer->here == writer->most) {
+        if (writer->out != NULL && writer->here == writer->most) {
             status = end_shard(writer);
         }
-        if (status == WEFT_OK && writer->fd < 0) {
+        if (status == WEFT_OK && writer->out == NULL) {
             status = begin_shard(writer);
         }
         if (status == WEFT_OK && writer->filled + 4 > BUFFER_BYTES) {
@@ -205,7 +192,7 @@ weft_status_t weft__shards_write(weft_shard_writer_t *writer, const uint32_t *to
 
 weft_status_t weft__shards_finish(weft_shard_writer_t *writer, uint64_t *tokens_p)
 {
-    weft_status_t status = writer->fd >= 0 ? end_shard(writer) : WEFT_OK;
+    weft_status_t status = writer->out != NULL ? end_shard(writer) : WEFT_OK;
     if (status == WEFT_OK) {
         status = weft__folder_sync(writer->folder);
     }
@@ -219,9 +206,7 @@ weft_status_t weft__shards_finish(weft_shard_writer_t *writer, uint64_t *tokens_
 void weft__shards_abandon(weft_shard_writer_t *writer)
 {
     if (writer != NULL) {
-        if (writer->fd >= 0) {
-            close(writer->fd);
-        }
+        weft__output_discard(writer->out);
         free(writer->buffer);
         free(writer);
     }

@@ -1,20 +1,18 @@
 /* Writing safetensors: the header says where everything will be, so the data can be streamed. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checksum.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "train/tensor_files.h"
 
 struct weft_tensor_writer {
     char path[WEFT_PATH_BYTES];
-    int fd;
+    weft_output_t *out;
     uint64_t size;     /* written so far, header included */
     uint64_t expected; /* in the end */
     uint32_t crc;
@@ -148,18 +146,15 @@ weft_status_t weft__tensors_create(const char *path, const weft_tensor_form_t *f
     if (writer == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to write %s", path);
     }
-    writer->fd = -1;
     weft_status_t status = weft__path_join(writer->path, "", path);
     status = status == WEFT_OK ? check_names(path, forms, count) : status;
     status = status == WEFT_OK ? make_header(path, forms, count, metadata, &header, &length, &data)
                                : status;
     if (status == WEFT_OK) {
         writer->expected = length + data;
-        writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        status = writer->fd >= 0
-                     ? weft__tensors_write(writer, header, length)
-                     : weft__fail(WEFT_ERR_SYSTEM, "cannot create %s: %s", path, strerror(errno));
+        status = weft__output_open_inside(path, &writer->out);
     }
+    status = status == WEFT_OK ? weft__tensors_write(writer, header, length) : status;
     free(header);
     if (status != WEFT_OK) {
         weft__tensors_abandon(writer);
@@ -174,7 +169,7 @@ weft_status_t weft__tensors_write(weft_tensor_writer_t *writer, const void *byte
     if (count > writer->expected - writer->size) {
         return weft__fail(WEFT_ERR_INVALID, "%s: more data than its tensors take", writer->path);
     }
-    weft_status_t status = weft__write_all(writer->fd, bytes, count, writer->path);
+    weft_status_t status = weft__output_write(writer->out, bytes, count);
     if (status == WEFT_OK) {
         writer->crc = weft__crc32c(writer->crc, bytes, count);
         writer->size += count;
@@ -189,14 +184,9 @@ weft_status_t weft__tensors_finish(weft_tensor_writer_t *writer, uint64_t *size_
         status = weft__fail(WEFT_ERR_INVALID,
                             "%s: %" PRIu64 " bytes of its tensors' data did not come", writer->path,
                             writer->expected - writer->size);
-    } else if (fsync(writer->fd) != 0) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "cannot sync %s: %s", writer->path, strerror(errno));
     }
-    int fd = writer->fd;
-    writer->fd = -1;
-    if (close(fd) != 0 && status == WEFT_OK) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "cannot close %s: %s", writer->path, strerror(errno));
-    }
+    status = weft__output_end(writer->out, status);
+    writer->out = NULL;
     if (status == WEFT_OK && size_p != NULL) {
         *size_p = writer->size;
     }
@@ -210,9 +200,7 @@ weft_status_t weft__tensors_finish(weft_tensor_writer_t *writer, uint64_t *size_
 void weft__tensors_abandon(weft_tensor_writer_t *writer)
 {
     if (writer != NULL) {
-        if (writer->fd >= 0) {
-            close(writer->fd);
-        }
+        weft__output_discard(writer->out);
         free(writer);
     }
 }

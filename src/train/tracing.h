@@ -1,4 +1,4 @@
-/* A trace of all ranks in one file: each writes its part, rank 0 joins them. */
+/* A trace of all ranks in one file: each sends its part to rank 0, which joins them. */
 #ifndef WEFT_TRAIN_TRACING_H
 #define WEFT_TRAIN_TRACING_H
 

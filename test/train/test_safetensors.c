@@ -181,7 +181,7 @@ static void writers_are_checked(void **state)
     assert_int_equal(weft__tensors_finish(writer, NULL, NULL), WEFT_ERR_INVALID);
     assert_true(error_says("4 bytes"));
     assert_int_equal(weft__tensors_create(in_scratch("no/such/folder"), forms, 1, NULL, &writer),
-                     WEFT_ERR_SYSTEM);
+                     WEFT_ERR_NOT_FOUND);
 }
 
 static void open_header(const char *header, size_t data, const char *says)

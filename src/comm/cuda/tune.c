@@ -1,16 +1,16 @@
 #include "comm/cuda/tune.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/settings.h"
+#include "base/try.h"
 
 #define NCCL_MIN ((uint64_t)1 << 20) /* until somebody measures */
 #define LINE_ROOM 256
@@ -76,17 +76,16 @@ void weft__tune_read(const char *gpu, int ranks, bool shared, weft_cuda_tune_t *
     }
 }
 
-static bool make_folders(char *path)
+static weft_status_t make_folder_of(char *path)
 {
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
-        *slash = '/';
-        if (!made) {
-            return false;
-        }
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path) {
+        return WEFT_OK;
     }
-    return true;
+    *slash = '\0';
+    weft_status_t status = weft__folder_make(path);
+    *slash = '/';
+    return status;
 }
 
 /* All lines of the old file but those of `key`. */
@@ -107,28 +106,17 @@ static void copy_others(const char *path, const char *key, FILE *to)
 weft_status_t weft__tune_write(const char *gpu, int ranks, bool shared, weft_coll_t coll,
                                uint64_t lines_most, uint64_t nccl_min, char *path, size_t room)
 {
-    char key[LINE_ROOM], fresh[PATH_MAX];
+    char key[LINE_ROOM];
     make_key(gpu, ranks, shared, coll, key, sizeof(key));
-    if (!find_path(path, room) ||
-        (size_t)snprintf(fresh, sizeof(fresh), "%s.%d", path, (int)getpid()) >= sizeof(fresh)) {
+    if (!find_path(path, room)) {
         return weft__fail(WEFT_ERR_SYSTEM, "there is no place for the file of thresholds: set "
                                            "WEFT_TUNE_FILE, or HOME");
     }
-    FILE *file = make_folders(path) ? fopen(fresh, "we") : NULL;
-    if (!file) {
-        return weft__fail(WEFT_ERR_SYSTEM, "%s cannot be written: %s", fresh, strerror(errno));
-    }
-    copy_others(path, key, file);
-    fprintf(file, "%slines %" PRIu64 " nccl %" PRIu64 "\n", key, lines_most,
+    weft_output_t *file;
+    WEFT_TRY(make_folder_of(path));
+    WEFT_TRY(weft__output_open(path, &file));
+    copy_others(path, key, weft__output_stream(file));
+    fprintf(weft__output_stream(file), "%slines %" PRIu64 " nccl %" PRIu64 "\n", key, lines_most,
             nccl_min == WEFT_TUNE_NEVER ? 0 : nccl_min);
-    /* Whole or not at all: it takes the old one's name when it is complete. */
-    bool written = fflush(file) == 0 && fsync(fileno(file)) == 0;
-    written = fclose(file) == 0 && written;
-    if (!written || rename(fresh, path) != 0) {
-        weft_status_t status = weft__fail(WEFT_ERR_SYSTEM, "%s cannot be written: %s", path,
-                                          strerror(errno));
-        unlink(fresh);
-        return status;
-    }
-    return WEFT_OK;
+    return weft__output_commit(file);
 }

@@ -1,6 +1,5 @@
 #include "kernel/cuda/choices.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -12,6 +11,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/settings.h"
 
 /* A file is the key, the choice and a checksum of both. Its name is a hash of the key: another key of the
@@ -94,30 +94,20 @@ static void complain(const char *folder, const char *why)
     }
 }
 
-/* A temporary file with all of it, which then gets its name if nobody has that name yet. */
+/* The file, which gets its name if nobody has that name yet. */
 static bool put_file(const char *folder, const char *path, const char *file, size_t size)
 {
-    char temporary[WEFT_PATH_BYTES];
-    if (weft__path_join(temporary, folder, ".offer-XXXXXX") != WEFT_OK ||
-        weft__folder_make(folder) != WEFT_OK) {
+    weft_output_t *out;
+    if (weft__folder_make(folder) != WEFT_OK || weft__output_open(path, &out) != WEFT_OK) {
         complain(folder, weft_last_error());
         return false;
     }
-    int fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0) {
-        complain(folder, strerror(errno));
+    fwrite(file, 1, size, weft__output_stream(out));
+    if (weft__output_offer(out) != WEFT_OK) {
+        complain(folder, weft_last_error());
         return false;
     }
-    bool done = weft__write_all(fd, file, size, temporary) == WEFT_OK;
-    done = close(fd) == 0 && done;
-    if (!done) {
-        complain(folder, "it cannot be written");
-    } else if (link(temporary, path) != 0 && errno != EEXIST) {
-        complain(folder, strerror(errno));
-        done = false;
-    }
-    unlink(temporary);
-    return done;
+    return true;
 }
 
 void weft__choice_offer(const void *key, size_t key_bytes, void *choice, size_t bytes)
