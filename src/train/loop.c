@@ -34,6 +34,7 @@ typedef struct run {
     int skips;
     bool metrics_failed; /* said once; the run goes on, and fails in the end */
     double *memory;      /* peak of every rank, with a worker; NULL otherwise */
+    bool votes_kept;     /* of a step: memory and times are known */
     weft_plan_times_t times,
         all_times; /* with a worker: of a step; added up over steps but the first */
     double all_seconds;
@@ -337,20 +338,14 @@ static void advance(run_t *run, const weft_flight_t *flight, double loss)
 }
 
 /* For the end of the run; the next vote may be about something else. */
-static weft_status_t keep_votes(run_t *run)
+static void keep_votes(run_t *run)
 {
     const weft_trainer_t *t = &run->t;
-    if (run->memory == NULL) {
-        run->memory = calloc((size_t)t->size, sizeof(double));
-    }
-    if (run->memory == NULL) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the votes of %d ranks", t->size);
-    }
     for (int i = 0; i < t->size; i++) {
         run->memory[i] = t->votes[i].memory;
     }
     weft__planned_times(t, &run->times);
-    return WEFT_OK;
+    run->votes_kept = true;
 }
 
 /* Read what came of a step, on all ranks; write it down on rank 0. */
@@ -368,7 +363,7 @@ static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
     }
     loss /= (double)run->config->batch * run->config->length;
     if (t->worker != NULL) {
-        WEFT_TRY(keep_votes(run));
+        keep_votes(run);
     }
     WEFT_TRY(check_norms(run, flight));
     WEFT_TRY(check_numbers(run, flight, loss));
@@ -563,10 +558,20 @@ static weft_status_t train(run_t *run)
     if (step > run->t.state.step) {
         WEFT_TRY(settle(run, &run->t.flights[(step - 1) % WEFT_FLIGHTS], false));
     }
-    if (run->memory != NULL && run->t.rank == 0) {
+    if (run->votes_kept && run->t.rank == 0) {
         WEFT_TRY(tell_plan(run));
     }
     run->result->interrupted = run->stopping && step < end;
+    return WEFT_OK;
+}
+
+static weft_status_t open_memory(run_t *run)
+{
+    size_t ranks = (size_t)run->t.size;
+    run->memory = calloc(ranks, sizeof(double));
+    if (run->memory == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the figures of %zu ranks", ranks);
+    }
     return WEFT_OK;
 }
 
@@ -582,6 +587,9 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     WEFT_TRY(find_peak(run, comm, &flops));
     WEFT_TRY(weft__trainer_open(run->setup, comm, trace, &run->t));
     WEFT_TRY(add_peaks(run, flops));
+    if (run->t.worker != NULL) {
+        WEFT_TRY(open_memory(run));
+    }
     WEFT_TRY(open_reports(run, out));
     compare_data(run);
     return run->t.state.step < (uint64_t)run->config->steps ? open_feed(run) : WEFT_OK;
