@@ -9,6 +9,19 @@ fail() {
     failures+=("$1")
 }
 
+# werror COMPILER FROM TO: ON if its version is one of these, which give no warnings. Others may know more of them: that
+# is for us to mend, and no reason why the tests of a user should fail.
+werror() {
+    local version
+    version=$("$1" -dumpversion) && version=${version%%.*}
+    if [ "$version" -ge "$2" ] && [ "$version" -le "$3" ]; then
+        echo ON
+    else
+        echo "$1 $version is not one of those that the sources are checked with ($2 to $3): its warnings are no errors" >&2
+        echo OFF
+    fi
+}
+
 # build NAME DIR OPTION...: a build counts as a test.
 build() {
     local name=$1 where=$2
