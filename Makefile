@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 PEERS ?= --ranks 2,4,8
 PEERS_SHMEM ?= --pes 2,4
 
-.PHONY: all help deps demo test test-quick test-plans test-gpu soak install peers peers-shmem format clean
+.PHONY: all help deps demo test test-quick test-plans test-gpu test-fresh soak install peers peers-shmem format clean
 
 all: ## build the library, the command, examples and tests in build/
 	@tools/build $(BUILD)
@@ -32,6 +32,9 @@ test-plans: all ## train under every plan and compare with one rank; 10 minutes 
 
 test-gpu: ## what needs a GPU, with compute-sanitizer; tools/test-gpu has options
 	@tools/test-gpu $(BUILD)
+
+test-fresh: ## make demo and make test in minimal Debians 12 and 13, as root; tools/test-fresh has options
+	@tools/test-fresh || [ $$? = 77 ]
 
 soak: ## random collectives for a minute or more, and tests that take long
 	@tools/test --soak $(BUILD)

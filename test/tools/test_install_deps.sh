@@ -43,6 +43,10 @@ grep -q mpi <<<"$log" && die "MPI is for peers only"
 deps peers
 grep -qE '^install .* openmpi-bin libopenmpi-dev mpich libmpich-dev' <<<"$log" || die "peers"
 
+deps fresh
+grep -qE '^install .* debootstrap( |$)' <<<"$log" || die "fresh"
+grep -q cmake <<<"$log" && die "only debootstrap is needed here, the rest there"
+
 # What is there is not asked for.
 program cmake 'exit 0'
 program make 'exit 0'
