@@ -62,7 +62,7 @@ int main(int argc, char **argv)
         int value = -1;
         size_t bytes = sizeof(value);
         snprintf(key, sizeof(key), "rank/%d", i);
-        if (weft__store_get(store, key, &value, &bytes, 10000) != WEFT_OK) {
+        if (weft__store_get(store, key, &value, &bytes, 60000) != WEFT_OK) {
             return fail("get");
         }
         if (value != i) {
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     printf("%s %d/%d %d/%d met\n", job->launcher, job->rank, job->size, job->local_rank,
            job->local_size);
     fflush(stdout);
-    if (weft__store_barrier(store, "end", job->size, 10000) != WEFT_OK) {
+    if (weft__store_barrier(store, "end", job->size, 60000) != WEFT_OK) {
         return fail("barrier");
     }
     weft__store_close(store);

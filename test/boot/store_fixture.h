@@ -10,7 +10,7 @@
 #include "boot/store.h"
 
 #define HOST "127.0.0.1"
-#define LIMIT_MS 10000
+#define LIMIT_MS 60000
 
 static weft_store_server_t *server;
 static uint8_t secret[WEFT_SECRET_BYTES];

@@ -5,6 +5,11 @@
 set -u
 meet=$WEFT_BUILD/test/boot/meet
 tried=0
+# A folder for each mpirun: those of a user share one in $TMPDIR otherwise, and Open MPI's remove it under each other.
+work=$(mktemp -d /tmp/weft-test-foreign-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/one" "$work/first" "$work/second"
+export TMPDIR=$work/one
 fail() { echo "FAILED: $*"; exit 1; }
 
 # check OUTPUT LAUNCHER SIZE: every rank said once that it met all
@@ -22,13 +27,14 @@ try() { # LAUNCHER COMMAND...
     check "$out" "$launcher" 4
     out=$("$@" -n 2 sh -c "$meet; exit \$?" 2>&1) || fail "$* with a shell gave $?: $out"
     check "$out" "$launcher" 2
-    first=$(mktemp) && second=$(mktemp)
-    "$@" -n 2 "$meet" >"$first" 2>&1 &
-    "$@" -n 2 "$meet" >"$second" 2>&1 || fail "two at once: $(cat "$second")"
-    wait $! || fail "two at once: $(cat "$first")"
-    check "$(cat "$first")" "$launcher" 2
-    check "$(cat "$second")" "$launcher" 2
-    rm -f "$first" "$second"
+    TMPDIR=$work/first "$@" -n 2 "$meet" >"$work/first.out" 2>&1 &
+    first=$!
+    second=0
+    TMPDIR=$work/second "$@" -n 2 "$meet" >"$work/second.out" 2>&1 || second=$?
+    wait $first || fail "two at once: $(cat "$work/first.out")"
+    [ $second = 0 ] || fail "two at once: $(cat "$work/second.out")"
+    check "$(cat "$work/first.out")" "$launcher" 2
+    check "$(cat "$work/second.out")" "$launcher" 2
 }
 
 root=()

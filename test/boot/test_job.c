@@ -214,10 +214,10 @@ static int meet(void)
     if (job->rank == 0 && weft__store_set(one, "k", "v", 1) != WEFT_OK) {
         return 2;
     }
-    if (weft__store_get(two, "k", value, &bytes, 10000) != WEFT_OK || bytes != 1) {
+    if (weft__store_get(two, "k", value, &bytes, 60000) != WEFT_OK || bytes != 1) {
         return 3;
     }
-    if (weft__store_barrier(one, "end", job->size, 10000) != WEFT_OK) {
+    if (weft__store_barrier(one, "end", job->size, 60000) != WEFT_OK) {
         return 4;
     }
     weft__store_close(one);

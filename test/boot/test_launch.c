@@ -25,7 +25,7 @@ static void ranks_end_although_a_thread_takes_their_signals(void **state)
     int code = -1;
     (void)state;
     assert_int_equal(pthread_create(&thread, NULL, take_signals, NULL), 0);
-    weft_launch_t launch = {.name = "test", .ranks = 3, .argv = argv, .timeout_ms = 8000};
+    weft_launch_t launch = {.name = "test", .ranks = 3, .argv = argv, .timeout_ms = 50000};
     for (int i = 0; i < 5; i++) { /* who gets them is chance */
         assert_int_equal(weft__launch(&launch, &code), WEFT_OK);
         assert_int_equal(code, 0);

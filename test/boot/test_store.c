@@ -272,11 +272,11 @@ static void get_times_out_and_the_connection_lives_on(void **state)
     uint64_t start = weft__now_ns();
     assert_non_null(store);
     assert_int_equal(weft__store_get(store, "never", value, &bytes, 100), WEFT_ERR_TIMEOUT);
-    assert_true(ms_since(start) >= 99 && ms_since(start) < 5000);
+    assert_true(ms_since(start) >= 99 && ms_since(start) < LIMIT_MS);
     assert_non_null(strstr(weft_last_error(), "'never'"));
     assert_int_equal(weft__store_set(store, "never", "x", 1), WEFT_OK);
     bytes = sizeof(value);
-    assert_int_equal(weft__store_get(store, "never", value, &bytes, 100), WEFT_OK);
+    assert_int_equal(weft__store_get(store, "never", value, &bytes, LIMIT_MS), WEFT_OK);
     weft__store_close(store);
 }
 
@@ -379,13 +379,13 @@ static void barrier_timeout_says_how_many_arrived(void **state)
     weft_store_conn_t *store = connect_store();
     for (int i = 0; i < 2; i++) {
         pthread_create(&workers[i].thread, NULL, barrier_of_three, &workers[i]);
-        usleep(20000);
     }
     for (int i = 0; i < 2; i++) {
         pthread_join(workers[i].thread, NULL);
         assert_int_equal(workers[i].status, WEFT_ERR_TIMEOUT);
     }
-    assert_non_null(strstr(workers[0].sentence, "2 of 3"));
+    /* the first to give up, whichever came first */
+    assert_true(strstr(workers[0].sentence, "2 of 3") || strstr(workers[1].sentence, "2 of 3"));
     /* both were taken out again: one more is the first, not the third */
     assert_int_equal(weft__store_barrier(store, "three", 3, 0), WEFT_ERR_TIMEOUT);
     assert_non_null(strstr(weft_last_error(), "1 of 3"));

@@ -7,7 +7,7 @@ meet=$WEFT_BUILD/test/boot/meet
 work=$(mktemp -d)
 tag=98$$ # sleeps of this length are ours
 # what tests beside this one keep there is theirs
-leavings() { ls /dev/shm /tmp 2>/dev/null | grep -i weft | grep -v weft-test | sort; }
+leavings() { ls /dev/shm /tmp 2>/dev/null | grep -i weft | grep -v -e weft-test -e weft-fuzz | sort; }
 before=$(leavings)
 failures=0
 
@@ -269,7 +269,7 @@ start() {
     : >"$work/out"
     "$weft" run -n 2 "$@" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
-    wait_for 10 has_lines "$work/out" 2 || fail "ranks did not start"
+    wait_for 60 has_lines "$work/out" 2 || fail "ranks did not start"
 }
 
 # ranks_of LAUNCHER: its children but the guard, which runs no other program
@@ -289,7 +289,7 @@ for signal in HUP USR1 USR2 QUIT TERM INT; do
             "trap 'echo got $signal; exit 0' $signal; echo ready; while :; do sleep 0.02; done" \
             >"$work/out" 2>"$work/err" </dev/null &
         launcher=$!
-        wait_for 10 has_lines "$work/out" 2 || fail "ranks did not start"
+        wait_for 60 has_lines "$work/out" 2 || fail "ranks did not start"
     }
     start_signal
     kill -s $signal $launcher
@@ -385,7 +385,7 @@ name="a second SIGINT kills"
 env --default-signal=INT "$weft" run -n 2 sh -c "trap '' INT; echo ready; while :; do sleep $tag; done" \
     >"$work/out" 2>"$work/err" </dev/null &
 launcher=$!
-wait_for 10 has_lines "$work/out" 2 || fail "ranks did not start"
+wait_for 60 has_lines "$work/out" 2 || fail "ranks did not start"
 kill -INT $launcher
 sleep 0.3
 kill -0 $launcher 2>/dev/null || fail "ended at the first"
@@ -402,7 +402,7 @@ for child in $(pgrep -P $launcher); do # the one that runs no other program
     [ "$(readlink "/proc/$child/exe")" = "$(readlink "/proc/$launcher/exe")" ] && kill -STOP "$child"
 done
 ended() { ! kill -0 $launcher 2>/dev/null; }
-wait_for 5 ended || { fail "the launcher waits for it"; pkill -CONT -P $launcher; }
+wait_for 30 ended || { fail "the launcher waits for it"; pkill -CONT -P $launcher; }
 wait $launcher
 expect_equal "$?" 0
 
@@ -410,7 +410,7 @@ name="kill -9 of the launcher leaves nothing"
 start sh -c "sleep $tag & echo ready; sleep $tag; true"
 kill -9 $launcher
 wait $launcher 2>/dev/null
-wait_for 5 none_left || fail "left: $(pgrep -af "sleep $tag")"
+wait_for 30 none_left || fail "left: $(pgrep -af "sleep $tag")"
 
 name="children from before are left alone, and not waited for"
 for rank in true false; do

@@ -169,7 +169,7 @@ static usage_t usage_now(void)
 static void check_usage(const usage_t *before)
 {
     /* The store closes connections in a thread of its own: soon, not at once, in `before` as well. */
-    for (int i = 0; i < 200 && team_open_files() > before->files; i++) {
+    for (int i = 0; i < 1000 && team_open_files() > before->files; i++) {
         team_sleep(0.01);
     }
     usage_t now = usage_now();
@@ -177,7 +177,7 @@ static void check_usage(const usage_t *before)
     if (now.files > before->files) {
         FAIL("200 communicators left %d open files", now.files - before->files);
     }
-    CHECK_EQ(now.leftovers, before->leftovers);
+    CHECK(!team_left_more(before->leftovers));
     CHECK_EQ(now.in_use, before->in_use);
     CHECK_EQ(now.reserved, before->reserved);
     /* The driver keeps something of its own now and then. */
@@ -424,7 +424,7 @@ void comm_sizes_differ(team_t *team)
                  WEFT_ERR_MISMATCH);
     CHECK_TEXT(weft_last_error(), "2");
     CHECK_TEXT(weft_last_error(), "3");
-    CHECK_WITHIN(team_now() - start, 2.0);
+    CHECK_WITHIN(team_now() - start, SOON);
     CHECK(comm == NULL);
 }
 
@@ -473,7 +473,7 @@ void comm_late(team_t *team)
     CHECK_STATUS(weft_comm_init_rank(&comm, 3, team->id, team->rank, &config), WEFT_ERR_TIMEOUT);
     CHECK_TEXT(weft_last_error(), "rank 2");
     CHECK(team_now() - start > 0.9);
-    CHECK_WITHIN(team_now() - start, 2.0);
+    CHECK_WITHIN(team_now() - start, SOON);
     CHECK(comm == NULL);
     team_meet(team);
 }

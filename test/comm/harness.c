@@ -20,6 +20,7 @@ typedef struct board {
         id_ready; /* released by rank 0's process after it wrote id; acquired by the others */
     weft_unique_id_t id;
     _Atomic unsigned arrived;    /* in team_meet: counted up by each rank, read by all */
+    _Atomic int told;            /* counted up by team_tell, read by team_await */
     _Atomic int done[TEAM_MOST]; /* set by a rank that has finished, read by the parent */
     char note[TEAM_MOST][NOTE_BYTES];
     _Alignas(4096) char shared[TEAM_SHARED_BYTES];
@@ -112,6 +113,18 @@ void team_meet(team_t *team)
     }
 }
 
+void team_tell(void)
+{
+    atomic_fetch_add(&board->told, 1);
+}
+
+void team_await(int ranks)
+{
+    while (atomic_load(&board->told) < ranks) {
+        team_sleep(1e-3);
+    }
+}
+
 static int count_entries(const char *folder, const char *with)
 {
     DIR *dir = opendir(folder);
@@ -130,9 +143,22 @@ int team_leftovers(void)
     static const char *const folders[] = {"/dev/shm", "/tmp"};
     int n = 0;
     for (int i = 0; i < 2; i++) { /* what tests beside this one keep there is theirs */
-        n += count_entries(folders[i], "weft") - count_entries(folders[i], "weft-test");
+        n += count_entries(folders[i], "weft") - count_entries(folders[i], "weft-test") -
+             count_entries(folders[i], "weft-fuzz");
     }
     return n;
+}
+
+bool team_left_more(int before)
+{
+    double start = team_now();
+    while (team_leftovers() > before) {
+        if (team_now() - start > SOON) {
+            return true;
+        }
+        team_sleep(0.02);
+    }
+    return false;
 }
 
 int team_open_files(void)

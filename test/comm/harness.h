@@ -76,6 +76,11 @@ void team_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Wait until all ranks of the team are here; not by way of Weft. */
 void team_meet(team_t *team);
 
+/* Say that the calling rank is done with something, and wait until `ranks` have said so. For ranks that cannot meet:
+ * some are dead, or must not come before the others know of it. Once in a team. */
+void team_tell(void);
+void team_await(int ranks);
+
 /* A configuration as the plan's. */
 weft_comm_config_t team_config(void);
 
@@ -90,6 +95,9 @@ void team_sleep(double seconds);
 
 /* Entries of /dev/shm and /tmp that look like Weft's. */
 int team_leftovers(void);
+
+/* Are there more than `before`, and do they stay? What others make beside us goes away again. */
+bool team_left_more(int before);
 
 /* Open files of this process. */
 int team_open_files(void);
@@ -137,6 +145,10 @@ void team_fail(const char *file, int line, const char *format, ...)
             FAIL("\"%s\" has no \"%s\"", text_, part_);                                            \
         }                                                                                          \
     } while (0)
+
+/* At once, on a machine that has much else to do: far less than a communicator's timeout unless the plan sets one. What
+ * is tested is that nobody waits for a timeout, not how fast the machine is. */
+#define SOON 10.0
 
 /* Took no longer than `most` seconds, or than team_slow() makes of them. */
 #define CHECK_WITHIN(seconds, most)                                                                \

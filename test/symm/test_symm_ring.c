@@ -134,7 +134,7 @@ static void senders_die(team_t *team)
             }
         }
     }
-    CHECK_WITHIN(team_now() - start, 5.0);
+    CHECK_WITHIN(team_now() - start, SOON);
     CHECK(weft_ring_destroy(ring) != WEFT_OK);
     CHECK(weft_symm_destroy(symm) != WEFT_OK);
 }
@@ -156,7 +156,7 @@ static void owner_dies(team_t *team)
     }
     CHECK_EQ(status, WEFT_ERR_RANK_DEAD);
     CHECK_TEXT(weft_last_error(), "rank 0 is gone, and its inbox is full");
-    CHECK_WITHIN(team_now() - start, 2.0);
+    CHECK_WITHIN(team_now() - start, SOON);
     CHECK(weft_ring_destroy(ring) != WEFT_OK);
     CHECK(weft_symm_destroy(symm) != WEFT_OK);
 }
@@ -181,7 +181,7 @@ static const team_fn all[] = {all_to_all, to_one, NULL};
     static __attribute__((unused)) void name(void **state)                                         \
     {                                                                                              \
         (void)state;                                                                               \
-        assert_true(team_run(&(team_plan_t){.limit_s = 30, __VA_ARGS__}, fn));                     \
+        assert_true(team_run(&(team_plan_t){.limit_s = 60, __VA_ARGS__}, fn));                     \
     }
 
 PLAN_TEST(one_rank, gpu_in_a_row, .ranks = 1, .arg = all)
@@ -190,7 +190,7 @@ PLAN_TEST(two_processes, gpu_in_a_row, .ranks = 2, .arg = all)
 PLAN_TEST(seven_processes, gpu_in_a_row, .ranks = 7, .arg = all)
 PLAN_TEST(senders_that_die, senders_die, .ranks = 4, .may_die = 6)
 PLAN_TEST(owner_that_dies, owner_dies, .ranks = 3, .may_die = 1)
-PLAN_TEST(record_that_does_not_come, nothing_comes, .ranks = 2, .timeout_ms = 300)
+PLAN_TEST(record_that_does_not_come, nothing_comes, .ranks = 2, .timeout_ms = 2000)
 
 int main(int argc, char **argv)
 {

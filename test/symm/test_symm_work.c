@@ -144,7 +144,7 @@ static void owner_dies(team_t *team)
         do_task(symm, &task, done, MOST);
     }
     CHECK_EQ(told, 1);
-    CHECK_WITHIN(team_now() - start, 4.0);
+    CHECK_WITHIN(team_now() - start, SOON);
     team->shared[team->rank] = 1;
     for (int r = 0; r < team->size; r++) {
         while (r != 1 && !*(volatile char *)&team->shared[r]) {
@@ -168,7 +168,7 @@ static const team_fn all[] = {tree, last_task, NULL};
     static __attribute__((unused)) void name(void **state)                                         \
     {                                                                                              \
         (void)state;                                                                               \
-        assert_true(team_run(&(team_plan_t){.limit_s = 30, __VA_ARGS__}, fn));                     \
+        assert_true(team_run(&(team_plan_t){.limit_s = 60, __VA_ARGS__}, fn));                     \
     }
 
 PLAN_TEST(one_rank, gpu_in_a_row, .ranks = 1, .arg = (const team_fn[]){tree, NULL})

@@ -310,7 +310,7 @@ static void dead_rank_is_named_to_all(void **state)
     block_gpu();
     start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
     start_call(&callers[1], 1, WEFT_COLL_ALLREDUCE);
-    nap(50);
+    nap(300);
     die(2);
     for (int i = 0; i < 2; i++) {
         expect(&callers[i], WEFT_ERR_RANK_DEAD, "rank 2 (process ");
@@ -338,20 +338,20 @@ static void late_rank_is_named(void **state)
 {
     (void)state;
     caller_t callers[2];
-    join(3, 600);
+    join(3, 2000);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(make_call(r, WEFT_COLL_BARRIER), WEFT_OK);
     }
-    nap(400); /* they say where they are */
+    nap(1500); /* they say where they are */
     block_gpu();
     start_call(&callers[0], 0, WEFT_COLL_ALLGATHER);
     start_call(&callers[1], 2, WEFT_COLL_ALLGATHER);
     for (int i = 0; i < 2; i++) {
         expect(
             &callers[i], WEFT_ERR_TIMEOUT,
-            "timed out after 0.6 s in call 2, allgather of 8 f32: not arrived: rank 1 (last seen "
+            "timed out after 2.0 s in call 2, allgather of 8 f32: not arrived: rank 1 (last seen "
             "in call 1, barrier); arrived: 0 2");
-        assert_true(callers[i].ms >= 500 && callers[i].ms < 3000);
+        assert_true(callers[i].ms >= 1900 && callers[i].ms < 10000);
     }
 }
 
@@ -371,7 +371,7 @@ static void different_calls_are_quoted(void **state)
 {
     (void)state;
     caller_t callers[2];
-    join(2, 600);
+    join(2, 10000);
     block_gpu();
     start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
     start_call(&callers[1], 1, WEFT_COLL_BROADCAST);
@@ -395,7 +395,7 @@ static void rank_that_left_is_named(void **state)
     expect(
         &caller, WEFT_ERR_RANK_LEFT,
         "rank 1 destroyed its handle while rank 0 waits for it in call 2, allreduce of 8 f32, sum");
-    assert_true(caller.ms < 2500);
+    assert_true(caller.ms < 9000); /* not by the timeout */
 }
 
 /* It has done its part of the last call: the others may still be in it. */
@@ -421,7 +421,7 @@ static void abort_reaches_all_ranks(void **state)
     block_gpu();
     start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
     start_call(&callers[1], 1, WEFT_COLL_ALLREDUCE);
-    nap(50);
+    nap(300);
     weft__backend_nccl.abort(comms[1].ctx);
     expect(&callers[0], WEFT_ERR_ABORTED, "rank 1 aborted the communicator");
     expect(&callers[1], WEFT_ERR_ABORTED, "rank 1 aborted the communicator");
@@ -435,7 +435,7 @@ static void error_of_nccl_ends_a_call_that_waits(void **state)
     block_gpu();
     start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
     start_call(&callers[1], 1, WEFT_COLL_ALLREDUCE);
-    nap(50);
+    nap(300);
     fake->text = "link down";
     atomic_store(&fake->async, WEFT_NCCL_SYSTEM_ERROR);
     expect(&callers[0], WEFT_ERR_SYSTEM, "NCCL says: link down");
@@ -450,7 +450,7 @@ static void launch_that_fails_breaks_it_for_all(void **state)
     join(2, 10000);
     block_gpu();
     start_call(&caller, 0, WEFT_COLL_ALLREDUCE);
-    nap(50);
+    nap(300);
     fake->fails = "Broadcast";
     fake->result = WEFT_NCCL_INTERNAL_ERROR;
     assert_int_equal(make_call(1, WEFT_COLL_BROADCAST), WEFT_ERR_SYSTEM);
@@ -601,7 +601,7 @@ static void call_queued_on_a_stream_times_out_once_it_has_begun(void **state)
     nap(900); /* it waits for its turn on the GPU, which is nobody's fault */
     assert_int_equal(weft__backend_nccl.error(comms[0].ctx, &text), WEFT_OK);
     atomic_fetch_add(&host_gpu_passed, 1);
-    for (int i = 0; i < 300 && weft__backend_nccl.error(comms[0].ctx, &text) == WEFT_OK; i++) {
+    for (int i = 0; i < 3000 && weft__backend_nccl.error(comms[0].ctx, &text) == WEFT_OK; i++) {
         nap(10);
     }
     assert_text(text,
@@ -700,7 +700,7 @@ static void child_has_errors_of_its_own(void **state)
         assert_int_equal(children[r].size, 2);
     }
     weft__backend_nccl.abort(children[2].ctx); /* rank 1 of the even ones */
-    for (int i = 0; i < 300 && weft__backend_nccl.error(children[0].ctx, &text) == WEFT_OK; i++) {
+    for (int i = 0; i < 3000 && weft__backend_nccl.error(children[0].ctx, &text) == WEFT_OK; i++) {
         nap(10);
     }
     assert_string_equal(text, "rank 1 aborted the communicator");
@@ -719,7 +719,7 @@ static void split_that_hangs_breaks_the_parent(void **state)
     atomic_store(&fake->stalls, "CommSplit");
     assert_int_equal(weft__backend_nccl.split(comms[0].ctx, 0, 0, &children[0]), WEFT_ERR_TIMEOUT);
     assert_said("timed out after 0.3 s in ncclCommSplit on rank 0 of 2");
-    for (int i = 0; i < 300 && weft__backend_nccl.error(comms[1].ctx, &text) == WEFT_OK; i++) {
+    for (int i = 0; i < 3000 && weft__backend_nccl.error(comms[1].ctx, &text) == WEFT_OK; i++) {
         nap(10);
     }
     assert_text(text, "in ncclCommSplit on rank 0 of 2");
