@@ -1,4 +1,6 @@
 /* weft train: train a model on this host's devices. Starts its own ranks, unless it is one. */
+#include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,8 @@
 #include "model/config.h"
 #include "train/loop.h"
 
-/* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint. */
+/* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint. After a
+ * signal there is more, as training asks for. */
 #define GRACE_MS 10000
 
 /* Sentences about options and of the launcher begin with who says them already. */
@@ -101,15 +104,50 @@ static void print_models(void)
 
 /* ---- being a rank ---------------------------------------------------------------------------------------- */
 
-static void on_signal(int signal)
+/* What a handler has to know. */
+static volatile sig_atomic_t speaks = 1; /* is this process the one that talks to the user? */
+static const char *volatile before_steps = "nothing is trained yet, and nothing is saved";
+
+/* "weft train: signal 15: TEXT", with nothing but what handlers may call. */
+static void tell_signal(int signal, const char *text)
 {
-    (void)signal;
-    weft__train_interrupt();
+    char line[512], digits[3] = {(char)('0' + signal / 10), (char)('0' + signal % 10), '\0'};
+    const char *const parts[] = {"weft train: signal ", digits + (signal < 10), ": ", text, "\n"};
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        for (const char *c = parts[i]; *c != '\0' && used < sizeof(line); c++) {
+            line[used++] = *c;
+        }
+    }
+    ssize_t written = write(STDERR_FILENO, line, used);
+    (void)written; /* nobody is there to be told */
 }
 
-/* One that our caller ignores (nohup, a script's background) stays ignored. */
-static void catch_signals(void)
+/* The first of its kind: a second one has the default action. */
+static void on_signal(int signal)
 {
+    int error = errno;
+    const char *text;
+    bool waits = weft__train_interrupt(signal, &text);
+    text = waits ? text : before_steps;
+    if (speaks && text != NULL) {
+        tell_signal(signal, text);
+    }
+    if (!waits) {
+        raise(signal); /* as if it had not been caught, when we return */
+    }
+    errno = error;
+}
+
+/* One that our caller ignores (nohup, a script's background) stays ignored. Of our own launcher's ranks rank 0
+ * speaks, and only about steps: before them the launcher says it all. */
+static void catch_signals(const weft_job_t *job)
+{
+    bool watched = strcmp(job->launcher, "weft") == 0;
+    if (watched) {
+        before_steps = NULL;
+    }
+    speaks = job->rank == 0;
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
@@ -129,12 +167,35 @@ static FILE *open_progress(void)
     return terminal != NULL ? terminal : stdout;
 }
 
+/* A signal ended the run. 0 only if nothing is lost; that it is not rank 0 knows, and the others trust it. */
+static int end_early(const weft_setup_t *setup, int rank, const weft_train_result_t *result)
+{
+    const weft_train_config_t *config = setup->config;
+    bool saves = config->out[0] != '\0' && config->save_every >= 0;
+    bool saved = saves && (rank != 0 || result->saved == result->step);
+    if (rank == 0 && saved) {
+        fprintf(stderr, "weft train: stopped after step %" PRIu64 "; go on with --resume %s\n",
+                result->step, config->out);
+    } else if (rank == 0) {
+        char last[WEFT_PATH_BYTES + 64] = "";
+        if (result->saved > 0) {
+            snprintf(last, sizeof(last), "; the last checkpoint is %s/step-%06" PRIu64, config->out,
+                     result->saved);
+        } else if (setup->resumed) {
+            snprintf(last, sizeof(last), "; the last checkpoint is %s", setup->loaded.path);
+        }
+        fprintf(stderr,
+                "weft train: signal %d: stopped after step %" PRIu64 ", which is not saved%s%s\n",
+                result->signal, result->step, saves ? "" : ", as there is no --out", last);
+    }
+    return saved ? 0 : 128 + result->signal;
+}
+
 static int train_as_rank(weft_setup_t *setup)
 {
     weft_comm_h comm;
     weft_train_result_t result = {0};
     int rank = 0;
-    catch_signals();
     if (weft_comm_init_job(&comm, NULL) != WEFT_OK) {
         return complain(1);
     }
@@ -149,16 +210,13 @@ static int train_as_rank(weft_setup_t *setup)
     }
     if (status != WEFT_OK) {
         weft_comm_abort(comm); /* others may still wait for us */
+        if (result.signal != 0 && rank == 0) {
+            end_early(setup, rank, &result);
+        }
         return result.diverged && weft__rank_is_watched() ? EXIT_DIVERGED : 1;
     }
-    if (result.interrupted && rank == 0) {
-        bool saved = setup->config->out[0] != '\0' && setup->config->save_every >= 0;
-        fprintf(stderr, "weft train: stopped after step %llu%s%s\n",
-                (unsigned long long)result.step, saved ? "; go on with --resume " : "",
-                saved ? setup->config->out : "");
-    }
     weft_comm_destroy(comm);
-    return 0;
+    return result.signal == 0 ? 0 : end_early(setup, rank, &result);
 }
 
 /* ---- starting ranks ----------------------------------------------------------------------------------------- */
@@ -168,7 +226,7 @@ typedef struct restart {
     const char *out;
     char link[WEFT_PATH_BYTES]; /* in the run folder, to its last checkpoint */
     struct stat before;         /* ... when the job began; zero: there was none */
-    char option[16], from[WEFT_PATH_BYTES];
+    char option[16], from[WEFT_PATH_BYTES], sentence[WEFT_PATH_BYTES + 64];
     char **more; /* the end of the command, with room for two words */
 } restart_t;
 
@@ -188,6 +246,21 @@ static const char *go_on(void *arg)
     restart->more[0] = saved ? restart->option : NULL;
     restart->more[1] = saved ? restart->from : NULL;
     return saved ? restart->from : "its start, as nothing was saved yet";
+}
+
+/* What is left when a signal has ended the job. */
+static const char *tell_saved(void *arg)
+{
+    restart_t *restart = arg;
+    char name[64];
+    ssize_t length = readlink(restart->link, name, sizeof(name) - 1);
+    if (length <= 0) {
+        return "nothing was saved";
+    }
+    name[length] = '\0';
+    snprintf(restart->sentence, sizeof(restart->sentence), "the last checkpoint is %s/%s",
+             restart->out, name);
+    return restart->sentence;
 }
 
 static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
@@ -222,8 +295,15 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
                             .max_restarts = setup->config->max_restarts,
                             .hopeless = EXIT_DIVERGED,
                             .again = go_on,
+                            .saved = tell_saved,
                             .again_arg = &restart,
-                            .grace_ms = GRACE_MS};
+                            .grace_ms = GRACE_MS,
+                            .int_ends = true};
+    if (setup->config->grace > 0.0) {
+        launch.grace_ms = (int)(setup->config->grace * 1e3);
+        launch.grace_fixed = true;
+    }
+    before_steps = "ended";
     if (weft__launch(&launch, &status) != WEFT_OK) {
         complain(status);
     }
@@ -281,11 +361,14 @@ int weft__cmd_train(int argc, char **argv)
         print_models();
         help = true;
     }
-    if (status == WEFT_OK && !help && config.resume[0] != '\0') {
-        status = inherit(argc, argv, &config, folder);
-    }
     if (status == WEFT_OK && !help) {
         status = weft__job(&job);
+    }
+    if (status == WEFT_OK && !help) {
+        catch_signals(job);
+    }
+    if (status == WEFT_OK && !help && config.resume[0] != '\0') {
+        status = inherit(argc, argv, &config, folder);
     }
     if (status == WEFT_OK && !help) {
         status = take_ranks(&config, job);

@@ -89,6 +89,9 @@
       "go on from a checkpoint or a run folder; auto: from --out, if there is one")                \
     X(INT, max_restarts, "max-restarts", 0, "N", "0", "",                                          \
       "start all ranks again after a failure, from the last checkpoint, at most N times")          \
+    X(REAL, grace, "grace", 0, "SECONDS", "0", "",                                                 \
+      "how long ranks may take to end after a signal, or when one has failed, before they are "    \
+      "killed; 0: after a signal as long as steps and checkpoints take, else 10")                  \
     X(INT, sample_every, "sample", 0, "N", "0", "", "write some text every N steps; 0: not")       \
     X(INT, sample_tokens, "sample-tokens", 0, "N", "128", "", "how much")                          \
     X(STR, prompt, "prompt", 0, "TEXT", "", "", "what sampled text starts with")                   \

@@ -2,7 +2,6 @@
 #include "train/loop.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +11,7 @@
 #include "base/settings.h"
 #include "base/try.h"
 #include "parallel/schedule.h"
+#include "train/ending.h"
 #include "train/peak.h"
 #include "train/planned.h"
 #include "train/record.h"
@@ -30,7 +30,9 @@ typedef struct run {
     uint64_t told_saved;              /* step of the last checkpoint that was announced */
     double peak;                      /* operations per second of all devices; 0: unknown */
     bool paused; /* something else happened since the last step: its time starts anew */
-    bool stopping;
+    weft_ending_t ending;
+    int signal;    /* that asked one of the ranks to end; 0: none did */
+    bool finished; /* and this was done */
     int skips;
     bool metrics_failed; /* said once; the run goes on, and fails in the end */
     double *memory;      /* peak of every rank, with a worker; NULL otherwise */
@@ -41,13 +43,6 @@ typedef struct run {
     int timed;
     weft_train_result_t *result;
 } run_t;
-
-static volatile sig_atomic_t interrupted;
-
-void weft__train_interrupt(void)
-{
-    interrupted = 1;
-}
 
 /* ---- opening ----------------------------------------------------------------------------------------- */
 
@@ -197,7 +192,8 @@ static void announce(run_t *run)
     weft_checkpoint_times_t times;
     weft__checkpoint_times(run->writer, &times);
     if (times.step > run->told_saved) {
-        run->told_saved = times.step;
+        run->told_saved = run->result->saved = times.step;
+        weft__ending_saved(&run->ending, times.blocked_s + times.written_s);
         weft__metrics_say(run->metrics, "saved step %llu in %s: %.1f MiB in %.1f s",
                           (unsigned long long)times.step, run->config->out,
                           (double)times.bytes / (1 << 20), times.written_s);
@@ -348,6 +344,16 @@ static void keep_votes(run_t *run)
     run->votes_kept = true;
 }
 
+/* The ranks have voted: does one of them want to end? */
+static void note_signals(run_t *run)
+{
+    for (int i = 0; i < run->t.size; i++) {
+        int signal = (int)run->t.votes[i].stop;
+        run->signal = signal > run->signal ? signal : run->signal;
+    }
+    weft__ending_looked(&run->ending);
+}
+
 /* Read what came of a step, on all ranks; write it down on rank 0. */
 static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
 {
@@ -356,11 +362,11 @@ static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
     if (!flight->there) {
         return WEFT_OK;
     }
-    WEFT_TRY(weft__step_settle(t, flight, interrupted));
+    WEFT_TRY(weft__step_settle(t, flight, weft__ending_signal()));
     for (int i = 0; i < t->size; i++) {
         loss += t->votes[i].loss;
-        run->stopping |= t->votes[i].stop != 0.0;
     }
+    note_signals(run);
     loss /= (double)run->config->batch * run->config->length;
     if (t->worker != NULL) {
         keep_votes(run);
@@ -373,7 +379,7 @@ static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
         describe_plan(run, &step);
     }
     run->paused = false;
-    if (validate) {
+    if (validate && run->signal == 0) {
         WEFT_TRY(weft__step_validate(t, &step.eval_loss));
         run->result->eval_loss = step.eval_loss;
     }
@@ -502,15 +508,38 @@ typedef struct duties {
 static duties_t duties_after(const run_t *run, uint64_t steps_done)
 {
     const weft_train_config_t *config = run->config;
-    bool last = is_last(run, steps_done) || run->stopping;
-    bool keeps = config->out[0] != '\0' && config->save_every >= 0;
+    bool last = is_last(run, steps_done) || run->signal != 0;
     return (duties_t){.validate = config->eval_batches > 0 &&
                                   (due(steps_done, config->eval_every) || is_last(run, steps_done)),
                       .sample = due(steps_done, config->sample_every),
-                      .save = keeps && (due(steps_done, config->save_every) || last)};
+                      .save = run->ending.saves && (due(steps_done, config->save_every) || last)};
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
+
+/* All begin the next step together, as waiting for one that wrote or saved is not communication; and they
+ * look whether a signal came meanwhile. */
+static weft_status_t meet(run_t *run)
+{
+    weft_vote_t vote = {.stop = weft__ending_signal()};
+    run->paused = true;
+    WEFT_TRY(weft__vote(&run->t, &vote));
+    note_signals(run);
+    return WEFT_OK;
+}
+
+/* A signal came: end with this state, unless ranks hold residuals of gradients, which no checkpoint has: the
+ * next step leaves none. */
+static weft_status_t end_early(run_t *run, bool exact)
+{
+    bool residuals = run->t.size > 1 && run->ending.saves &&
+                     strcmp(run->config->compress, "int8") == 0;
+    if (residuals && !exact) {
+        return WEFT_OK;
+    }
+    run->finished = true;
+    return run->ending.saves && !exact ? save(run, true) : WEFT_OK;
+}
 
 static weft_status_t one_step(run_t *run, uint64_t step)
 {
@@ -518,25 +547,29 @@ static weft_status_t one_step(run_t *run, uint64_t step)
     weft_flight_t *now = &t->flights[step % WEFT_FLIGHTS];
     weft_flight_t *before = &t->flights[(step + WEFT_FLIGHTS - 1) % WEFT_FLIGHTS];
     duties_t duties = duties_after(run, step + 1);
+    bool ahead = t->stream != NULL; /* on virtual GPUs a step that was queued is over */
+    bool pauses = duties.validate || duties.sample || duties.save;
+    weft__ending_step(&run->ending, step + 1);
     if (weft__scale_used(run->setup)) { /* this step's scale depends on it */
         WEFT_TRY(settle(run, before, false));
     }
     WEFT_TRY(weft__step_queue(t, step, duties.save, now));
     WEFT_TRY(settle(run, before, false));
     watch_writer(run);
-    if (!duties.validate && !duties.sample && !duties.save) {
-        return WEFT_OK;
+    if (!ahead || pauses || run->signal != 0) {
+        WEFT_TRY(settle(run, now, duties.validate));
     }
-    WEFT_TRY(settle(run, now, duties.validate));
     if (duties.save) {
-        WEFT_TRY(save(run, is_last(run, step + 1) || run->stopping));
+        WEFT_TRY(save(run, is_last(run, step + 1) || run->signal != 0));
     }
-    run->paused = true;
-    if (duties.sample) {
+    if (duties.sample && run->signal == 0) {
         WEFT_TRY(sample(run));
     }
-    /* All begin the next step together: waiting for one that wrote or saved is not communication. */
-    return t->size > 1 ? weft_barrier(t->comm, t->stream) : WEFT_OK;
+    if (pauses) {
+        WEFT_TRY(meet(run));
+    }
+    /* what `meet` has heard of on a GPU is about a step that is over */
+    return run->signal != 0 && !now->there ? end_early(run, duties.save) : WEFT_OK;
 }
 
 static weft_status_t train(run_t *run)
@@ -548,20 +581,20 @@ static weft_status_t train(run_t *run)
                           "%s is at step %llu already, and --steps %d counts those: nothing to do",
                           run->setup->loaded.path, (unsigned long long)step, run->config->steps);
     }
-    while (step < end) {
-        bool asked = run->stopping; /* before this step, so that it can be one to save after */
+    if (step < end) {
+        weft__ending_begin(&run->ending, step + 1, weft__config_params(&run->setup->model));
+    }
+    while (step < end && !run->finished) {
         WEFT_TRY(one_step(run, step++));
-        if (asked) {
-            break;
-        }
     }
     if (step > run->t.state.step) {
         WEFT_TRY(settle(run, &run->t.flights[(step - 1) % WEFT_FLIGHTS], false));
     }
+    weft__ending_finish(&run->ending);
     if (run->votes_kept && run->t.rank == 0) {
         WEFT_TRY(tell_plan(run));
     }
-    run->result->interrupted = run->stopping && step < end;
+    run->result->signal = step < end ? run->signal : 0;
     return WEFT_OK;
 }
 
@@ -592,6 +625,11 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     }
     WEFT_TRY(open_reports(run, out));
     compare_data(run);
+    run->ending = (weft_ending_t){
+        .config = run->config,
+        .reports = rank == 0,
+        .saves = run->config->out[0] != '\0' && run->config->save_every >= 0,
+        .steps = 1 + (run->t.stream != NULL) + (strcmp(run->config->compress, "int8") == 0)};
     return run->t.state.step < (uint64_t)run->config->steps ? open_feed(run) : WEFT_OK;
 }
 
@@ -610,6 +648,10 @@ static weft_status_t close_run(run_t *run, weft_status_t status)
         weft__metrics_summary(run->metrics);
     }
     snprintf(sentence, sizeof(sentence), "%s", weft_last_error());
+    run->result->signal = run->signal > 0 && status != WEFT_OK ? run->signal : run->result->signal;
+    if (run->writer != NULL && weft__checkpoint_wait(run->writer) == WEFT_OK) {
+        announce(run); /* one that was being written when something else failed */
+    }
     if (run->writer != NULL) {
         weft_status_t closed = weft__checkpoint_writer_close(run->writer);
         status = status == WEFT_OK ? closed : status;

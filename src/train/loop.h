@@ -21,7 +21,8 @@ typedef struct weft_train_result {
     uint64_t step; /* steps done, those before a resume included */
     double loss;   /* of the last one, over all ranks */
     double eval_loss;
-    bool interrupted; /* by weft__train_interrupt, here or on another rank */
+    int signal;     /* of weft__train_interrupt, here or on another rank; 0: it was not called */
+    uint64_t saved; /* rank 0: the last step of which this run has written a checkpoint; 0: none */
     bool diverged;    /* its numbers are not finite, and would not be the next time */
     bool told;        /* all ranks failed for the same reason: one sentence is enough */
 } weft_train_result_t;
@@ -33,8 +34,9 @@ typedef struct weft_train_result {
 weft_status_t weft__train_run(weft_setup_t *setup, weft_comm_h comm, FILE *out,
                               weft_train_result_t *result_p);
 
-/* Ask for a stop: the step under way is finished, a checkpoint is written if there is a run folder.
- * One rank is enough. For signal handlers. */
-void weft__train_interrupt(void);
+/* Ask for a stop, because of this signal: the step under way is finished, a checkpoint is written if there is
+ * a run folder. One rank is enough. *text_p then says that ("finishing step 7, ..."), on rank 0; NULL the second
+ * time. false if no step has begun yet, so that there is nothing to finish. For signal handlers. */
+bool weft__train_interrupt(int signal, const char **text_p);
 
 #endif

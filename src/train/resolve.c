@@ -52,6 +52,7 @@ static weft_status_t check_ranges(const weft_train_config_t *c)
         {"eval-batches", c->eval_batches, 1, most, "1 or more"},
         {"save", c->save_every, -1, most, "-1 or more"},
         {"max-restarts", c->max_restarts, 0, most, "0 or more"},
+        {"grace", c->grace, 0, 86400, "0 or more and at most 86400"},
         {"keep", c->keep, 0, most, "0 or more"},
         {"seed", c->seed, 0, most, "0 or more"},
         {"sample", c->sample_every, 0, most, "0 or more"},

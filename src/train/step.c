@@ -211,7 +211,7 @@ static weft_vote_t vote_on(const weft_trainer_t *t, const weft_flight_t *flight)
         .exposed = share_of(flight, weft__dp_exposed(t->dp, (int64_t)flight->step))};
 }
 
-weft_status_t weft__step_settle(weft_trainer_t *t, weft_flight_t *flight, bool stop)
+weft_status_t weft__step_settle(weft_trainer_t *t, weft_flight_t *flight, int stop)
 {
     int device;
     weft_pool_stats_t pool;

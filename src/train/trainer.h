@@ -6,6 +6,7 @@
  *   vote.c      what ranks tell each other in every step
  *   save.c      checkpoints
  *   planned.c   all of these with a worker (parallel/worker.h), where the plan asks for one
+ *   ending.c    the end before the last step
  *   loop.c      what happens when */
 #ifndef WEFT_TRAIN_TRAINER_H
 #define WEFT_TRAIN_TRAINER_H
@@ -42,7 +43,7 @@ typedef struct weft_vote {
     double exchange,
         update;     /* seconds after them: for gradients; and all, norm and optimizer too */
     double memory;  /* peak bytes of the device */
-    double stop;    /* wants to end the run */
+    double stop;    /* the signal that asked it to end the run; 0: none did */
 } weft_vote_t;
 
 typedef struct weft_trainer {
@@ -109,8 +110,8 @@ weft_status_t weft__step_queue(weft_trainer_t *trainer, uint64_t step, bool exac
                                weft_flight_t *flight);
 
 /* Wait for it, and gather what all ranks have to say about it in trainer->votes. `stop`: what this
- * rank says. */
-weft_status_t weft__step_settle(weft_trainer_t *trainer, weft_flight_t *flight, bool stop);
+ * rank says, as in weft_vote_t. */
+weft_status_t weft__step_settle(weft_trainer_t *trainer, weft_flight_t *flight, int stop);
 
 /* The loss on validation data, over all ranks; NaN if there is none. Collective. */
 weft_status_t weft__step_validate(weft_trainer_t *trainer, double *loss_p);
