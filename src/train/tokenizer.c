@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/try.h"
 #include "train/tokenizer_parts.h"
 
 /* Is this what is kept with a checkpoint for bytes? Then it is encoded as such: faster, and in any parts. */
@@ -56,8 +57,8 @@ void weft__tokenizer_close(weft_tokenizer_t *tokenizer)
         free(tokenizer->added[i].name);
     }
     free(tokenizer->added);
-    free(tokenizer->passes[0].sorted);
-    free(tokenizer->passes[1].sorted);
+    weft__names_destroy(tokenizer->passes[0]);
+    weft__names_destroy(tokenizer->passes[1]);
     weft__bpe_destroy(tokenizer->bpe);
     free(tokenizer->json);
     free(tokenizer);
@@ -113,63 +114,50 @@ static weft_status_t encode_words(weft_tokenizer_t *t, const char *text, size_t 
     return WEFT_OK;
 }
 
-/* The longest name of the pass that `text` starts with; NULL if there is none. */
-static const weft_added_t *match(const weft_added_pass_t *pass, const char *text, size_t length)
+static weft_status_t encode_from(weft_tokenizer_t *t, int number, const char *text, size_t length,
+                                 bool specials, weft_tokens_t *tokens);
+
+/* Cut `text` at `matches`, the last of which comes first, and encode what is between with the passes
+ * after pass `number`. Of names that overlap the one that starts first is taken. */
+static weft_status_t encode_between(weft_tokenizer_t *t, int number, const char *text,
+                                    size_t length, bool specials,
+                                    const weft_name_matches_t *matches, weft_tokens_t *tokens)
 {
-    const weft_added_t *found = NULL;
-    int low = 0, high = pass->count; /* names that agree with the text so far */
-    for (size_t depth = 0; depth < length && low < high; depth++) {
-        unsigned char wanted = (unsigned char)text[depth];
-        while (low < high && (unsigned char)pass->sorted[low]->name[depth] < wanted) {
-            low++;
+    size_t start = 0, at = 0; /* what is not encoded yet; what no name was found in yet */
+    for (size_t i = matches->count; i-- > 0;) {
+        const weft_name_match_t *match = &matches->list[i];
+        const weft_added_t *found = &t->added[match->value];
+        if (match->at < at) {
+            continue;
         }
-        int end = low;
-        while (end < high && (unsigned char)pass->sorted[end]->name[depth] == wanted) {
-            end++;
+        at = match->at + found->length;
+        if (found->special && !specials) {
+            continue;
         }
-        high = end;
-        if (low < high && pass->sorted[low]->length == depth + 1) {
-            found = pass->sorted[low++]; /* the shortest of those left, which are sorted */
-        }
+        WEFT_TRY(encode_from(t, number + 1, text + start, match->at - start, specials, tokens));
+        WEFT_TRY(weft__tokens_reserve(tokens, 1));
+        tokens->at[tokens->count++] = found->token;
+        start = at;
     }
-    return found;
+    return encode_from(t, number + 1, text + start, length - start, specials, tokens);
 }
 
-/* Cut `text` at the names of pass `number`, and encode what is between with the passes after it. */
+/* Encode with pass `number` and those after it. */
 static weft_status_t encode_from(weft_tokenizer_t *t, int number, const char *text, size_t length,
                                  bool specials, weft_tokens_t *tokens)
 {
     if (number == 2) {
         return encode_words(t, text, length, tokens);
     }
-    const weft_added_pass_t *pass = &t->passes[number];
-    if (pass->count == 0) {
-        return encode_from(t, number + 1, text, length, specials, tokens);
-    }
-    size_t start = 0;
+    weft_name_matches_t matches = {0};
     weft_status_t status = WEFT_OK;
-    for (size_t at = 0; at < length && status == WEFT_OK;) {
-        const weft_added_t *found = NULL;
-        if (pass->starts[(unsigned char)text[at]]) {
-            found = match(pass, text + at, length - at);
-        }
-        if (found == NULL) {
-            at++;
-            continue;
-        }
-        if (!found->special || specials) {
-            status = encode_from(t, number + 1, text + start, at - start, specials, tokens);
-            status = status == WEFT_OK ? weft__tokens_reserve(tokens, 1) : status;
-            if (status == WEFT_OK) {
-                tokens->at[tokens->count++] = found->token;
-            }
-            start = at + found->length;
-        }
-        at += found->length;
+    if (t->passes[number] != NULL) {
+        status = weft__names_find(t->passes[number], text, length, &matches);
     }
     if (status == WEFT_OK) {
-        status = encode_from(t, number + 1, text + start, length - start, specials, tokens);
+        status = encode_between(t, number, text, length, specials, &matches, tokens);
     }
+    free(matches.list);
     return status;
 }
 
@@ -189,10 +177,8 @@ size_t weft__tokenizer_cut(const weft_tokenizer_t *tokenizer, const char *text, 
     if (tokenizer->split == WEFT_WORDS_NONE && !tokenizer->bytes) {
         return 0; /* the whole text is one word */
     }
-    for (int i = 0; i < tokenizer->added_count; i++) {
-        if (strchr(tokenizer->added[i].name, ' ') != NULL) {
-            return 0; /* the space may be inside of a name */
-        }
+    if (tokenizer->spaced) {
+        return 0; /* the space may be inside of a name */
     }
     for (size_t at = length; at-- > 2;) {
         /* Every splitter ends a word of letters there, and gives the space to the next one. */

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/json_read.h"
 #include "base/log.h"
+#include "base/try.h"
 #include "base/utf8.h"
 #include "train/tokenizer_parts.h"
 
@@ -230,32 +231,26 @@ static weft_status_t load_added(loader_t *l)
     return WEFT_OK;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(const weft_added_t *const *)a)->name, (*(const weft_added_t *const *)b)->name);
-}
-
-static weft_status_t sort_pass(loader_t *l, int number)
+static weft_status_t load_names(loader_t *l, int number)
 {
     weft_tokenizer_t *t = l->tokenizer;
-    weft_added_pass_t *pass = &t->passes[number];
-    pass->sorted = calloc((size_t)t->added_count + 1, sizeof(*pass->sorted));
-    if (pass->sorted == NULL) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the tokens of %s", l->path);
-    }
+    weft_names_t **pass = &t->passes[number];
     for (int i = 0; i < t->added_count; i++) {
-        if (t->added[i].pass == number) {
-            pass->sorted[pass->count++] = &t->added[i];
-            pass->starts[(unsigned char)t->added[i].name[0]] = true;
+        const weft_added_t *added = &t->added[i];
+        if (added->pass != number) {
+            continue;
         }
-    }
-    qsort(pass->sorted, (size_t)pass->count, sizeof(*pass->sorted), by_name);
-    for (int i = 1; i < pass->count; i++) {
-        if (by_name(&pass->sorted[i - 1], &pass->sorted[i]) == 0) {
+        if (*pass == NULL) {
+            WEFT_TRY(weft__names_create(pass));
+        }
+        weft_status_t status = weft__names_add(*pass, added->name, added->length, (uint32_t)i);
+        if (status == WEFT_ERR_INVALID) {
             return malformed(l, "two added tokens with the same content");
         }
+        WEFT_TRY(status);
+        t->spaced = t->spaced || memchr(added->name, ' ', added->length) != NULL;
     }
-    return WEFT_OK;
+    return *pass != NULL ? weft__names_build(*pass) : WEFT_OK;
 }
 
 static const weft_added_t *find_added(const weft_tokenizer_t *t, const char *name)
@@ -459,7 +454,7 @@ weft_status_t weft__tokenizer_load(const char *json, size_t length, const char *
         status = steps[i](&l);
     }
     for (int pass = 0; pass < 2 && status == WEFT_OK; pass++) {
-        status = sort_pass(&l, pass);
+        status = load_names(&l, pass);
     }
     weft__json_free(&doc);
     if (status != WEFT_OK) {

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "train/bpe.h"
+#include "train/names.h"
 #include "train/split.h"
 #include "train/tokenizer.h"
 
@@ -16,14 +17,6 @@ typedef struct weft_added {
     bool special;
     int pass; /* 0: looked for first; 1: in what is left (the file says "normalized") */
 } weft_added_t;
-
-/* The names of a pass, sorted, so that the longest one that starts somewhere is found by
- * narrowing. */
-typedef struct weft_added_pass {
-    const weft_added_t **sorted;
-    int count;
-    bool starts[256]; /* does one start with this byte? */
-} weft_added_pass_t;
 
 struct weft_tokenizer {
     weft_bpe_t *bpe;
@@ -37,7 +30,8 @@ struct weft_tokenizer {
     size_t json_length;
     weft_added_t *added; /* by token number */
     int added_count;
-    weft_added_pass_t passes[2];
+    bool spaced;             /* one of their names has a space in it */
+    weft_names_t *passes[2]; /* names of added tokens, by their place in `added`; NULL: none */
 };
 
 /* Build from the text of a tokenizer.json, which is copied; `path` begins error sentences. */
