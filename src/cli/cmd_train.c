@@ -325,7 +325,7 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
         return train_as_rank(setup);
     }
     /* Data that cannot be trained on should not start ranks first, which would all say so. */
-    if (weft__setup_prepare(setup) != WEFT_OK || weft__setup_data(setup) != WEFT_OK) {
+    if (weft__setup_prepare(setup, stdout) != WEFT_OK || weft__setup_data(setup) != WEFT_OK) {
         return complain(1);
     }
     bool alone = setup->config->ranks == 1 && setup->config->max_restarts == 0;

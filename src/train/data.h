@@ -25,6 +25,12 @@
 
 typedef struct weft_data weft_data_t;
 
+/* Is told how many bytes of text are encoded, of how many: before the first, then every megabyte. */
+typedef struct weft_data_watch {
+    void (*encoded)(void *ctx, uint64_t done, uint64_t total);
+    void *ctx;
+} weft_data_watch_t;
+
 /* Turn what the user named into token shards. `path` is
  *   - a .bin file of llm.c (GPT-2: 16-bit tokens, magic 20240520; Llama 3: 32-bit, 20240801), a
  *     folder that holds some, or a pattern such as "train_*.bin": nothing is to be done;
@@ -35,9 +41,10 @@ typedef struct weft_data weft_data_t;
  *     names of special tokens in them taken for these tokens, each text followed by the
  *     tokenizer's end token, if it has one. If that was done before, with the same files, sizes,
  *     times and tokenizer, nothing is to be done.
- * One rank calls this before all of them open the data. Errors: nothing there, no text in it,
- * disk full. */
-weft_status_t weft__data_prepare(const char *path, weft_tokenizer_t *tokenizer, const char *cache);
+ * One rank calls this before all of them open the data. `watch` may be NULL. Errors: nothing there,
+ * no text in it, disk full. */
+weft_status_t weft__data_prepare(const char *path, weft_tokenizer_t *tokenizer, const char *cache,
+                                 const weft_data_watch_t *watch);
 
 typedef struct weft_data_options {
     uint32_t length;   /* T: tokens of a sample, at least 1 */

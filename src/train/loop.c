@@ -166,12 +166,12 @@ static weft_status_t open_folder(run_t *run)
 }
 
 /* Tokens are made by rank 0; the others find them there. */
-static weft_status_t open_data(weft_setup_t *setup, weft_comm_h comm)
+static weft_status_t open_data(weft_setup_t *setup, weft_comm_h comm, FILE *out)
 {
     int rank;
     WEFT_TRY(weft_comm_rank(comm, &rank));
     if (rank == 0) {
-        WEFT_TRY(weft__setup_prepare(setup));
+        WEFT_TRY(weft__setup_prepare(setup, out));
     }
     WEFT_TRY(weft_barrier(comm, NULL));
     return weft__setup_data(setup);
@@ -616,7 +616,7 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     if (rank == 0 && run->config->out[0] != '\0') {
         WEFT_TRY(open_folder(run));
     }
-    WEFT_TRY(open_data(run->setup, comm));
+    WEFT_TRY(open_data(run->setup, comm, out));
     WEFT_TRY(find_peak(run, comm, &flops));
     WEFT_TRY(weft__trainer_open(run->setup, comm, trace, &run->t));
     WEFT_TRY(add_peaks(run, flops));

@@ -10,22 +10,39 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/try.h"
 #include "train/data.h"
 #include "train/shards.h"
 #include "train/sources.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20) /* of text, encoded at once */
 
-static weft_status_t encode_part(weft_tokenizer_t *tokenizer, const char *text, size_t length,
-                                 weft_tokens_t *tokens, weft_shard_writer_t *writer)
+/* Texts on their way into shards. */
+typedef struct encoder {
+    weft_tokenizer_t *tokenizer;
+    weft_shard_writer_t *writer;
+    weft_tokens_t tokens; /* room */
+    const weft_data_watch_t *watch;
+    uint64_t done, total; /* bytes */
+} encoder_t;
+
+static void tell(const encoder_t *e)
 {
-    tokens->count = 0;
-    weft_status_t status = weft__tokenizer_encode(tokenizer, text, length, true, tokens);
-    return status == WEFT_OK ? weft__shards_write(writer, tokens->at, tokens->count) : status;
+    if (e->watch != NULL) {
+        e->watch->encoded(e->watch->ctx, e->done, e->total);
+    }
 }
 
-static weft_status_t encode_file(weft_tokenizer_t *tokenizer, const char *path,
-                                 weft_tokens_t *tokens, weft_shard_writer_t *writer)
+static weft_status_t encode_part(encoder_t *e, const char *text, size_t length)
+{
+    tell(e);
+    e->tokens.count = 0;
+    WEFT_TRY(weft__tokenizer_encode(e->tokenizer, text, length, true, &e->tokens));
+    e->done += length;
+    return weft__shards_write(e->writer, e->tokens.at, e->tokens.count);
+}
+
+static weft_status_t encode_file(encoder_t *e, const char *path)
 {
     weft_mapped_t file;
     weft_status_t status = weft__file_map(path, &file);
@@ -37,45 +54,48 @@ static weft_status_t encode_file(weft_tokenizer_t *tokenizer, const char *path,
     while (left > 0 && status == WEFT_OK) {
         size_t part = left;
         if (take < left) {
-            part = weft__tokenizer_cut(tokenizer, text, take);
+            part = weft__tokenizer_cut(e->tokenizer, text, take);
             if (part == 0) { /* no good place yet: look further on */
                 take *= 2;
                 continue;
             }
         }
-        status = encode_part(tokenizer, text, part, tokens, writer);
+        status = encode_part(e, text, part);
         text += part;
         left -= part;
         take = CHUNK_BYTES;
     }
     weft__file_unmap(&file);
-    int64_t end = weft__tokenizer_end(tokenizer);
+    int64_t end = weft__tokenizer_end(e->tokenizer);
     if (status == WEFT_OK && end >= 0) {
         uint32_t token = (uint32_t)end;
-        status = weft__shards_write(writer, &token, 1);
+        status = weft__shards_write(e->writer, &token, 1);
     }
     return status;
 }
 
 static weft_status_t encode_all(const weft_sources_t *texts, weft_tokenizer_t *tokenizer,
-                                const char *folder)
+                                const char *folder, const weft_data_watch_t *watch)
 {
-    weft_shard_writer_t *writer;
-    weft_tokens_t tokens = {0};
+    encoder_t e = {.tokenizer = tokenizer, .watch = watch};
     int token_bytes = weft__tokenizer_vocab(tokenizer) <= 65536 ? 2 : 4;
-    weft_status_t status = weft__shards_create(folder, token_bytes, 0, &writer);
+    weft_status_t status = weft__shards_create(folder, token_bytes, 0, &e.writer);
     if (status != WEFT_OK) {
         return status;
+    }
+    for (int i = 0; i < texts->count; i++) {
+        e.total += texts->files[i].size;
     }
     for (int i = 0; i < texts->count && status == WEFT_OK; i++) {
-        status = encode_file(tokenizer, texts->files[i].path, &tokens, writer);
+        status = encode_file(&e, texts->files[i].path);
     }
-    free(tokens.at);
+    free(e.tokens.at);
     if (status != WEFT_OK) {
-        weft__shards_abandon(writer);
+        weft__shards_abandon(e.writer);
         return status;
     }
-    return weft__shards_finish(writer, NULL);
+    tell(&e);
+    return weft__shards_finish(e.writer, NULL);
 }
 
 static weft_status_t make_cache(const char *cache)
@@ -116,7 +136,8 @@ static void remove_remains(const char *cache, const char *prefix)
 
 /* Encode into a temporary folder and rename it. */
 static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *tokenizer,
-                                const char *cache, const char *folder)
+                                const char *cache, const char *folder,
+                                const weft_data_watch_t *watch)
 {
     char temporary[WEFT_PATH_BYTES], name[128], prefix[96], host[64] = "";
     gethostname(host, sizeof(host) - 1);
@@ -130,7 +151,7 @@ static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *t
     remove_remains(cache, prefix);
     status = weft__path_remove(temporary);
     status = status == WEFT_OK ? weft__folder_make(temporary) : status;
-    status = status == WEFT_OK ? encode_all(texts, tokenizer, temporary) : status;
+    status = status == WEFT_OK ? encode_all(texts, tokenizer, temporary, watch) : status;
     if (status == WEFT_OK && rename(temporary, folder) != 0 && !weft__is_folder(folder)) {
         status = weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", temporary, folder,
                             strerror(errno));
@@ -145,7 +166,8 @@ static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *t
     return status;
 }
 
-weft_status_t weft__data_prepare(const char *path, weft_tokenizer_t *tokenizer, const char *cache)
+weft_status_t weft__data_prepare(const char *path, weft_tokenizer_t *tokenizer, const char *cache,
+                                 const weft_data_watch_t *watch)
 {
     weft_sources_t sources;
     weft_status_t status = weft__sources_find(path, &sources);
@@ -161,7 +183,7 @@ weft_status_t weft__data_prepare(const char *path, weft_tokenizer_t *tokenizer, 
     } else if (!sources.shards) {
         status = weft__sources_cache(&sources, tokenizer, cache, folder);
         if (status == WEFT_OK && !weft__is_folder(folder)) {
-            status = fill_cache(&sources, tokenizer, cache, folder);
+            status = fill_cache(&sources, tokenizer, cache, folder, watch);
         }
     }
     weft__sources_free(&sources);

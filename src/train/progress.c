@@ -171,6 +171,53 @@ void weft__progress_say(weft_progress_t *progress, const char *format, va_list a
     fflush(progress->out);
 }
 
+/* ---- encoding ------------------------------------------------------------------------------- */
+
+#define MOMENT_NS 1000000000u    /* of which nobody wants to hear */
+#define LINE_NS 10000000000u     /* between two lines that stay */
+#define MUCH ((uint64_t)1 << 28) /* bytes that will take more than a moment */
+
+void weft__encoding_init(weft_encoding_t *encoding, FILE *out)
+{
+    *encoding = (weft_encoding_t){
+        .out = out, .terminal = out != NULL && isatty(fileno(out)), .start_ns = weft__now_ns()};
+}
+
+void weft__encoding_show(void *ctx, uint64_t done, uint64_t total)
+{
+    weft_encoding_t *e = ctx;
+    uint64_t now = weft__now_ns();
+    uint64_t since = now - (e->said ? e->said_ns : e->start_ns);
+    uint64_t wait = !e->said ? (total >= MUCH ? 0 : MOMENT_NS) : e->terminal ? REDRAW_NS : LINE_NS;
+    e->done = done;
+    if (e->out == NULL || since < wait) {
+        return;
+    }
+    char all[32], part[32], left[32] = "";
+    double share = total > 0 ? (double)done / (double)total : 0;
+    if (done > 0 && done < total) {
+        short_time(left, sizeof(left), (double)(now - e->start_ns) * 1e-9 * (1 - share) / share);
+    }
+    short_bytes(part, sizeof(part), (double)done);
+    short_bytes(all, sizeof(all), (double)total);
+    fprintf(e->out, "%sencoding text: %s of %s (%.0f%%)%s%s%s", e->terminal ? "\r\033[K" : "", part,
+            all, 100 * share, left[0] != '\0' ? "  left " : "", left, e->terminal ? "" : "\n");
+    fflush(e->out);
+    e->said = true;
+    e->said_ns = now;
+}
+
+void weft__encoding_end(weft_encoding_t *e)
+{
+    char all[32], took[32];
+    if (e->said) {
+        fprintf(e->out, "%sencoded %s of text in %s\n", e->terminal ? "\r\033[K" : "",
+                short_bytes(all, sizeof(all), (double)e->done),
+                short_time(took, sizeof(took), (double)(weft__now_ns() - e->start_ns) * 1e-9));
+        fflush(e->out);
+    }
+}
+
 /* ---- totals --------------------------------------------------------------------------------- */
 
 void weft__totals_init(weft_metrics_totals_t *totals)

@@ -31,6 +31,18 @@ void weft__progress_clear(weft_progress_t *progress);
 const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_t *step,
                                 uint64_t steps, double left_s);
 
+/* How far a text is encoded: nothing if it is done in a moment, then a line as above. */
+typedef struct weft_encoding {
+    FILE *out; /* NULL: silent */
+    bool terminal, said;
+    uint64_t start_ns, said_ns;
+    uint64_t done;
+} weft_encoding_t;
+
+void weft__encoding_init(weft_encoding_t *encoding, FILE *out);
+void weft__encoding_show(void *encoding, uint64_t done, uint64_t total); /* for weft_data_watch_t */
+void weft__encoding_end(weft_encoding_t *encoding);
+
 typedef struct weft_metrics_totals {
     uint64_t start_ns;
     uint64_t count, first_step, last_step, tokens, memory, skipped;

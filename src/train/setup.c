@@ -16,6 +16,7 @@
 #include "base/try.h"
 #include "train/checkpoint_parts.h"
 #include "train/planned.h"
+#include "train/progress.h"
 #include "train/sources.h"
 
 /* ---- device and precision ---------------------------------------------------------------------- */
@@ -389,13 +390,21 @@ weft_status_t weft__setup_look(const weft_setup_t *setup)
     return config->eval_data[0] != '\0' ? look_at(config->eval_data) : WEFT_OK;
 }
 
-weft_status_t weft__setup_prepare(weft_setup_t *setup)
+static weft_status_t prepare_one(weft_setup_t *setup, const char *path, FILE *out)
+{
+    weft_encoding_t encoding;
+    weft__encoding_init(&encoding, out);
+    const weft_data_watch_t watch = {weft__encoding_show, &encoding};
+    weft_status_t status = weft__data_prepare(path, setup->tokenizer, setup->cache, &watch);
+    weft__encoding_end(&encoding);
+    return status;
+}
+
+weft_status_t weft__setup_prepare(weft_setup_t *setup, FILE *out)
 {
     const weft_train_config_t *config = setup->config;
-    WEFT_TRY(weft__data_prepare(config->data, setup->tokenizer, setup->cache));
-    return config->eval_data[0] == '\0'
-               ? WEFT_OK
-               : weft__data_prepare(config->eval_data, setup->tokenizer, setup->cache);
+    WEFT_TRY(prepare_one(setup, config->data, out));
+    return config->eval_data[0] == '\0' ? WEFT_OK : prepare_one(setup, config->eval_data, out);
 }
 
 weft_status_t weft__setup_data(weft_setup_t *setup)

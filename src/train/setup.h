@@ -44,8 +44,9 @@ const char *weft__setup_resume(const weft_train_config_t *config);
 /* Is there data? Nothing is written. */
 weft_status_t weft__setup_look(const weft_setup_t *setup);
 
-/* Make tokens of texts, if that was not done before: one process does this, then all open. */
-weft_status_t weft__setup_prepare(weft_setup_t *setup);
+/* Make tokens of texts, if that was not done before: one process does this, then all open. If it takes
+ * long, `out` (NULL: nobody) is shown how far it is. */
+weft_status_t weft__setup_prepare(weft_setup_t *setup, FILE *out);
 
 /* Open the data, anew if it is open. */
 weft_status_t weft__setup_data(weft_setup_t *setup);

@@ -177,7 +177,7 @@ static void texts_are_encoded_once(void **state)
     const weft_data_options_t options = {.length = 20, .vocab = 257};
     for (int again = 0; again < 2; again++) {
         weft_data_t *data;
-        assert_int_equal(weft__data_prepare(in_scratch("texts"), bytes, cache), WEFT_OK);
+        assert_int_equal(weft__data_prepare(in_scratch("texts"), bytes, cache, NULL), WEFT_OK);
         assert_int_equal(weft__data_open(in_scratch("texts"), bytes, cache, &options, &data),
                          WEFT_OK);
         int32_t inputs[20], targets[20];
@@ -194,12 +194,24 @@ static void texts_are_encoded_once(void **state)
     assert_int_equal(weft__data_open(in_scratch("texts"), bytes, cache, &options, &data),
                      WEFT_ERR_NOT_FOUND);
     assert_true(error_says("changed"));
-    assert_int_equal(weft__data_prepare(in_scratch("texts"), bytes, cache), WEFT_OK);
+    assert_int_equal(weft__data_prepare(in_scratch("texts"), bytes, cache, NULL), WEFT_OK);
     assert_int_equal(weft__data_open(in_scratch("texts"), bytes, cache, &options, &data), WEFT_OK);
     weft_data_info_t info;
     weft__data_info(data, &info);
     assert_int_equal(info.tokens, 23);
     weft__data_close(data);
+}
+
+typedef struct told {
+    int times;
+    uint64_t done, total;
+} told_t;
+
+static void note_encoded(void *ctx, uint64_t done, uint64_t total)
+{
+    told_t *told = ctx;
+    assert_true(told->times > 0 ? done > told->done : done == 0);
+    *told = (told_t){told->times + 1, done, total};
 }
 
 /* More than one chunk of text, with spaces only here and there: cut or whole, the tokens are the
@@ -220,7 +232,10 @@ static void long_texts_are_cut_without_a_trace(void **state)
            200000); /* no place to cut near the first chunk's end */
     write_file(in_scratch("long.txt"), text, SIZE);
     assert_int_equal(weft__tokenizer_encode(gpt2, text, SIZE, true, &whole), WEFT_OK);
-    assert_int_equal(weft__data_prepare(in_scratch("long.txt"), gpt2, scratch()), WEFT_OK);
+    told_t told = {0};
+    const weft_data_watch_t watch = {note_encoded, &told};
+    assert_int_equal(weft__data_prepare(in_scratch("long.txt"), gpt2, scratch(), &watch), WEFT_OK);
+    assert_true(told.times >= 3 && told.done == SIZE && told.total == SIZE);
     const weft_data_options_t options = {.length = 1000, .vocab = weft__tokenizer_vocab(gpt2)};
     weft_data_t *data;
     weft_data_info_t info;
@@ -277,11 +292,12 @@ static void what_cannot_be_used_is_named(void **state)
     assert_int_equal(try_open("", 8, 10, 0), WEFT_ERR_INVALID);
     assert_true(error_says("--data"));
     write_file(in_scratch("empty.txt"), "", 0);
-    assert_int_equal(weft__data_prepare(in_scratch("empty.txt"), bytes, scratch()),
+    assert_int_equal(weft__data_prepare(in_scratch("empty.txt"), bytes, scratch(), NULL),
                      WEFT_ERR_INVALID);
     assert_true(error_says("is empty"));
     weft__folder_make(in_scratch("bare"));
-    assert_int_equal(weft__data_prepare(in_scratch("bare"), bytes, scratch()), WEFT_ERR_INVALID);
+    assert_int_equal(weft__data_prepare(in_scratch("bare"), bytes, scratch(), NULL),
+                     WEFT_ERR_INVALID);
     assert_true(error_says("no text"));
 
     write_shard(in_scratch("s.bin"), 20240520, 1, 2, 0, 100, 50);

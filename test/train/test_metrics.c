@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json_read.h"
 #include "train/fixture.h"
@@ -259,6 +260,51 @@ static void numbers_are_short(void **state)
     assert_string_equal(tiny, "step 3/2 ");
 }
 
+/* What `out` is shown of 300 MiB that are encoded in no time, and of 3. */
+static void show_encoding(FILE *out)
+{
+    weft_encoding_t encoding;
+    for (uint64_t mib = 300; mib > 0; mib = mib == 300 ? 3 : 0) {
+        weft__encoding_init(&encoding, out);
+        for (uint64_t done = 0; done <= mib; done++) {
+            weft__encoding_show(&encoding, done << 20, mib << 20);
+        }
+        weft__encoding_end(&encoding);
+    }
+}
+
+static void encoding_of_much_text_is_shown(void **state)
+{
+    (void)state;
+    char *text, line[1024] = "";
+    size_t size, got = 0;
+    FILE *out = open_memstream(&text, &size);
+    uint64_t start = weft__now_ns();
+    show_encoding(out);
+    bool at_once = weft__now_ns() - start < 400000000; /* nobody stopped us */
+    fclose(out);
+    const char wanted[] = "encoding text: 0 B of 300 MiB (0%)\nencoded 300 MiB of text in 0s\n";
+    assert_true(at_once ? strcmp(text, wanted) == 0 : strncmp(text, wanted, 34) == 0);
+    free(text);
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    out = fopen(ptsname(terminal), "r+");
+    assert_non_null(out);
+    show_encoding(out);
+    while (strstr(line, "of text in") == NULL) {
+        ssize_t n = read(terminal, line + got, sizeof(line) - 1 - got);
+        assert_true(n > 0);
+        got += (size_t)n;
+    }
+    assert_non_null(strstr(line, "\r\033[Kencoding text: 0 B of 300 MiB (0%)\r\033[K"));
+    fclose(out);
+    close(terminal);
+    weft_encoding_t silent;
+    weft__encoding_init(&silent, NULL);
+    weft__encoding_show(&silent, 0, UINT64_MAX);
+    weft__encoding_end(&silent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +314,7 @@ int main(void)
         cmocka_unit_test(lines_are_plain_where_no_terminal_is),
         cmocka_unit_test(a_terminal_has_one_line_that_is_drawn_again),
         cmocka_unit_test(numbers_are_short),
+        cmocka_unit_test(encoding_of_much_text_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,8 +270,8 @@ static void runs_of_one_character(void **state)
 {
     (void)state;
     static const char *const kinds[] = {"gpt2", "llama3", "cl100k", "qwen2"};
-    static const char *const runs[] = {"a", " ", "\n", "'", "1", "ab", " a", "\n ", "'s", "\xC3\xA9",
-                                       "\xFF", "<|endoftext|"};
+    static const char *const runs[] = {"a",  " ",   "\n", "'",        "1",    "ab",
+                                       " a", "\n ", "'s", "\xC3\xA9", "\xFF", "<|endoftext|"};
     char *text = malloc(MILLION + 16), path[64];
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         weft_tokenizer_t *tokenizer;
