@@ -16,6 +16,7 @@ thread)
     on_soft_gpu device
     on_soft_gpu register
     on_soft_gpu group
+    on_soft_gpu tune
     ;;
 *)
     export WEFT_TEST_SHORT=1
@@ -26,8 +27,10 @@ thread)
     on_soft_gpu graph 'thousand_replays_of_threads'
     unset WEFT_TEST_SHORT
     on_soft_gpu graph 'plain*'
-    for name in device events register group streams; do
+    for name in device events register group streams tune; do
         on_soft_gpu $name
     done
+    with_nccl
+    SOFT_GPUS=4 on_soft_gpu tune
     ;;
 esac
