@@ -4,7 +4,8 @@ PREFIX ?= /usr/local
 PEERS ?= --ranks 2,4,8
 PEERS_SHMEM ?= --pes 2,4
 
-.PHONY: all help deps demo test test-quick test-plans test-gpu test-fresh soak install peers peers-shmem format clean
+.PHONY: all help deps demo test test-quick test-plans test-faults test-gpu test-fresh soak install peers \
+        peers-shmem format clean
 
 all: ## build the library, the command, examples and tests in build/
 	@tools/build $(BUILD)
@@ -29,6 +30,9 @@ test-quick: ## the tests of the plain build only, without the slow ones
 test-plans: all ## train under every plan and compare with one rank; 10 minutes on 2 cores
 	@$(BUILD)/test/parallel/test_plans --all
 	@$(BUILD)/test/parallel/test_bubble --strict
+
+test-faults: all ## let the system fail Weft at every point where it can; an hour on 2 cores
+	@WEFT_BUILD=$(abspath $(BUILD)) $(BUILD)/test/faults/drive -j 8
 
 test-gpu: ## what needs a GPU, with compute-sanitizer; tools/test-gpu has options
 	@tools/test-gpu $(BUILD)
