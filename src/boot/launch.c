@@ -341,14 +341,18 @@ static void read_signals(weft_launcher_t *launcher)
     }
 }
 
-/* Nobody can see the output any more: no reason to go on. */
+/* Nobody can see the output any more, or not all of it: no reason to go on. */
 static void check_sink(weft_launcher_t *launcher, weft_sink_t *sink, const char *name)
 {
     weft__sink_flush(sink);
-    if (sink->error == 0 || launcher->exit >= 0) {
+    if ((sink->error == 0 && sink->unread == 0) || launcher->exit >= 0) {
         return;
     }
-    if (sink->error == EPIPE) {
+    if (sink->error == 0) {
+        weft__say(launcher, "cannot read what a rank writes to %s: %s; ending the job", name,
+                  strerror(sink->unread));
+        launcher->exit = 1;
+    } else if (sink->error == EPIPE) {
         launcher->exit = 128 + SIGPIPE; /* as if it had killed us, and as silently */
     } else {
         weft__say(launcher, "cannot write to %s: %s; ending the job", name, strerror(sink->error));
@@ -615,6 +619,17 @@ static void flush_all(weft_launcher_t *launcher)
     }
 }
 
+/* A job is no success if what it printed last is lost. */
+static void check_last_output(weft_launcher_t *launcher, int *exit_p)
+{
+    if (*exit_p == 0) {
+        check_sink(launcher, &launcher->out, "stdout");
+        check_sink(launcher, &launcher->err, "stderr");
+        *exit_p = launcher->exit >= 0 ? launcher->exit : 0;
+        weft__sink_flush(&launcher->err);
+    }
+}
+
 static weft_status_t plan_binding(const weft_launch_t *launch, weft_bind_t *bind_p)
 {
     weft_gpus_t gpus;
@@ -658,6 +673,7 @@ static weft_status_t run(weft_launcher_t *launcher, int *exit_p)
     launcher->order_fd = epoll_create1(EPOLL_CLOEXEC);
     status = run_with_restarts(launcher, exit_p);
     flush_all(launcher);
+    check_last_output(launcher, exit_p);
     if (launcher->order_fd >= 0) {
         close(launcher->order_fd);
     }

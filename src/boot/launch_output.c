@@ -49,6 +49,23 @@ bool weft__sink_is_empty(const weft_sink_t *sink)
     return sink->count == sink->sent;
 }
 
+/* There is no memory for a queue: wait until `bytes` are written. Losing them could lose the sentence that says so. */
+static void write_now(weft_sink_t *sink, const char *bytes, size_t count)
+{
+    while (count > 0 && sink->error == 0) {
+        ssize_t written = write(sink->fd, bytes, count);
+        if (written > 0) {
+            bytes += written;
+            count -= (size_t)written;
+        } else if (written < 0 && errno == EAGAIN) {
+            struct pollfd poller = {.fd = sink->fd, .events = POLLOUT};
+            poll(&poller, 1, -1);
+        } else if (written < 0 && errno != EINTR) {
+            sink->error = errno;
+        }
+    }
+}
+
 static void append(weft_sink_t *sink, const char *bytes, size_t count)
 {
     if (sink->error != 0 || count == 0) {
@@ -63,7 +80,9 @@ static void append(weft_sink_t *sink, const char *bytes, size_t count)
         size_t room = 2 * (sink->count + count) + READ_BYTES;
         char *larger = realloc(sink->bytes, room);
         if (larger == NULL) {
-            sink->error = ENOMEM;
+            write_now(sink, sink->bytes + sink->sent, sink->count - sink->sent);
+            write_now(sink, bytes, count);
+            sink->sent = sink->count = 0;
             return;
         }
         sink->bytes = larger;
@@ -240,6 +259,7 @@ void weft__pipe_read(weft_pipe_t *pipe, int pieces)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != EINTR) {
+            pipe->sink->unread = errno;
             weft__pipe_finish(pipe);
         }
     }

@@ -3,7 +3,8 @@
  *     rank's pipe -> weft_pipe_t: whole lines -> weft_sink_t: queue -> fd 1 or 2
  *
  * Nothing here waits: a sink that its reader does not empty fills up, and then the pipes that lead
- * to it are left alone, so that the ranks wait, as they would on a terminal. */
+ * to it are left alone, so that the ranks wait, as they would on a terminal. Only where there is no memory to queue
+ * something, it is written at once, however long that takes. */
 #ifndef WEFT_BOOT_LAUNCH_OUTPUT_H
 #define WEFT_BOOT_LAUNCH_OUTPUT_H
 
@@ -34,6 +35,7 @@ typedef struct weft_sink {
     size_t lines;           /* of ranks, so far */
     struct weft_pipe *open; /* whose unfinished line was written last, if any */
     int error;              /* errno of a write that failed; nothing is written after it */
+    int unread;             /* errno of a pipe to it that could not be read to its end */
 } weft_sink_t;
 
 typedef struct weft_pipe {
