@@ -95,10 +95,10 @@ weft_status_t weft__net_listen_tcp(const char *host, int port, int *fd_p, int *p
         if (a->ai_family == AF_INET6) { /* "::" is every address, also those of IPv4 */
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
         }
-        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
+        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0 &&
+            (*port_p = port_of(fd)) >= 0) {
             freeaddrinfo(list);
             *fd_p = fd;
-            *port_p = port_of(fd);
             return WEFT_OK;
         }
         error = errno;

@@ -110,6 +110,15 @@ static void bury(weft_store_server_t *server)
     }
 }
 
+/* Say what is wrong with this side of a connection: the client sees only that it is closed. */
+static void complain(weft_store_server_t *server, const char *what, int error)
+{
+    if (weft__now_ns() >= server->complain_again) {
+        weft__warn("store: %s: %s", what, strerror(error));
+        server->complain_again = weft__deadline(COMPLAIN_MS);
+    }
+}
+
 /* Tell epoll what this client may do next. */
 void weft__store_watch(weft_store_server_t *server, weft_store_client_t *client)
 {
@@ -127,6 +136,7 @@ void weft__store_watch(weft_store_server_t *server, weft_store_client_t *client)
     }
     struct epoll_event event = {.events = events, .data.ptr = client};
     if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, client->fd, &event) != 0) {
+        complain(server, "cannot watch a client", errno);
         drop(server, client);
         return;
     }
@@ -168,6 +178,7 @@ static void queue(weft_store_server_t *server, weft_store_client_t *client, cons
 {
     weft_store_buffer_t *out = &client->out;
     if (!buffer_reserve(out, out->count + head_bytes + value_bytes)) {
+        complain(server, "cannot answer a client", ENOMEM);
         drop(server, client);
         return;
     }
@@ -255,6 +266,7 @@ static void receive(weft_store_server_t *server, weft_store_client_t *client)
 {
     weft_store_buffer_t *in = &client->in;
     if (!make_room(client)) {
+        complain(server, "cannot read from a client", ENOMEM);
         drop(server, client);
         return;
     }
@@ -313,6 +325,7 @@ weft_status_t weft__store_server_adopt(weft_store_server_t *server, int fd)
     weft_store_client_t *client = calloc(1, sizeof(*client));
     weft_status_t status = WEFT_ERR_NO_MEMORY;
     if (client == NULL) {
+        complain(server, "cannot accept a client", ENOMEM);
         goto err_close;
     }
     client->fd = fd;
@@ -322,11 +335,13 @@ weft_status_t weft__store_server_adopt(weft_store_server_t *server, int fd)
     client->events = EPOLLIN | EPOLLRDHUP;
     status = weft__random_bytes(client->nonce, sizeof(client->nonce));
     if (status != WEFT_OK) {
+        complain(server, "cannot draw a number for a client", errno);
         goto err_free;
     }
     struct epoll_event event = {.events = client->events, .data.ptr = client};
     if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "store: cannot watch a client: %s", strerror(errno));
+        complain(server, "cannot watch a client", errno);
+        status = WEFT_ERR_SYSTEM;
         goto err_free;
     }
     client->next = server->clients;
@@ -358,14 +373,6 @@ static void listen_on(weft_store_server_t *server, bool on)
     }
 }
 
-static void complain(weft_store_server_t *server, int error)
-{
-    if (weft__now_ns() >= server->complain_again) {
-        weft__warn("store: cannot accept a client: %s", strerror(error));
-        server->complain_again = weft__deadline(COMPLAIN_MS);
-    }
-}
-
 static void accept_clients(weft_store_server_t *server)
 {
     for (int i = 0; i < ACCEPTS_PER_STEP; i++) {
@@ -380,7 +387,7 @@ static void accept_clients(weft_store_server_t *server)
             }
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
                 /* the connection stays in the queue, and epoll would report it for ever */
-                complain(server, errno);
+                complain(server, "cannot accept a client", errno);
                 listen_on(server, false);
                 return;
             }
