@@ -237,16 +237,16 @@ void weft__totals_free(weft_metrics_totals_t *totals)
 
 static void keep_rate(weft_metrics_totals_t *totals, double rate)
 {
-    if (totals->count == totals->room) {
+    if (totals->kept == totals->room) {
         size_t room = totals->room * 2 + 1024;
         float *rates = realloc(totals->rates, room * sizeof(*rates));
         if (rates == NULL) {
-            return; /* the median is then that of the first steps */
+            return; /* the median is then that of the other steps */
         }
         totals->rates = rates;
         totals->room = room;
     }
-    totals->rates[totals->count] = isnan(rate) ? 0 : (float)rate;
+    totals->rates[totals->kept++] = isnan(rate) ? 0 : (float)rate;
 }
 
 void weft__totals_add(weft_metrics_totals_t *totals, const weft_metrics_step_t *step)
@@ -288,8 +288,7 @@ static int by_value(const void *a, const void *b)
 /* Median and quartiles without the first steps, in which caches fill. */
 static void print_rates(const weft_metrics_totals_t *totals, FILE *out)
 {
-    size_t kept = totals->count < totals->room ? totals->count : totals->room;
-    size_t skip = kept > 10 ? 5 : 0, count = kept - skip;
+    size_t skip = totals->kept > 10 ? 5 : 0, count = totals->kept - skip;
     float *sorted = count > 0 ? malloc(count * sizeof(*sorted)) : NULL;
     if (sorted == NULL) {
         return;

@@ -50,7 +50,7 @@ typedef struct weft_metrics_totals {
     double seconds, comm_seconds, mfu_sum;
     uint64_t mfu_count, comm_count;
     float *rates; /* tokens per second of each step, for the median */
-    size_t room;
+    size_t kept, room;
 } weft_metrics_totals_t;
 
 void weft__totals_init(weft_metrics_totals_t *totals);
