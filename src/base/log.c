@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/settings.h"
@@ -49,6 +50,27 @@ static void format_cut(char *out, size_t room, const char *format, va_list args)
     }
 }
 
+/* Whoever runs out of descriptors says so in the system's words, which do not tell what to do. */
+static void advise_on_files(char *text, size_t room)
+{
+    size_t length = strlen(text);
+    struct rlimit limit = {0};
+    if (strstr(text, strerror(EMFILE)) == NULL || strstr(text, "ulimit -") != NULL) {
+        return;
+    }
+    if (strstr(text, strerror(ENFILE)) != NULL) {
+        snprintf(text + length, room - length, "; fs.file-max limits all processes together");
+    } else if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        snprintf(text + length, room - length,
+                 "; a process may have %llu here: raise that with ulimit -n, to at most %llu",
+                 (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
+    } else {
+        snprintf(text + length, room - length,
+                 "; a process may have %llu here, the most that ulimit -n allows (ulimit -Hn)",
+                 (unsigned long long)limit.rlim_cur);
+    }
+}
+
 static void write_line(const char *text)
 {
     char line[SENTENCE_BYTES + 32];
@@ -88,6 +110,7 @@ void weft__log_write(weft_log_level_t level, const char *format, ...)
         va_start(args, format);
         format_cut(text, sizeof(text), format, args);
         va_end(args);
+        advise_on_files(text, sizeof(text));
         write_line(text);
     }
     errno = saved;
@@ -101,6 +124,7 @@ weft_status_t weft__fail(weft_status_t status, const char *format, ...)
     va_start(args, format);
     format_cut(text, sizeof(text), format, args);
     va_end(args);
+    advise_on_files(text, sizeof(text));
     memcpy(last_error, text, strlen(text) + 1);
     weft__info("%s: %s", weft_status_name(status), last_error);
     errno = saved;

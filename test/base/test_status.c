@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <weft/weft.h>
@@ -152,6 +153,27 @@ static void fail_may_quote_the_last_error(void **state)
     assert_string_equal(weft_last_error(), "cannot start: no room");
 }
 
+/* What ran out is said with the limit, whoever finds it, and once. */
+static void too_many_files_come_with_advice(void **state)
+{
+    (void)state;
+    char wanted[256];
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    weft__fail(WEFT_ERR_SYSTEM, "cannot make a pipe: %s", strerror(EMFILE));
+    snprintf(wanted, sizeof(wanted), "cannot make a pipe: %s; a process may have %llu here",
+             strerror(EMFILE), (unsigned long long)limit.rlim_cur);
+    assert_memory_equal(weft_last_error(), wanted, strlen(wanted));
+    assert_non_null(strstr(weft_last_error(), "ulimit -n"));
+    snprintf(wanted, sizeof(wanted), "%s", weft_last_error());
+    weft__fail(WEFT_ERR_SYSTEM, "%s", weft_last_error());
+    assert_string_equal(weft_last_error(), wanted);
+    weft__fail(WEFT_ERR_SYSTEM, "cannot make a pipe: %s", strerror(ENFILE));
+    assert_non_null(strstr(weft_last_error(), "fs.file-max"));
+    weft__fail(WEFT_ERR_SYSTEM, "cannot make a pipe: %s", strerror(ENOMEM));
+    assert_null(strstr(weft_last_error(), "ulimit"));
+}
+
 static void long_sentences_are_cut_with_dots(void **state)
 {
     (void)state;
@@ -206,6 +228,7 @@ int main(void)
         cmocka_unit_test(errno_survives_a_log_that_cannot_be_written),
         cmocka_unit_test(fail_records_and_logs_at_info),
         cmocka_unit_test(fail_may_quote_the_last_error),
+        cmocka_unit_test(too_many_files_come_with_advice),
         cmocka_unit_test(long_sentences_are_cut_with_dots),
         cmocka_unit_test(last_error_is_per_thread),
     };
