@@ -2,6 +2,7 @@
 #include "train/progress.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "boot/job.h"
 
 #define REDRAW_NS 100000000u /* ten times a second is enough for eyes */
 
@@ -54,48 +56,117 @@ static const char *short_time(char *out, size_t room, double seconds)
     return out;
 }
 
-const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_t *step,
-                                uint64_t steps, double left_s)
+/* One item of the line; those of the highest number are left out first where it does not fit. */
+typedef struct field {
+    int order; /* one of those below */
+    char text[48];
+} field_t;
+
+enum {
+    KEEP_STEP = 1,
+    KEEP_LOSS,
+    KEEP_EVENT, /* a validation, a step that was skipped */
+    KEEP_LEFT,
+    KEEP_RATE,
+    KEEP_MFU,
+    KEEP_COMM,
+    KEEP_MEMORY,
+    KEEP_NORM,
+    KEEP_LR,
+};
+
+#define FIELDS_MOST 10
+
+__attribute__((format(printf, 3, 4))) static void add(field_t **at, int order, const char *format,
+                                                      ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf((*at)->text, sizeof((*at)->text), format, args);
+    va_end(args);
+    (*at)->order = order;
+    ++*at;
+}
+
+static int make_fields(const weft_metrics_step_t *step, uint64_t steps, double left_s,
+                       field_t *fields)
 {
     char part[32];
-    size_t at = 0;
-#define ADD(...) at += at < room ? (size_t)snprintf(out + at, room - at, __VA_ARGS__) : 0
-    ADD("step %" PRIu64 "/%" PRIu64 "  loss %.4f", step->step, steps, step->loss);
+    field_t *at = fields;
+    add(&at, KEEP_STEP, "step %" PRIu64 "/%" PRIu64, step->step, steps);
+    add(&at, KEEP_LOSS, "loss %.4f", step->loss);
     if (!isnan(step->eval_loss)) {
-        ADD("  eval %.4f", step->eval_loss);
+        add(&at, KEEP_EVENT, "eval %.4f", step->eval_loss);
     }
     if (!isnan(step->lr)) {
-        ADD("  lr %.2e", step->lr);
+        add(&at, KEEP_LR, "lr %.2e", step->lr);
     }
     if (step->skipped) {
-        ADD("  skipped: overflow");
+        add(&at, KEEP_EVENT, "skipped: overflow");
     } else if (!isnan(step->grad_norm)) {
-        ADD("  norm %.2f", step->grad_norm);
+        add(&at, KEEP_NORM, "norm %.2f", step->grad_norm);
     }
     if (!isnan(step->tokens_per_s)) {
-        ADD("  %s tok/s", short_number(part, sizeof(part), step->tokens_per_s));
+        add(&at, KEEP_RATE, "%s tok/s", short_number(part, sizeof(part), step->tokens_per_s));
     }
     if (!isnan(step->mfu)) {
-        ADD("  mfu %.0f%%", 100 * step->mfu);
+        add(&at, KEEP_MFU, "mfu %.0f%%", 100 * step->mfu);
     }
     if (!isnan(step->comm_share)) {
-        ADD("  comm %.0f%%", 100 * step->comm_share);
+        add(&at, KEEP_COMM, "comm %.0f%%", 100 * step->comm_share);
     }
     if (step->memory > 0) {
-        ADD("  mem %s", short_bytes(part, sizeof(part), (double)step->memory));
+        add(&at, KEEP_MEMORY, "mem %s", short_bytes(part, sizeof(part), (double)step->memory));
     }
     if (left_s >= 0) {
-        ADD("  left %s", short_time(part, sizeof(part), left_s));
+        add(&at, KEEP_LEFT, "left %s", short_time(part, sizeof(part), left_s));
     }
-#undef ADD
+    return (int)(at - fields);
+}
+
+/* The fields up to `order`, as one line. Returns its length, were there room for it. */
+static size_t join_fields(const field_t *fields, int count, int order, char *out, size_t room)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (int i = 0; i < count; i++) {
+        if (fields[i].order <= order) {
+            at += (size_t)snprintf(out + (at < room ? at : room), at < room ? room - at : 0, "%s%s",
+                                   at > 0 ? "  " : "", fields[i].text);
+        }
+    }
+    return at;
+}
+
+const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_t *step,
+                                uint64_t steps, double left_s, int width)
+{
+    field_t fields[FIELDS_MOST];
+    int count = make_fields(step, steps, left_s, fields);
+    int order = KEEP_LR;
+    while (join_fields(fields, count, order, out, room) > (size_t)width && order > KEEP_STEP) {
+        order--;
+    }
     return out;
+}
+
+/* Control sequences are for a terminal that is ours. Launchers of others give ranks a terminal of their own
+ * making, and copy what comes out of it into files and pipes. */
+static bool is_terminal(FILE *out)
+{
+    const weft_job_t *job;
+    const char *kind = getenv("TERM");
+    bool foreign = weft__job(&job) == WEFT_OK && strcmp(job->launcher, "none") != 0 &&
+                   strcmp(job->launcher, "weft") != 0;
+    return out != NULL && isatty(fileno(out)) && !foreign &&
+           !(kind != NULL && strcmp(kind, "dumb") == 0);
 }
 
 void weft__progress_init(weft_progress_t *progress, FILE *out, uint64_t resumed, uint64_t steps,
                          int log_every)
 {
     *progress = (weft_progress_t){.out = out,
-                                  .terminal = out != NULL && isatty(fileno(out)),
+                                  .terminal = is_terminal(out),
                                   .start_ns = weft__now_ns(),
                                   .first = resumed,
                                   .steps = steps,
@@ -117,18 +188,6 @@ static int columns(FILE *out)
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/* For a terminal of `width` columns: what changes least is left out first, as time left stands last. */
-static void fit_text(char *text, size_t room, int width, const weft_metrics_step_t *step,
-                     uint64_t steps, double left_s)
-{
-    weft_metrics_step_t shown = *step;
-    shown.lr = shown.grad_norm = NAN;
-    for (int i = 0; i < 2 && strlen(text) > (size_t)width; i++) {
-        weft__progress_text(text, room, &shown, steps, left_s);
-        shown.memory = 0;
-    }
-}
-
 void weft__progress_step(weft_progress_t *progress, const weft_metrics_step_t *step)
 {
     char text[512];
@@ -140,7 +199,8 @@ void weft__progress_step(weft_progress_t *progress, const weft_metrics_step_t *s
     double done = step->step > progress->first ? (double)(step->step - progress->first) : 1;
     double left = (double)(now - progress->start_ns) * 1e-9 / done *
                   (double)(last ? 0 : progress->steps - step->step);
-    weft__progress_text(text, sizeof(text), step, progress->steps, last ? -1 : left);
+    int width = progress->terminal ? columns(progress->out) - 1 : INT_MAX;
+    weft__progress_text(text, sizeof(text), step, progress->steps, last ? -1 : left, width);
     if (!progress->terminal) {
         if (step->step % (uint64_t)progress->log_every == 0 || last || !isnan(step->eval_loss)) {
             fprintf(progress->out, "%s\n", text);
@@ -152,8 +212,6 @@ void weft__progress_step(weft_progress_t *progress, const weft_metrics_step_t *s
     if (!stays && progress->drawn && now - progress->drawn_ns < REDRAW_NS) {
         return;
     }
-    int width = columns(progress->out) - 1;
-    fit_text(text, sizeof(text), width, step, progress->steps, last ? -1 : left);
     fprintf(progress->out, "\r\033[K%.*s%s", width, text, stays ? "\n" : "");
     fflush(progress->out);
     progress->drawn = !stays;

@@ -7,12 +7,15 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -231,6 +234,110 @@ static void a_terminal_has_one_line_that_is_drawn_again(void **state)
     close(master);
 }
 
+static weft_metrics_step_t full_step(void)
+{
+    weft_metrics_step_t step = step_at(12);
+    step.lr = 3e-4;
+    step.grad_norm = step.mfu = 0.5;
+    step.memory = (uint64_t)300 << 20;
+    return step;
+}
+
+/* Whatever the width, what is there is whole, and what matters most is there. */
+static void fields_are_left_out_as_a_whole(void **state)
+{
+    (void)state;
+    static const char all[] =
+        "step 12/20  loss 2.8000  lr 3.00e-04  norm 0.50  12.0k tok/s  mfu 50%  "
+        "comm 25%  mem 300 MiB  left 1m30s";
+    static const struct {
+        int width;
+        const char *wanted;
+    } cases[] = {
+        {INT_MAX, all},
+        {(int)sizeof(all) - 1, all},
+        {80, "step 12/20  loss 2.8000  12.0k tok/s  mfu 50%  comm 25%  mem 300 MiB  left 1m30s"},
+        {79, "step 12/20  loss 2.8000  12.0k tok/s  mfu 50%  comm 25%  left 1m30s"},
+        {60, "step 12/20  loss 2.8000  12.0k tok/s  mfu 50%  left 1m30s"},
+        {40, "step 12/20  loss 2.8000  left 1m30s"},
+        {30, "step 12/20  loss 2.8000"},
+        {12, "step 12/20"},
+        {3, "step 12/20"},
+    };
+    char text[256];
+    weft_metrics_step_t step = full_step();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        weft__progress_text(text, sizeof(text), &step, 20, 90, cases[i].width);
+        assert_string_equal(text, cases[i].wanted);
+    }
+    step.eval_loss = 3.5;
+    weft__progress_text(text, sizeof(text), &step, 20, 90, 40);
+    assert_string_equal(text, "step 12/20  loss 2.8000  eval 3.5000");
+}
+
+static void lines_fit_the_terminal(void **state)
+{
+    (void)state;
+    static const unsigned short widths[] = {40, 60, 80};
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    FILE *out = fopen(ptsname(master), "w");
+    assert_non_null(out);
+    weft_metrics_t *metrics = open_metrics(NULL, 0, out, 1);
+    for (size_t i = 0; i < 3; i++) { /* it is made wider while the run goes on */
+        struct winsize size = {.ws_row = 24, .ws_col = widths[i]};
+        weft_metrics_step_t step = full_step();
+        char text[1024] = "";
+        size_t bytes = 0;
+        assert_int_equal(ioctl(master, TIOCSWINSZ, &size), 0);
+        step.eval_loss = 3.5; /* such a line is drawn at once, and stays */
+        assert_int_equal(weft__metrics_step(metrics, &step), WEFT_OK);
+        while (strchr(text, '\n') == NULL) {
+            ssize_t n = read(master, text + bytes, sizeof(text) - 1 - bytes);
+            assert_true(n > 0);
+            bytes += (size_t)n;
+            text[bytes] = '\0';
+        }
+        const char *line = strstr(text, "\r\033[Kstep 12/20  loss 2.8000  eval 3.5000");
+        assert_non_null(line);
+        size_t length = strcspn(line + 4, "\r\n");
+        assert_true(length < widths[i] && length + 16 > widths[i]); /* full, and not too full */
+    }
+    weft__metrics_close(metrics);
+    fclose(out);
+    close(master);
+}
+
+/* mpirun gives its ranks a terminal and writes what comes out of it to wherever its own output goes. First of
+ * all tests, as a process reads its job once. */
+static void a_terminal_of_another_launcher_gets_plain_lines(void **state)
+{
+    (void)state;
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+        setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+        FILE *out = fopen(ptsname(master), "w");
+        weft_metrics_t *metrics = out != NULL ? open_metrics(NULL, 0, out, 1) : NULL;
+        weft_metrics_step_t step = step_at(1);
+        _exit(metrics == NULL || weft__metrics_step(metrics, &step) != WEFT_OK ||
+              weft__metrics_close(metrics) != WEFT_OK);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    char text[512];
+    ssize_t bytes = read(master, text, sizeof(text) - 1);
+    assert_true(bytes > 0);
+    text[bytes] = '\0';
+    assert_non_null(strstr(text, "step 1/20  loss 3.9"));
+    assert_null(strchr(text, '\033'));
+    close(master);
+}
+
 static void numbers_are_short(void **state)
 {
     (void)state;
@@ -251,12 +358,12 @@ static void numbers_are_short(void **state)
         step.step = 1;
         step.loss = 1;
         step.tokens_per_s = cases[i].rate;
-        weft__progress_text(text, sizeof(text), &step, 2, cases[i].left);
+        weft__progress_text(text, sizeof(text), &step, 2, cases[i].left, INT_MAX);
         assert_string_equal(text + strlen("step 1/2  loss 1.0000"), cases[i].wanted);
     }
     char tiny[10];
     weft_metrics_step_t step = step_at(3);
-    weft__progress_text(tiny, sizeof(tiny), &step, 2, 5); /* cut, not overrun */
+    weft__progress_text(tiny, sizeof(tiny), &step, 2, 5, INT_MAX); /* cut, not overrun */
     assert_string_equal(tiny, "step 3/2 ");
 }
 
@@ -308,11 +415,14 @@ static void encoding_of_much_text_is_shown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_terminal_of_another_launcher_gets_plain_lines),
         cmocka_unit_test(resume_cuts_what_came_after),
         cmocka_unit_test(a_full_disk_leaves_whole_lines),
         cmocka_unit_test(a_loss_that_is_no_number_is_null),
         cmocka_unit_test(lines_are_plain_where_no_terminal_is),
         cmocka_unit_test(a_terminal_has_one_line_that_is_drawn_again),
+        cmocka_unit_test(fields_are_left_out_as_a_whole),
+        cmocka_unit_test(lines_fit_the_terminal),
         cmocka_unit_test(numbers_are_short),
         cmocka_unit_test(encoding_of_much_text_is_shown),
     };
