@@ -42,7 +42,7 @@ static int complain(const char *text)
     return WEFT_EXIT_USAGE;
 }
 
-/* What may go wrong on one rank only. */
+/* What went wrong, be it on this rank only. */
 static int fail(const char *text)
 {
     fprintf(stderr, "weft bench: %s\n", text);
@@ -295,7 +295,7 @@ static int look_ahead(const options_t *o)
         return complain("--root is not one of the ranks");
     }
     if (o->bench.json && weft__output_check(o->bench.json) != WEFT_OK) {
-        return complain(weft_last_error());
+        return fail(weft_last_error());
     }
     return 0;
 }

@@ -1,4 +1,5 @@
 /* weft topo: what this machine is. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -175,7 +176,11 @@ static int write_json(const machine_t *machine, const char *path)
         put_ranks(&json, machine);
     }
     weft__json_end(&json);
+    errno = 0;
     if (weft__output_end(file, weft__json_finish(&json)) != WEFT_OK) {
+        if (errno == EPIPE) {
+            return 128 + SIGPIPE; /* as main does for stdout */
+        }
         fprintf(stderr, "weft topo: %s\n", weft_last_error());
         return 1;
     }

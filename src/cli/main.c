@@ -1,6 +1,8 @@
 /* weft <command> [...] */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -44,24 +46,44 @@ static void print_help(FILE *out)
 }
 
 /* A descriptor that the caller closed would be given to the next file opened, and a message would
- * go into it. */
+ * go into it. What is written to a closed stdout does not arrive, so it can be opened but not written. */
 static void open_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0) {
+        int mode = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", mode) < 0) {
             _exit(1);
         }
     }
 }
 
-/* Output that did not arrive is a failure, however late it shows. */
+/* Why output was lost, where the C library did not keep it. */
+static int find_error(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    if (poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0) {
+        return EPIPE;
+    }
+    return (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY ? EBADF : 0;
+}
+
+/* Output that did not arrive is a failure, however late it shows. A reader that left is told as if we had
+ * been killed for it, by those whose caller ignores that signal too. */
 static int finish(int exit_status)
 {
-    if ((fflush(stdout) != 0 || ferror(stdout)) && exit_status == 0) {
-        fprintf(stderr, "weft: cannot write to stdout: %s\n", strerror(errno));
-        return 1;
+    errno = 0;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || exit_status != 0) {
+        return exit_status;
     }
-    return exit_status;
+    int error = errno != 0 ? errno : find_error();
+    if (error == EPIPE) {
+        return 128 + SIGPIPE;
+    }
+    fprintf(stderr, "weft: cannot write to stdout: %s\n",
+            error == EBADF ? "it is closed"
+            : error != 0   ? strerror(error)
+                           : "some of the output is lost");
+    return 1;
 }
 
 static int unknown_command(const char *name)

@@ -124,6 +124,14 @@ try run -n 3 sh -c 'echo "it failed" >&2; exit 4'
 expect_status 4
 told 3 'it failed'
 
+name="too few descriptors"
+(ulimit -n 12 && exec "$weft" run -n 16 true) >out 2>err </dev/null
+status=$?
+err=$(cat err)
+expect_status 1
+expect_in "$err" "a process may have 12 here"
+expect_in "$err" "ulimit -n"
+
 name="ranks are called weft in ps and top"
 "$weft" bench allreduce -n 2 -b 1M -e 1M --iters 1000000 >out 2>&1 </dev/null &
 pid=$!
