@@ -238,13 +238,15 @@ for moment in $(seq 1 "$moments"); do
     keeps=$(RANDOM=$((seed + 10 * moment + 4)); one_of "--out moment" "--out moment" "--out moment --save 2" "")
     stops=$(RANDOM=$((seed + 10 * moment + 5)); one_of no no no yes)
     seconds=$(RANDOM=$((seed + 10 * moment + 6)); fraction | awk -v most="$slowest" '{ print 0.01 * exp($1 * log(most / 0.01)) }')
-    after=$(RANDOM=$((seed + 10 * moment + 7)); fraction | awk -v s="$seconds" '{ print $1 * (1.5 + 2.5 * s) }')
+    since=$(RANDOM=$((seed + 10 * moment + 8)); one_of "the start" "the first step" "the first step")
+    after=$(RANDOM=$((seed + 10 * moment + 7)); fraction | awk -v s="$seconds" '{ print $1 * (1 + 2.5 * s) }')
     accumulate=$(slow "$seconds")
     case $plan in *pp*) accumulate=$((accumulate < 2 ? 2 : accumulate)) ;; esac
-    name="moment $moment of seed $seed: -n $n $plan $keeps, steps of $seconds s, $signal after $after s, a rank stopped: $stops"
+    name="moment $moment of seed $seed: -n $n $plan $keeps, steps of $seconds s, $signal $after s after $since, a rank stopped: $stops"
     rm -rf moment
     start -n "$n" $plan $keeps --accumulate "$accumulate"
     wait_for 60 hears $pid || fail "it never hears: $(cat err)"
+    [ "$since" = "the start" ] || wait_for 200 grep -q 'parameters in' out || fail "it does not begin: $(cat err)"
     sleep "$after"
     [ $stops = yes ] && for child in $(ranks_of $pid | tail -1); do kill -STOP "$child"; done
     kill -s "$signal" $pid 2>/dev/null || fail "it has ended by itself: $(cat out err)"
