@@ -180,7 +180,8 @@ void weft__print_real(char *out, size_t room, double value)
         if (comma != NULL) {
             *comma = '.';
         }
-        if (!weft__parse_real(out, &back) || back == value) {
+        /* fewer digits may round the largest numbers up to what is none */
+        if (!isfinite(value) || (weft__parse_real(out, &back) && back == value)) {
             return;
         }
     }
