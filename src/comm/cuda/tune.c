@@ -88,14 +88,14 @@ static weft_status_t make_folder_of(char *path)
     return status;
 }
 
-/* All lines of the old file but those of `key`. */
+/* All lines of the old file but those of `key`, each a line again: the last may lack its end. */
 static void copy_others(const char *path, const char *key, FILE *to)
 {
     char line[LINE_ROOM];
     FILE *from = fopen(path, "re");
     while (from && fgets(line, sizeof(line), from)) {
         if (strncmp(line, key, strlen(key)) != 0) {
-            fputs(line, to);
+            fprintf(to, "%.*s\n", (int)strcspn(line, "\n"), line);
         }
     }
     if (from) {
