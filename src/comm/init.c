@@ -29,6 +29,16 @@ typedef struct id_body {
 
 _Static_assert(sizeof(id_body_t) <= sizeof(weft_unique_id_t), "the id holds its body");
 
+/* An id travels outside of Weft: what came back may be cut or damaged. */
+static bool is_id(const weft_unique_id_t *id)
+{
+    id_body_t body;
+    memcpy(&body, id, sizeof(body));
+    return memcmp(body.magic, ID_MAGIC, sizeof(ID_MAGIC)) == 0 && body.port >= 1 &&
+           body.port <= 65535 && body.host[0] != '\0' &&
+           memchr(body.host, '\0', sizeof(body.host)) != NULL;
+}
+
 /* The store of this process, for ids made here; it lives as long as the process. */
 static struct {
     pthread_mutex_t lock;
@@ -261,7 +271,7 @@ weft_status_t weft_comm_init_rank(weft_comm_h *comm_p, int nranks, weft_unique_i
                             nranks, WEFT_MAX_RANKS);
     } else if (rank < 0 || rank >= nranks) {
         status = weft__fail(WEFT_ERR_INVALID, "weft_comm_init_rank: rank %d of %d", rank, nranks);
-    } else if (memcmp(id.bytes, ID_MAGIC, sizeof(ID_MAGIC)) != 0) {
+    } else if (!is_id(&id)) {
         status = weft__fail(WEFT_ERR_INVALID,
                             "weft_comm_init_rank: this id is not from weft_unique_id_create");
     }

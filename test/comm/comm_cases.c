@@ -367,6 +367,10 @@ void comm_arguments(team_t *team)
     CHECK_STATUS(weft_comm_init_rank(&comm, 2, team->id, -1, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_comm_init_rank(&comm, 1, garbage, 0, NULL), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_last_error(), "weft_unique_id_create");
+    weft_unique_id_t endless = team->id; /* behind magic, key, secret and port: the host, without its NUL */
+    memset(endless.bytes + 36, 'x', sizeof(endless.bytes) - 36);
+    CHECK_STATUS(weft_comm_init_rank(&comm, 1, endless, 0, NULL), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "weft_unique_id_create");
     config.size = 0;
     CHECK_STATUS(weft_comm_init_rank(&comm, 1, team->id, 0, &config), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_last_error(), "WEFT_COMM_CONFIG_INIT");
