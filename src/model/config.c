@@ -119,7 +119,9 @@ static weft_status_t check_sizes(const weft_model_config_t *c)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && status == WEFT_OK; i++) {
         status = check_range(sizes[i].what, sizes[i].value, sizes[i].least, sizes[i].most);
     }
-    return status;
+    /* so that the number of parameters fits in 64 bits, whatever the rest */
+    return status == WEFT_OK ? check_range("heads x head_dim", c->heads * c->head_dim, 1, 1 << 24)
+                             : status;
 }
 
 static weft_status_t check_dropout(const char *what, float rate)

@@ -135,6 +135,26 @@ static void names_and_paths_are_found(void **state)
 }
 
 /* Against what others publish: 6 N + 12 L C T. */
+/* The largest that is possible: more in each direction is refused, and what is left can be counted. */
+static void parameters_of_the_largest_model_are_counted(void **state)
+{
+    weft_model_config_t c;
+    (void)state;
+    assert_int_equal(weft__config_preset("llama-7b", &c), WEFT_OK);
+    c.layers = 10000;
+    c.width = 1 << 20;
+    c.heads = c.kv_heads = 1 << 16;
+    c.head_dim = 1 << 12;
+    c.ffn = 1 << 24;
+    c.vocab = 1 << 28;
+    c.context = 1 << 26;
+    assert_int_equal(weft__config_check(&c), WEFT_ERR_INVALID);
+    assert_true(error_says("heads x head_dim"));
+    c.head_dim = 1 << 8;
+    assert_int_equal(weft__config_check(&c), WEFT_OK);
+    assert_true(weft__config_params(&c) > (int64_t)1 << 59);
+}
+
 static void operations_per_token(void **state)
 {
     weft_model_config_t c;
@@ -151,6 +171,7 @@ int main(void)
         cmocka_unit_test(plain_rope_in_newer_words_is_read),
         cmocka_unit_test(presets_are_possible_and_survive_writing),
         cmocka_unit_test(names_and_paths_are_found),
+        cmocka_unit_test(parameters_of_the_largest_model_are_counted),
         cmocka_unit_test(operations_per_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
