@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <hwloc.h>
-
 #include "base/log.h"
 #include "base/settings.h"
+#include "topo/cpu_list.h"
 #include "topo/gpu_read.h"
 
 #define PATH_ROOM 512
@@ -150,14 +149,9 @@ static void read_numa(const weft_nvml_t *nvml, weft_nvml_device_t handle, const 
 static void read_cpu_list(FILE *file, weft_gpu_t *gpu)
 {
     char line[4096];
-    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
-    if (cpus != NULL && fgets(line, sizeof(line), file) != NULL &&
-        hwloc_bitmap_list_sscanf(cpus, line) == 0 && hwloc_bitmap_weight(cpus) > 0) {
-        for (unsigned i = 0; i < WEFT_GPU_WORDS; i++) {
-            gpu->near[i] = hwloc_bitmap_to_ith_ulong(cpus, i);
-        }
+    if (fgets(line, sizeof(line), file) != NULL) {
+        weft__cpu_list_read(line, gpu->near, WEFT_GPU_WORDS);
     }
-    hwloc_bitmap_free(cpus);
 }
 
 static void read_near(const weft_nvml_t *nvml, weft_nvml_device_t handle, const char *root,

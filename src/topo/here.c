@@ -1,28 +1,27 @@
 /* Where the calling thread is: asked of the kernel alone, so that it may be done at any time. */
-#include <hwloc.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "topo/cpu_list.h"
 #include "topo/topo.h"
 
-enum { NODES_MOST = 256 };
+enum { NODES_MOST = 256, WORD_BITS = 8 * sizeof(unsigned long), WORDS = CPU_SETSIZE / WORD_BITS };
 
 /* Is one of this thread's CPUs on the node? */
 static bool runs_on(const char *root, int node, const cpu_set_t *mine)
 {
     char path[4096], line[4096];
+    unsigned long cpus[WORDS];
     bool found = false;
     snprintf(path, sizeof(path), "%s/sys/devices/system/node/node%d/cpulist", root, node);
     FILE *file = fopen(path, "re");
-    hwloc_bitmap_t cpus = file != NULL ? hwloc_bitmap_alloc() : NULL;
-    if (cpus != NULL && fgets(line, sizeof(line), file) != NULL &&
-        hwloc_bitmap_list_sscanf(cpus, line) == 0) {
+    if (file != NULL && fgets(line, sizeof(line), file) != NULL &&
+        weft__cpu_list_read(line, cpus, WORDS)) {
         for (int cpu = 0; cpu < CPU_SETSIZE && !found; cpu++) {
-            found = CPU_ISSET(cpu, mine) && hwloc_bitmap_isset(cpus, (unsigned)cpu);
+            found = CPU_ISSET(cpu, mine) && (cpus[cpu / WORD_BITS] >> cpu % WORD_BITS & 1) != 0;
         }
     }
-    hwloc_bitmap_free(cpus);
     if (file != NULL) {
         fclose(file);
     }
