@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 PEERS ?= --ranks 2,4,8
 PEERS_SHMEM ?= --pes 2,4
 
-.PHONY: all help deps demo test test-quick test-plans test-faults test-gpu test-fresh soak install peers \
+.PHONY: all help deps demo test test-quick test-plans test-faults test-gpu test-fresh soak fuzz install peers \
         peers-shmem format clean
 
 all: ## build the library, the command, examples and tests in build/
@@ -42,6 +42,10 @@ test-fresh: ## make demo and make test in minimal Debians 12 and 13, as root; to
 
 soak: ## random collectives for a minute or more, and tests that take long
 	@tools/test --soak $(BUILD)
+
+fuzz: ## every reader against anything, 10 minutes each, under libFuzzer; tools/fuzz has options
+	@tools/install-deps
+	@tools/fuzz
 
 install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
 	@cmake --install $(BUILD) --prefix $(PREFIX)

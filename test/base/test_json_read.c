@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/json_read.h"
-#include "fuzz.h"
 
 static weft_json_doc_t doc;
 
@@ -126,62 +125,12 @@ static void what_is_no_json_is_refused(void **state)
     assert_non_null(strstr(weft_last_error(), "levels"));
 }
 
-/* Everything that was accepted can be walked and lies inside. */
-static size_t walk(const weft_json_value_t *value)
-{
-    size_t seen = 1;
-    if (value->kind == WEFT_JSON_STRING) {
-        CHECK(value->as.text[value->length] == '\0');
-        return 1;
-    }
-    uint32_t inside = 0;
-    const weft_json_value_t *at = weft__json_first(value);
-    for (; at != NULL; at = weft__json_next(value, at), inside++) {
-        if (value->kind == WEFT_JSON_OBJECT) {
-            CHECK(at->kind == WEFT_JSON_STRING);
-            seen += 1 + walk(at + 1);
-        } else {
-            seen += walk(at);
-        }
-    }
-    CHECK(value->kind < WEFT_JSON_ARRAY || inside == value->length);
-    CHECK(seen == value->skip);
-    return seen;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    weft_json_doc_t fuzzed;
-    fuzz_data = data;
-    fuzz_size = size;
-    if (weft__json_parse((const char *)data, size, "fuzz", &fuzzed) == WEFT_OK) {
-        CHECK(walk(fuzzed.root) == fuzzed.count);
-        double real;
-        int64_t number;
-        weft__json_to_double(fuzzed.root, &real);
-        weft__json_to_int(fuzzed.root, &number);
-        weft__json_free(&fuzzed);
-    }
-    return 0;
-}
-
-static void noise_does_no_harm(void **state)
-{
-    (void)state;
-    static const char text[] =
-        "{\"a\": [1, -2.5e-3, \"\\u00e9\\n\", {\"b\": {}, \"c\": [[], null]}], \"k\": true}";
-    static const char number[] = "-12345678901234567890.5e10";
-    const fuzz_seed_t seeds[] = {{text, sizeof(text) - 1}, {number, sizeof(number) - 1}};
-    assert_int_equal(fuzz_run(seeds, 2, 40000), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_found),
         cmocka_unit_test(strings_are_resolved),
         cmocka_unit_test(what_is_no_json_is_refused),
-        cmocka_unit_test(noise_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
