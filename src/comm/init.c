@@ -112,6 +112,10 @@ static weft_status_t find_segment(weft_store_conn_t *store, const char *key, wef
         if (status != WEFT_OK) {
             return status;
         }
+        if (bytes != sizeof(handle)) {
+            return weft__fail(WEFT_ERR_MISMATCH,
+                              "rank 0 opened the communicator with another version of Weft");
+        }
         if (handle.fd < 0) {
             return weft__fail(WEFT_ERR_INVALID,
                               "rank %d of this communicator has joined already, as "
