@@ -137,7 +137,7 @@ name="ranks are called weft in ps and top"
 pid=$!
 # names: of children that are ranks, as top has them
 names() {
-    for child in $(cat /proc/$pid/task/$pid/children); do
+    for child in $(cat /proc/$pid/task/$pid/children 2>/dev/null); do
         tr '\0' ' ' <"/proc/$child/cmdline" 2>/dev/null | grep -q '^weft bench allreduce -n 2 ' &&
             cat "/proc/$child/comm" 2>/dev/null
     done
