@@ -40,7 +40,7 @@ test-gpu: ## what needs a GPU, with compute-sanitizer; tools/test-gpu has option
 test-fresh: ## make demo and make test in minimal Debians 12 and 13, as root; tools/test-fresh has options
 	@tools/test-fresh || [ $$? = 77 ]
 
-soak: ## random collectives for a minute or more, and tests that take long
+soak: ## random collectives, ten minutes of random lives of jobs, and tests that take long
 	@tools/test --soak $(BUILD)
 
 fuzz: ## every reader against anything, 10 minutes each, under libFuzzer; tools/fuzz has options
