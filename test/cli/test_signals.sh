@@ -138,6 +138,33 @@ for n in 1 2; do
     done
 done
 
+name="a state that cannot be saved is told, with the last one that was"
+mkdir small
+small() { unshare -rm sh -c 'mount -t tmpfs -o size=8m none small && exec "$@"' sh "$@"; }
+if small true 2>/dev/null; then
+    cat >fill.sh <<'SH'
+"$1" train $2 --micro-batch 32 --accumulate 1 --save 2 --keep 1 --out small/run -n 2 >out 2>err </dev/null &
+pid=$!
+tries=0
+until [ -e small/run/latest ] || [ $((tries += 1)) -gt 3000 ]; do sleep 0.05; done
+head -c 16M /dev/zero >small/fill 2>/dev/null
+# one that is being written may have had its room already
+until grep -q 'training goes on' out || [ $((tries += 1)) -gt 6000 ]; do sleep 0.05; done
+kill -TERM $pid
+wait $pid
+echo "$? $(readlink small/run/latest)" >status
+SH
+    small sh fill.sh "$weft" "$common"
+    read -r status last <status
+    err=$(cat err)
+    expect_status 1
+    expect_in "$err" "no room in small/run"
+    expect_in "$err" "weft train: signal 15: stopped after step "
+    expect_in "$err" "which is not saved; the last checkpoint is small/run/$last"
+else
+    echo "not tried: $name: no small file system can be mounted here"
+fi
+
 name="ranks that take longer than their grace are killed, named, and not started again"
 rm -rf run
 start -n 2 --accumulate 1 --save 2 --out run

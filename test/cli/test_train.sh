@@ -309,6 +309,7 @@ refused "travel in 16 bits already" $common --precision bf16 --grad-precision bf
 refused "goes with --precision bf16" $common --precision fp16 --grad-precision bf16
 refused "2 or more and at most 2^40" $common --precision fp16 --loss-scale -3
 refused "did you mean" $common --step 7
+refused "--grace" $common --grace -1
 refused "huge" $common --model huge
 refused "batch" $common --batch 7 -n 2
 refused "33" $common --length 33
