@@ -11,6 +11,7 @@
 #include <weft/weft.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "boot/job.h"
 #include "boot/launch.h"
@@ -18,6 +19,7 @@
 #include "cli/rank.h"
 #include "model/config.h"
 #include "train/loop.h"
+#include "train/run_folder.h"
 
 /* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint. After a
  * signal there is more, as training asks for. */
@@ -50,24 +52,8 @@ static int refuse(void)
 
 /* ---- options ------------------------------------------------------------------------------------------- */
 
-/* The folder that the checkpoint is in now, as `path` names it if it does. */
-static weft_status_t folder_of(const weft_loaded_t *loaded, const char *path, char *out)
-{
-    const char *slash = strrchr(loaded->path, '/');
-    size_t length = slash != NULL ? (size_t)(slash - loaded->path) : 0;
-    char *named = realpath(path, NULL);
-    bool is_run = named != NULL && strlen(named) == length &&
-                  strncmp(named, loaded->path, length) == 0;
-    free(named);
-    if (is_run) {
-        return weft__path_join(out, "", path);
-    }
-    snprintf(out, WEFT_PATH_BYTES, "%.*s", slash != NULL ? (int)length : 1,
-             slash != NULL ? loaded->path : ".");
-    return WEFT_OK;
-}
-
-/* What an earlier run said, where this one goes on from it; its folder into `folder`. */
+/* What an earlier run said, where this one goes on from it; its folder into `folder`, which is where
+ * this one writes if nothing else is said. A checkpoint that was copied elsewhere has none. */
 static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config, char *folder)
 {
     weft_loaded_t loaded;
@@ -79,11 +65,17 @@ static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config,
     if (status != WEFT_OK) {
         return status;
     }
-    status = folder_of(&loaded, path, folder);
+    status = weft__run_folder(&loaded, path, folder);
     if (status == WEFT_OK && loaded.settings != NULL) {
         weft_train_earlier_t earlier = {.settings = loaded.settings, .out = folder};
         weft__train_free(config);
         status = weft__train_parse_resumed(&earlier, argc, argv, config);
+    }
+    if (status == WEFT_OK && config->out == folder && folder[0] == '\0') {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "%s is not in the folder of the run that saved it: say with --out DIR "
+                            "where to write",
+                            loaded.path);
     }
     weft__checkpoint_unload(&loaded);
     return status;

@@ -19,11 +19,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/checkpoint_parts.h"
-
-#define NAME_FORMAT "step-%06" PRIu64
+#include "train/run_folder.h"
 
 struct weft_checkpoint_writer {
     char run[WEFT_PATH_BYTES];
+    char id[WEFT_RUN_ID]; /* of the run */
     weft_checkpoint_options_t options;
     int lock; /* the folder, open and locked */
 
@@ -64,7 +64,7 @@ static weft_status_t exchange(const char *fresh, const char *place)
     return WEFT_OK;
 }
 
-static weft_status_t point_latest(const char *run, const char *name)
+weft_status_t weft__checkpoint_point(const char *run, const char *name)
 {
     char temporary[WEFT_PATH_BYTES], latest[WEFT_PATH_BYTES];
     weft_status_t status = weft__path_join(temporary, run, ".latest.tmp");
@@ -78,16 +78,15 @@ static weft_status_t point_latest(const char *run, const char *name)
 }
 
 /* Remove a checkpoint so that a half-removed one has no name of a checkpoint. */
-static weft_status_t remove_checkpoint(const char *run, int64_t number)
+static weft_status_t remove_checkpoint(const char *run, uint64_t number)
 {
-    char path[WEFT_PATH_BYTES], hidden[WEFT_PATH_BYTES], name[64];
-    snprintf(name, sizeof(name), ".step-%06" PRId64 ".old", number);
-    weft_status_t status = weft__path_join(path, run, name + 1);
-    status = status == WEFT_OK ? weft__path_join(hidden, run, name) : status;
+    char path[WEFT_PATH_BYTES], hidden[WEFT_PATH_BYTES], name[WEFT_CHECKPOINT_NAME], old[64];
+    snprintf(old, sizeof(old), ".%s.old", weft__checkpoint_name(number, name));
+    weft_status_t status = weft__path_join(path, run, name);
+    status = status == WEFT_OK ? weft__path_join(hidden, run, old) : status;
     if (status != WEFT_OK) {
         return status;
     }
-    path[strlen(path) - 4] = '\0'; /* without ".old" */
     if (rename(path, hidden) != 0) {
         return weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", path, hidden,
                           strerror(errno));
@@ -95,27 +94,48 @@ static weft_status_t remove_checkpoint(const char *run, int64_t number)
     return weft__path_remove(hidden);
 }
 
-/* Keep the newest up to the one just written. Later ones are of a run that was continued from
- * before them; they go when they are written again. */
-static weft_status_t prune(const char *run, int keep, uint64_t written)
+/* Keep the newest that this run wrote, up to the one just written. What others put there is neither
+ * counted nor removed. */
+static weft_status_t prune(const weft_checkpoint_writer_t *writer, uint64_t written)
 {
     int64_t number = (int64_t)written + 1;
+    int kept = 0;
     weft_status_t status = WEFT_OK;
-    for (int i = 0; keep > 0 && status == WEFT_OK; i++) {
-        number = weft__checkpoint_newest(run, number);
-        if (number < 0) {
-            break;
+    while (writer->options.keep > 0 && status == WEFT_OK &&
+           (number = weft__checkpoint_newest(writer->run, number)) >= 0) {
+        if (!weft__run_wrote(writer->run, writer->id, (uint64_t)number)) {
+            continue;
         }
-        if (i >= keep) {
-            status = remove_checkpoint(run, number);
+        if (kept == writer->options.keep) {
+            status = remove_checkpoint(writer->run, (uint64_t)number);
+        } else {
+            kept++;
         }
     }
     return status;
 }
 
+/* Another run's checkpoint of the same step is in the way: it is not ours to write over. */
+static weft_status_t make_way(const weft_checkpoint_writer_t *writer, uint64_t step,
+                              const char *name, const char *place)
+{
+    if (!weft__is_folder(place) || weft__run_wrote(writer->run, writer->id, step) ||
+        rmdir(place) == 0) {
+        return WEFT_OK;
+    }
+    return weft__run_set_aside_one(writer->run, name);
+}
+
+static size_t text_bytes(const char *text)
+{
+    return text != NULL ? strlen(text) + 1 : 0;
+}
+
 static weft_status_t check_room(const char *run, const weft_checkpoint_t *checkpoint)
 {
-    uint64_t needed = (uint64_t)1 << 16, there = weft__disk_free(run);
+    uint64_t needed = ((uint64_t)1 << 16) + text_bytes(checkpoint->config_json) +
+                      text_bytes(checkpoint->tokenizer_json) + text_bytes(checkpoint->settings);
+    uint64_t there = weft__disk_free(run);
     for (int i = 0; i < checkpoint->model_count; i++) {
         needed += weft__tensor_bytes(&checkpoint->model[i].form);
     }
@@ -134,9 +154,9 @@ static weft_status_t check_room(const char *run, const weft_checkpoint_t *checkp
 static weft_status_t write_and_rename(weft_checkpoint_writer_t *writer,
                                       const weft_checkpoint_t *checkpoint)
 {
-    char name[64], hidden[80], temporary[WEFT_PATH_BYTES], place[WEFT_PATH_BYTES];
-    snprintf(name, sizeof(name), NAME_FORMAT, checkpoint->state.step);
-    snprintf(hidden, sizeof(hidden), ".%s.tmp", name);
+    char name[WEFT_CHECKPOINT_NAME], hidden[64], temporary[WEFT_PATH_BYTES], place[WEFT_PATH_BYTES];
+    uint64_t step = checkpoint->state.step;
+    snprintf(hidden, sizeof(hidden), ".%s.tmp", weft__checkpoint_name(step, name));
     weft_status_t status = weft__path_join(temporary, writer->run, hidden);
     status = status == WEFT_OK ? weft__path_join(place, writer->run, name) : status;
     status = status == WEFT_OK ? weft__path_remove(temporary) : status;
@@ -145,24 +165,19 @@ static weft_status_t write_and_rename(weft_checkpoint_writer_t *writer,
     if (status != WEFT_OK) {
         return status;
     }
-    status = weft__checkpoint_write(temporary, checkpoint, &writer->current.bytes);
+    status = weft__checkpoint_write(temporary, writer->id, checkpoint, &writer->current.bytes);
+    status = status == WEFT_OK ? make_way(writer, step, name, place) : status;
     status = status == WEFT_OK ? exchange(temporary, place) : status;
     status = status == WEFT_OK ? weft__folder_sync(writer->run) : status;
-    status = status == WEFT_OK ? point_latest(writer->run, name) : status;
+    status = status == WEFT_OK ? weft__checkpoint_point(writer->run, name) : status;
     char why[1024];
     snprintf(why, sizeof(why), "%s", weft_last_error());
     weft__path_remove(temporary); /* gone, unless something failed or was replaced */
     weft__error_restore(why);
-    return status == WEFT_OK ? prune(writer->run, writer->options.keep, checkpoint->state.step)
-                             : status;
+    return status == WEFT_OK ? prune(writer, step) : status;
 }
 
 /* ---- the copy ------------------------------------------------------------------------------- */
-
-static size_t text_bytes(const char *text)
-{
-    return text != NULL ? strlen(text) + 1 : 0;
-}
 
 static size_t rounded(uint64_t bytes)
 {
@@ -374,14 +389,28 @@ void weft__checkpoint_times(weft_checkpoint_writer_t *writer, weft_checkpoint_ti
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+/* "NAME.PID.tmp": a file of the record that was not renamed yet. */
+static bool is_unfinished(const char *name, const char *of)
+{
+    size_t length = strlen(of);
+    if (strncmp(name, of, length) != 0 || name[length] != '.') {
+        return false;
+    }
+    const char *pid = name + length + 1;
+    size_t digits = strspn(pid, "0123456789");
+    return digits > 0 && strcmp(pid + digits, ".tmp") == 0;
+}
+
 /* What a killed writer leaves: folders and links whose names start with a dot and "step-" or "latest",
- * and files of the record that were not renamed yet. */
+ * and such files. */
 static bool is_remains(const char *name)
 {
-    size_t length = strlen(name);
-    bool record = strncmp(name, "config.", 7) == 0 || strncmp(name, "machine", 7) == 0;
+    char machine[64];
+    int dot = (int)strcspn(name, ".");
+    snprintf(machine, sizeof(machine), "%.*s.json", dot, name); /* machine.json, machine-100.json */
     return strncmp(name, ".step-", 6) == 0 || strcmp(name, ".latest.tmp") == 0 ||
-           (record && length > 4 && strcmp(name + length - 4, ".tmp") == 0);
+           is_unfinished(name, "config") || is_unfinished(name, "run.json") ||
+           (strncmp(name, "machine", 7) == 0 && is_unfinished(name, machine));
 }
 
 static weft_status_t remove_remains(const char *run)
@@ -430,6 +459,7 @@ weft_status_t weft__checkpoint_writer_open(const char *run,
     status = status == WEFT_OK ? weft__folder_make(run) : status;
     status = status == WEFT_OK ? lock_run(writer) : status;
     status = status == WEFT_OK ? remove_remains(run) : status;
+    status = status == WEFT_OK ? weft__run_claim(run, writer->id) : status;
     if (status != WEFT_OK) {
         if (writer->lock >= 0) {
             close(writer->lock);

@@ -1,5 +1,6 @@
 /* Checkpoints: everything a run needs to go on, in files that others can read.
  *
+ *     RUN/run.json                 whose folder it is (run_folder.h)
  *     RUN/latest -> step-000100    a link, replaced at once
  *     RUN/step-000100/
  *         config.json              the model, as Hugging Face's `transformers` describes it
@@ -7,7 +8,7 @@
  *         optimizer.safetensors    exp_avg.<name>, exp_avg_sq.<name> and, unless the weights are
  *                                  f32, master.<name>; all f32
  *         tokenizer.json           so that text can be made from this folder alone
- *         trainer.json             step, position in the data, seed, settings; size and CRC-32C
+ *         trainer.json             run, step, position in the data, seed, settings; size and CRC-32C
  *                                  of every other file. Written last: no checkpoint without it
  *
  * Tensors are global, whatever plan made them; any plan can load them. A checkpoint is written as
@@ -24,6 +25,8 @@
 #include <weft/status.h>
 
 #include "train/safetensors.h"
+
+#define WEFT_RUN_ID 17 /* the name of a run: 16 hexadecimal digits and a NUL */
 
 /* What a resumed run must know to go on bit for bit. Random numbers (dropout, initial weights)
  * are counted from seed, step and sample, so they need no state of their own. */
@@ -67,12 +70,12 @@ typedef struct weft_checkpoint {
 typedef struct weft_checkpoint_writer weft_checkpoint_writer_t;
 
 typedef struct weft_checkpoint_options {
-    int keep;  /* newest checkpoints to keep; 0: all */
+    int keep;  /* newest checkpoints of this run to keep; 0: all. Others' are never removed */
     bool wait; /* save returns when the checkpoint is on disk; no copy in memory is made */
 } weft_checkpoint_options_t;
 
-/* Write checkpoints into the run folder, which is created if need be; remains of a killed writer
- * are removed. One writer per run folder: WEFT_ERR_REFUSED if another has it open (an advisory
+/* Write checkpoints into the run folder, which is created if need be and gets its run.json; remains of
+ * a killed writer are removed. A checkpoint of another run with a name that is needed is set aside. One writer per run folder: WEFT_ERR_REFUSED if another has it open (an advisory
  * lock, which ends with its process). */
 weft_status_t weft__checkpoint_writer_open(const char *run,
                                            const weft_checkpoint_options_t *options,
@@ -110,7 +113,8 @@ void weft__checkpoint_times(weft_checkpoint_writer_t *writer, weft_checkpoint_ti
 typedef struct weft_loaded {
     char path[4096]; /* of the checkpoint's folder */
     weft_train_state_t state;
-    char *settings; /* as saved; NULL if none */
+    char run[WEFT_RUN_ID]; /* that wrote it; "": a version before runs had names, or others */
+    char *settings;        /* as saved; NULL if none */
     weft_tensors_t *model;
     weft_tensors_t
         *optimizer; /* NULL if the folder has none (made by others), or none was wanted */

@@ -2,6 +2,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -108,11 +110,12 @@ static void forget_pages(const char *folder, const weft_manifest_t *manifest)
     }
 }
 
-weft_status_t weft__checkpoint_write(const char *folder, const weft_checkpoint_t *checkpoint,
-                                     uint64_t *bytes_p)
+weft_status_t weft__checkpoint_write(const char *folder, const char *id,
+                                     const weft_checkpoint_t *checkpoint, uint64_t *bytes_p)
 {
     weft_manifest_t manifest = {.state = checkpoint->state,
                                 .settings = (char *)checkpoint->settings};
+    memcpy(manifest.run, id, sizeof(manifest.run));
     weft_status_t status = write_tensors(folder, WEFT_CHECKPOINT_MODEL, checkpoint->model,
                                          checkpoint->model_count, &manifest);
     if (status == WEFT_OK && checkpoint->optimizer_count > 0) {
@@ -129,7 +132,7 @@ weft_status_t weft__checkpoint_write(const char *folder, const weft_checkpoint_t
     status = status == WEFT_OK ? weft__folder_sync(folder) : status;
     if (status == WEFT_OK) {
         forget_pages(folder, &manifest);
-        status = weft__manifest_verify(folder, &manifest, true);
+        status = weft__manifest_verify(folder, &manifest, WEFT_LOAD_ALL);
     }
     *bytes_p = 0;
     for (int i = 0; i < manifest.count; i++) {
@@ -139,6 +142,12 @@ weft_status_t weft__checkpoint_write(const char *folder, const weft_checkpoint_t
 }
 
 /* ---- names ---------------------------------------------------------------------------------- */
+
+const char *weft__checkpoint_name(uint64_t number, char name[WEFT_CHECKPOINT_NAME])
+{
+    snprintf(name, WEFT_CHECKPOINT_NAME, "step-%06" PRIu64, number);
+    return name;
+}
 
 int64_t weft__checkpoint_number(const char *name)
 {

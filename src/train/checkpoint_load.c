@@ -20,7 +20,7 @@ static bool has(const char *folder, const char *name)
 /* The folder that `path` means, into `out`. */
 static weft_status_t resolve(const char *path, char *out)
 {
-    char name[64], link[WEFT_PATH_BYTES];
+    char name[WEFT_CHECKPOINT_NAME], link[WEFT_PATH_BYTES];
     int64_t newest = -1;
     if (!has(path, WEFT_CHECKPOINT_STATE) && has(path, "latest")) {
         weft_status_t status = weft__path_join(link, path, "latest");
@@ -33,8 +33,7 @@ static weft_status_t resolve(const char *path, char *out)
         newest = weft__checkpoint_newest(path, INT64_MAX);
     }
     if (newest >= 0) {
-        snprintf(name, sizeof(name), "step-%06" PRId64, newest);
-        return weft__path_join(out, path, name);
+        return weft__path_join(out, path, weft__checkpoint_name((uint64_t)newest, name));
     }
     if (!weft__is_folder(path)) {
         return weft__fail(WEFT_ERR_NOT_FOUND, "there is no folder %s to load from", path);
@@ -70,6 +69,7 @@ static weft_status_t load_own(weft_loaded_t *out, weft_load_t want)
     weft_status_t status = weft__manifest_read(out->path, &manifest);
     out->settings = manifest.settings;
     out->state = manifest.state;
+    memcpy(out->run, manifest.run, sizeof(out->run));
     status = status == WEFT_OK ? weft__manifest_verify(out->path, &manifest, want) : status;
     if (status == WEFT_OK) {
         status = weft__path_join(path, out->path, WEFT_CHECKPOINT_MODEL);

@@ -19,6 +19,7 @@ typedef struct weft_listed_file {
 
 typedef struct weft_manifest {
     weft_train_state_t state;
+    char run[WEFT_RUN_ID]; /* that wrote it; "" if it does not say */
     weft_listed_file_t files[WEFT_CHECKPOINT_FILES_MOST];
     int count;
     char *settings; /* owned; NULL: none */
@@ -32,9 +33,17 @@ weft_status_t weft__manifest_read(const char *folder, weft_manifest_t *out);
 weft_status_t weft__manifest_verify(const char *folder, const weft_manifest_t *manifest,
                                     weft_load_t want);
 
-/* Write a whole checkpoint into the new folder `folder`, durable; *bytes_p is its size. */
-weft_status_t weft__checkpoint_write(const char *folder, const weft_checkpoint_t *checkpoint,
-                                     uint64_t *bytes_p);
+/* Write a whole checkpoint of the run `id` into the new folder `folder`, durable; *bytes_p is its
+ * size. */
+weft_status_t weft__checkpoint_write(const char *folder, const char *id,
+                                     const weft_checkpoint_t *checkpoint, uint64_t *bytes_p);
+
+/* Point RUN/latest to the checkpoint `name`, durable. */
+weft_status_t weft__checkpoint_point(const char *run, const char *name);
+
+/* "step-000100" */
+#define WEFT_CHECKPOINT_NAME 32
+const char *weft__checkpoint_name(uint64_t number, char name[WEFT_CHECKPOINT_NAME]);
 
 /* The number in "step-000100"; -1 if `name` is no name of a checkpoint. */
 int64_t weft__checkpoint_number(const char *name);

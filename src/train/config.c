@@ -37,7 +37,7 @@ static const struct {
 
 #define ROWS ((int)(sizeof(table) / sizeof(table[0])))
 #define NAMES ((int)(sizeof(other_names) / sizeof(other_names[0])))
-#define OPTIONS (ROWS + NAMES + 2) /* and --config, --dry-run */
+#define OPTIONS (ROWS + NAMES + 3) /* and --config, --dry-run, --force */
 #define TEXTS_MOST ((int)(sizeof(((weft_train_config_t *)0)->texts) / sizeof(char *)))
 
 static void *field_of(const row_t *row, weft_train_config_t *config)
@@ -287,17 +287,24 @@ static void make_options(weft_train_config_t *config, const char **file_p, weft_
         option->letter = 0;
         option->help = other_names[i].help;
     }
-    options[OPTIONS - 2] = (weft_arg_t){.name = "config",
+    options[OPTIONS - 3] = (weft_arg_t){.name = "config",
                                         .letter = 'c',
                                         .kind = WEFT_ARG_STR,
                                         .metavar = "FILE",
                                         .target = file_p,
                                         .help = "read options from FILE first: lines name = value"};
-    options[OPTIONS - 1] = (weft_arg_t){
+    options[OPTIONS - 2] = (weft_arg_t){
         .name = "dry-run",
         .kind = WEFT_ARG_FLAG,
         .target = &config->dry_run,
-        .help = "check everything, say what a rank needs, and start nothing"};
+        .help = "check everything, say what memory and disk it needs, and start nothing"};
+    options[OPTIONS - 1] = (weft_arg_t){
+        .name = "force",
+        .kind = WEFT_ARG_FLAG,
+        .target = &config->force,
+        .help =
+            "go on from an earlier checkpoint, and keep later ones aside; start though memory or "
+            "disk will not do"};
 }
 
 static weft_args_t make_args(const weft_arg_t *options)

@@ -82,11 +82,12 @@
     X(INT, eval_batches, "eval-batches", 0, "N", "10", "", "batches of a validation")              \
     X(INT, save_every, "save", 0, "N", "0", "",                                                    \
       "write a checkpoint every N steps; 0: at the end only; -1: never")                           \
-    X(INT, keep, "keep", 0, "N", "3", "", "newest checkpoints to keep; 0: all")                    \
+    X(INT, keep, "keep", 0, "N", "3", "", "newest checkpoints of this run to keep; 0: all")        \
     X(STR, out, "out", 'o', "DIR", "", "",                                                         \
       "run folder: checkpoints, metrics.jsonl, config; none: nothing is written")                  \
     X(STR, resume, "resume", 0, "PATH", "", "",                                                    \
-      "go on from a checkpoint or a run folder; auto: from --out, if there is one")                \
+      "go on from a checkpoint or a run folder, and in that folder unless --out names another; "   \
+      "auto: from --out, if there is one")                                                         \
     X(INT, max_restarts, "max-restarts", 0, "N", "0", "",                                          \
       "start all ranks again after a failure, from the last checkpoint, at most N times")          \
     X(REAL, grace, "grace", 0, "SECONDS", "0", "",                                                 \
@@ -143,8 +144,9 @@ typedef struct weft_train_config {
     WEFT_TRAIN_##kind field;
     WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
 #undef WEFT_TRAIN_FIELD
-    bool dry_run;   /* --dry-run: not part of a configuration, and not written */
     int asked_ranks;           /* -n on the command line; WEFT_TRAIN_NOT_ASKED: there was none */
+    bool dry_run; /* --dry-run, --force: not part of a configuration, and not written */
+    bool force;
     const char *earlier_model; /* --model of the run that this one goes on from; NULL: of none */
     char *texts[4]; /* owned: what strings from files point into */
     int text_count;

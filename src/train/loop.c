@@ -15,6 +15,7 @@
 #include "train/peak.h"
 #include "train/planned.h"
 #include "train/record.h"
+#include "train/run_folder.h"
 #include "train/scale.h"
 #include "train/tracing.h"
 #include "train/trainer.h"
@@ -162,6 +163,9 @@ static weft_status_t open_folder(run_t *run)
 {
     weft_checkpoint_options_t options = {.keep = run->config->keep};
     WEFT_TRY(weft__checkpoint_writer_open(run->config->out, &options, &run->writer));
+    if (run->setup->goes_on) {
+        WEFT_TRY(weft__run_set_aside(run->config->out, &run->setup->loaded));
+    }
     return weft__record_write(run->setup);
 }
 

@@ -73,6 +73,8 @@ static weft_status_t write_text(FILE *out, const weft_manifest_t *manifest)
     weft__json_string(&json, weft_version());
     weft__json_key(&json, "self_crc32c");
     weft__json_string(&json, SELF_ZERO);
+    weft__json_key(&json, "run");
+    weft__json_string(&json, manifest->run);
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         weft__json_key(&json, counts[i].key);
         weft__json_uint(&json, counts[i].value);
@@ -196,6 +198,7 @@ static weft_status_t read_text(const char *path, const weft_json_value_t *root,
         return weft__fail(WEFT_ERR_INVALID, "%s is damaged: a part of the state is missing", path);
     }
     /* Checkpoints of older versions have none. */
+    snprintf(out->run, sizeof(out->run), "%s", weft__json_text(weft__json_get(root, "run"), ""));
     weft__json_to_uint(weft__json_get(root, "skipped"), &state->skipped);
     weft__json_to_uint(weft__json_get(root, "data_sum"), &state->data_print);
     if (!weft__json_to_double(weft__json_get(root, "loss"), &state->loss)) {

@@ -19,6 +19,7 @@ struct weft_metrics {
     weft_metrics_options_t options;
     char path[WEFT_PATH_BYTES];
     weft_output_t *file; /* NULL: none */
+    uint64_t cut; /* lines of steps after the one that the run goes on from */
     weft_progress_t progress;
     weft_metrics_totals_t totals;
 };
@@ -37,8 +38,7 @@ static uint64_t step_of(const char *line, size_t length)
     return step;
 }
 
-/* How much of the file belongs to steps up to `last`: whole lines, as far as they count up. */
-static size_t measure(const char *text, size_t size, uint64_t last)
+size_t weft__metrics_until(const char *text, size_t size, uint64_t last)
 {
     size_t at = 0;
     while (at < size) {
@@ -51,6 +51,15 @@ static size_t measure(const char *text, size_t size, uint64_t last)
         at += length + 1;
     }
     return at;
+}
+
+static uint64_t count_lines(const char *text, size_t size)
+{
+    uint64_t lines = 0;
+    for (size_t i = 0; i < size; i++) {
+        lines += text[i] == '\n';
+    }
+    return lines;
 }
 
 static weft_status_t open_file(weft_metrics_t *metrics, const char *folder, uint64_t resumed)
@@ -67,7 +76,8 @@ static weft_status_t open_file(weft_metrics_t *metrics, const char *folder, uint
         if (status != WEFT_OK) {
             return status;
         }
-        keep = measure(text, size, resumed);
+        keep = weft__metrics_until(text, size, resumed);
+        metrics->cut = count_lines(text + keep, size - keep);
         free(text);
     }
     return weft__output_append(metrics->path, keep, &metrics->file);
@@ -151,6 +161,13 @@ weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_met
     weft__progress_init(&metrics->progress, options->out, options->resumed, options->steps,
                         options->log_every);
     weft__totals_init(&metrics->totals);
+    if (metrics->cut > 0) {
+        weft__metrics_say(metrics,
+                          "the run goes on from step %" PRIu64 ": %" PRIu64 " line%s of later "
+                          "steps %s taken out of %s, as they are computed again",
+                          options->resumed, metrics->cut, metrics->cut == 1 ? "" : "s",
+                          metrics->cut == 1 ? "is" : "are", metrics->path);
+    }
     *metrics_p = metrics;
     return WEFT_OK;
 }

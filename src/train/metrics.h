@@ -43,7 +43,8 @@ typedef struct weft_metrics_step {
 
 typedef struct weft_metrics_options {
     const char *folder; /* of the run; NULL or "": no file */
-    uint64_t resumed;   /* steps done before: lines of later ones are removed; 0: start anew */
+    uint64_t resumed;   /* steps done before: lines of later ones are removed, and a line says so;
+                         * 0: start anew */
     uint64_t steps;     /* in all */
     int log_every;      /* print every Nth step where `out` is no terminal */
     FILE *out;          /* progress; NULL: silent */
@@ -65,5 +66,9 @@ void weft__metrics_say(weft_metrics_t *metrics, const char *format, ...)
 void weft__metrics_summary(weft_metrics_t *metrics);
 
 weft_status_t weft__metrics_close(weft_metrics_t *metrics);
+
+/* How much of the text of metrics.jsonl belongs to steps up to `last`: whole lines, as far as they
+ * count up. */
+size_t weft__metrics_until(const char *text, size_t size, uint64_t last);
 
 #endif

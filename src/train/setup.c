@@ -17,6 +17,7 @@
 #include "train/checkpoint_parts.h"
 #include "train/planned.h"
 #include "train/progress.h"
+#include "train/run_folder.h"
 #include "train/sources.h"
 
 /* ---- device and precision ---------------------------------------------------------------------- */
@@ -211,18 +212,6 @@ static weft_status_t fit_vocabulary(weft_setup_t *setup)
 
 /* ---- the run folder ----------------------------------------------------------------------------- */
 
-/* Is the checkpoint that we go on from in the run folder? Then its others are of the same run. */
-static bool goes_on_in(const weft_setup_t *setup, const char *folder)
-{
-    char *run = realpath(folder, NULL), *from = realpath(setup->loaded.path, NULL);
-    size_t length = run != NULL ? strlen(run) : 0;
-    bool inside = setup->resumed && run != NULL && from != NULL &&
-                  strncmp(from, run, length) == 0 && from[length] == '/';
-    free(run);
-    free(from);
-    return inside;
-}
-
 /* A name without "./" before and slashes behind it. */
 static const char *bare(const char *path, size_t *length_p)
 {
@@ -291,23 +280,49 @@ static weft_status_t check_trace(const char *path, const char *out)
     return WEFT_OK;
 }
 
-/* One run per folder: what another left there is not written over. `latest` counts, not the checkpoints:
- * a run that was killed between the two starts again as if it had saved nothing. */
-static weft_status_t check_out(const weft_setup_t *setup)
+/* A run that goes back leaves later checkpoints behind: it must be said that this is meant. */
+static weft_status_t check_later(const weft_setup_t *setup)
+{
+    const char *out = setup->config->out;
+    char later[256], aside[WEFT_PATH_BYTES];
+    WEFT_TRY(weft__run_later(out, &setup->loaded, later, sizeof(later)));
+    if (later[0] == '\0' || setup->config->force) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__run_aside(out, aside));
+    return weft__fail(WEFT_ERR_INVALID,
+                      "%s has later checkpoints than step %llu: %s. Go on from there into another "
+                      "folder with --out OTHER; or in this one with --force, which moves them and "
+                      "their metrics to %s",
+                      out, (unsigned long long)setup->loaded.state.step, later, aside);
+}
+
+/* One run per folder: what another left there is not written over. `latest` counts, not the checkpoints
+ * of the same run: one that was killed between the two starts again as if it had saved nothing. */
+static weft_status_t check_out(weft_setup_t *setup)
 {
     const char *out = setup->config->out;
     char latest[WEFT_PATH_BYTES];
-    WEFT_TRY(weft__path_join(latest, out, "latest"));
+    if (out[0] == '\0') {
+        return WEFT_OK;
+    }
     if (weft__is_file(out)) {
         return weft__fail(WEFT_ERR_INVALID, "--out %s is a file, but a run needs a folder", out);
     }
-    if (out[0] != '\0' && weft__is_folder(latest) && !goes_on_in(setup, out)) {
+    if (setup->resumed) {
+        WEFT_TRY(weft__run_holds(out, &setup->loaded, &setup->goes_on));
+    }
+    if (setup->goes_on) {
+        return check_later(setup);
+    }
+    WEFT_TRY(weft__path_join(latest, out, "latest"));
+    if (weft__is_folder(latest)) {
         return weft__fail(WEFT_ERR_INVALID,
                           "%s holds the checkpoints of another run: go on with --resume %s, choose "
                           "another --out, or remove it",
                           out, out);
     }
-    return WEFT_OK;
+    return weft__run_vacant(out);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------ */

@@ -30,6 +30,7 @@ typedef struct weft_setup {
     bool resumed;                /* weights come from `loaded` ... */
     bool has_loaded;
     weft_loaded_t loaded; /* ... with everything else if `resumed`, or alone (--model FOLDER) */
+    bool goes_on;         /* in the folder of the run that saved it */
 } weft_setup_t;
 
 /* Check and resolve `config`, which must outlive the setup: device, model, tokenizer, checkpoint. The

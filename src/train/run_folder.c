@@ -1,0 +1,331 @@
+/* The run folder, and whose it is: see run_folder.h. */
+#include "train/run_folder.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json_read.h"
+#include "base/log.h"
+#include "base/try.h"
+#include "train/checkpoint_parts.h"
+#include "train/metrics.h"
+
+#define RUN_FILE "run.json"
+#define FORMAT "weft run"
+#define VERSION 1
+
+/* ---- the name of a run --------------------------------------------------------------------------------- */
+
+static bool is_id(const char *text)
+{
+    return strlen(text) == WEFT_RUN_ID - 1 && strspn(text, "0123456789abcdef") == WEFT_RUN_ID - 1;
+}
+
+static weft_status_t parse(const char *path, const char *text, size_t size, char id[WEFT_RUN_ID])
+{
+    weft_json_doc_t doc;
+    int64_t version = 0;
+    WEFT_TRY(weft__json_parse(text, size, path, &doc));
+    weft__json_to_int(weft__json_get(doc.root, "version"), &version);
+    const char *found = weft__json_text(weft__json_get(doc.root, "id"), "");
+    bool good = weft__json_is(weft__json_get(doc.root, "format"), FORMAT) && version == VERSION &&
+                is_id(found);
+    snprintf(id, WEFT_RUN_ID, "%s", good ? found : "");
+    weft__json_free(&doc);
+    return good ? WEFT_OK
+                : weft__fail(WEFT_ERR_INVALID,
+                             "%s does not say which run the folder is of, as this version of Weft "
+                             "writes it: choose another --out",
+                             path);
+}
+
+weft_status_t weft__run_read(const char *folder, char id[WEFT_RUN_ID])
+{
+    char path[WEFT_PATH_BYTES], *text;
+    size_t size;
+    id[0] = '\0';
+    WEFT_TRY(weft__path_join(path, folder, RUN_FILE));
+    if (access(path, F_OK) != 0 && errno == ENOENT) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__file_read(path, &text, &size));
+    weft_status_t status = parse(path, text, size, id);
+    free(text);
+    return status;
+}
+
+static uint64_t random_number(void)
+{
+    uint64_t number = 0;
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != (ssize_t)sizeof(number)) {
+        number = (weft__now_ns() << 20) ^ (uint64_t)getpid();
+    }
+    return number;
+}
+
+weft_status_t weft__run_claim(const char *folder, char id[WEFT_RUN_ID])
+{
+    char path[WEFT_PATH_BYTES], text[128];
+    WEFT_TRY(weft__run_read(folder, id));
+    if (id[0] != '\0') {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__path_join(path, folder, RUN_FILE));
+    snprintf(id, WEFT_RUN_ID, "%016" PRIx64, random_number());
+    int length = snprintf(
+        text, sizeof(text),
+        "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d,\n  \"id\": \"%s\"\n}\n", VERSION, id);
+    return weft__file_replace(path, text, (size_t)length);
+}
+
+bool weft__run_wrote(const char *folder, const char *id, uint64_t number)
+{
+    char path[WEFT_PATH_BYTES], state[WEFT_PATH_BYTES], name[WEFT_CHECKPOINT_NAME];
+    weft_manifest_t manifest;
+    if (weft__path_join(path, folder, weft__checkpoint_name(number, name)) != WEFT_OK ||
+        weft__path_join(state, path, WEFT_CHECKPOINT_STATE) != WEFT_OK || !weft__is_file(state) ||
+        weft__manifest_read(path, &manifest) != WEFT_OK) {
+        return false; /* what says nothing of itself is not ours */
+    }
+    free(manifest.settings);
+    return strcmp(manifest.run, id) == 0 && manifest.state.step == number;
+}
+
+/* ---- which folder a checkpoint lies in ------------------------------------------------------------------ */
+
+static bool has(const char *folder, const char *name)
+{
+    char path[WEFT_PATH_BYTES];
+    struct stat about;
+    return weft__path_join(path, folder, name) == WEFT_OK && lstat(path, &about) == 0;
+}
+
+/* The checkpoint from the root on, cut into the folder and its name. NULL: it is not there. To be freed. */
+static char *split(const char *path, const char **name_p)
+{
+    char *real = realpath(path, NULL);
+    char *slash = real != NULL ? strrchr(real, '/') : NULL;
+    if (slash == NULL || slash == real) {
+        free(real);
+        return NULL;
+    }
+    *slash = '\0';
+    *name_p = slash + 1;
+    return real;
+}
+
+/* Is `folder` the folder of the run that wrote the checkpoint, which lies in it as `name`? */
+static weft_status_t is_run_of(const char *folder, const char *name, const weft_loaded_t *loaded,
+                               bool *holds_p)
+{
+    char id[WEFT_RUN_ID];
+    bool numbered = !loaded->foreign &&
+                    weft__checkpoint_number(name) == (int64_t)loaded->state.step;
+    *holds_p = false;
+    if (!numbered) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__run_read(folder, id));
+    bool old = has(folder, "config") && has(folder, "metrics.jsonl") && has(folder, "latest");
+    *holds_p = loaded->run[0] != '\0' ? strcmp(loaded->run, id) == 0 : id[0] != '\0' || old;
+    return WEFT_OK;
+}
+
+static bool same_folder(const char *path, const char *real)
+{
+    char *named = realpath(path, NULL);
+    bool same = named != NULL && strcmp(named, real) == 0;
+    free(named);
+    return same;
+}
+
+weft_status_t weft__run_holds(const char *folder, const weft_loaded_t *loaded, bool *holds_p)
+{
+    const char *name;
+    char *real = split(loaded->path, &name);
+    weft_status_t status = WEFT_OK;
+    *holds_p = false;
+    if (real != NULL && same_folder(folder, real)) {
+        status = is_run_of(real, name, loaded, holds_p);
+    }
+    free(real);
+    return status;
+}
+
+weft_status_t weft__run_folder(const weft_loaded_t *loaded, const char *path, char *out)
+{
+    const char *name, *slash = strrchr(loaded->path, '/');
+    char above[WEFT_PATH_BYTES] = ".", *real = split(loaded->path, &name);
+    bool holds = false;
+    out[0] = '\0';
+    if (real == NULL) {
+        return WEFT_OK;
+    }
+    if (slash != NULL) {
+        snprintf(above, sizeof(above), "%.*s",
+                 slash > loaded->path ? (int)(slash - loaded->path) : 1, loaded->path);
+    }
+    weft_status_t status = is_run_of(real, name, loaded, &holds);
+    if (status == WEFT_OK && holds) {
+        status = weft__path_join(out, "",
+                                 same_folder(path, real)    ? path
+                                 : same_folder(above, real) ? above
+                                                            : real);
+    }
+    free(real);
+    return status;
+}
+
+/* A file that is there, and not as we begin ours. */
+static bool is_others(const char *folder, const char *name, const char *start)
+{
+    char path[WEFT_PATH_BYTES], begins[16] = "";
+    FILE *file = weft__path_join(path, folder, name) == WEFT_OK ? fopen(path, "re") : NULL;
+    if (file == NULL) {
+        return has(folder, name);
+    }
+    size_t count = fread(begins, 1, strlen(start), file);
+    fclose(file);
+    return count > 0 && strcmp(begins, start) != 0;
+}
+
+weft_status_t weft__run_vacant(const char *folder)
+{
+    char id[WEFT_RUN_ID], name[WEFT_CHECKPOINT_NAME];
+    WEFT_TRY(weft__run_read(folder, id));
+    const char *taken = is_others(folder, "config", "# weft ")            ? "config"
+                        : is_others(folder, "metrics.jsonl", "{\"step\"") ? "metrics.jsonl"
+                                                                          : NULL;
+    if (id[0] == '\0' && taken != NULL) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s is no run folder, and its %s would be written over: choose another "
+                          "--out",
+                          folder, taken);
+    }
+    for (int64_t number = INT64_MAX; (number = weft__checkpoint_newest(folder, number)) >= 0;) {
+        if (!weft__run_wrote(folder, id, (uint64_t)number)) {
+            return weft__fail(
+                WEFT_ERR_INVALID,
+                "%s holds checkpoints that this run did not write, such as %s: choose "
+                "another --out, or go on from one of them with --resume",
+                folder, weft__checkpoint_name((uint64_t)number, name));
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- going back ----------------------------------------------------------------------------------------- */
+
+/* Is it the one that `latest` leads to? */
+static bool is_latest(const char *folder, const weft_loaded_t *loaded)
+{
+    char latest[WEFT_PATH_BYTES];
+    char *real = realpath(loaded->path, NULL);
+    bool is = real != NULL && weft__path_join(latest, folder, "latest") == WEFT_OK &&
+              same_folder(latest, real);
+    free(real);
+    return is;
+}
+
+/* The newest checkpoint before `below` that is later than the one to go on from; -1 if there is none. */
+static int64_t next_later(const char *folder, const weft_loaded_t *loaded, int64_t below)
+{
+    int64_t number = weft__checkpoint_newest(folder, below);
+    return number > (int64_t)loaded->state.step ? number : -1;
+}
+
+weft_status_t weft__run_later(const char *folder, const weft_loaded_t *loaded, char *text,
+                              size_t room)
+{
+    size_t used = 0;
+    int count = 0;
+    text[0] = '\0';
+    if (is_latest(folder, loaded)) {
+        return WEFT_OK;
+    }
+    for (int64_t number = INT64_MAX; (number = next_later(folder, loaded, number)) >= 0; count++) {
+        char name[WEFT_CHECKPOINT_NAME];
+        if (count < 3 && used < room) {
+            used += (size_t)snprintf(text + used, room - used, "%s%s", count > 0 ? ", " : "",
+                                     weft__checkpoint_name((uint64_t)number, name));
+        }
+    }
+    if (count > 3 && used < room) {
+        snprintf(text + used, room - used, " and %d more", count - 3);
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__run_aside(const char *folder, char *out)
+{
+    char name[32];
+    for (int i = 1;; i++) {
+        snprintf(name, sizeof(name), "set-aside-%d", i);
+        if (!has(folder, name)) {
+            return weft__path_join(out, folder, name);
+        }
+    }
+}
+
+/* The lines of metrics.jsonl after `step`, as a file of the same name. */
+static weft_status_t save_metrics(const char *folder, const char *aside, uint64_t step)
+{
+    char from[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES], *text;
+    size_t size;
+    WEFT_TRY(weft__path_join(from, folder, "metrics.jsonl"));
+    WEFT_TRY(weft__path_join(to, aside, "metrics.jsonl"));
+    if (!weft__is_file(from)) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__file_read(from, &text, &size));
+    size_t keep = weft__metrics_until(text, size, step);
+    weft_status_t status = keep < size ? weft__file_replace(to, text + keep, size - keep) : WEFT_OK;
+    free(text);
+    return status;
+}
+
+static weft_status_t move(const char *folder, const char *aside, const char *name)
+{
+    char from[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
+    WEFT_TRY(weft__path_join(from, folder, name));
+    WEFT_TRY(weft__path_join(to, aside, name));
+    if (rename(from, to) != 0) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", from, to, strerror(errno));
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__run_set_aside(const char *folder, const weft_loaded_t *loaded)
+{
+    char aside[WEFT_PATH_BYTES], name[WEFT_CHECKPOINT_NAME], later[256];
+    int64_t number = INT64_MAX;
+    WEFT_TRY(weft__run_later(folder, loaded, later, sizeof(later)));
+    if (later[0] == '\0') {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__run_aside(folder, aside));
+    WEFT_TRY(weft__folder_make(aside));
+    WEFT_TRY(save_metrics(folder, aside, loaded->state.step));
+    while ((number = next_later(folder, loaded, number)) >= 0) {
+        WEFT_TRY(move(folder, aside, weft__checkpoint_name((uint64_t)number, name)));
+    }
+    WEFT_TRY(weft__folder_sync(aside));
+    return weft__checkpoint_point(folder, weft__checkpoint_name(loaded->state.step, name));
+}
+
+weft_status_t weft__run_set_aside_one(const char *folder, const char *name)
+{
+    char aside[WEFT_PATH_BYTES];
+    WEFT_TRY(weft__run_aside(folder, aside));
+    WEFT_TRY(weft__folder_make(aside));
+    WEFT_TRY(move(folder, aside, name));
+    WEFT_TRY(weft__folder_sync(aside));
+    return weft__folder_sync(folder);
+}
