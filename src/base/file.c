@@ -215,8 +215,8 @@ bool weft__is_file(const char *path)
 uint64_t weft__disk_free(const char *path)
 {
     struct statvfs about;
-    if (statvfs(path, &about) != 0) {
-        return UINT64_MAX;
+    if (statvfs(path, &about) != 0 || about.f_blocks == 0) {
+        return UINT64_MAX; /* some file systems count nothing */
     }
     return (uint64_t)about.f_bavail * about.f_frsize;
 }

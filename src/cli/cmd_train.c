@@ -13,11 +13,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "boot/job.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
 #include "cli/rank.h"
 #include "model/config.h"
+#include "train/admit.h"
 #include "train/loop.h"
 #include "train/run_folder.h"
 
@@ -305,19 +307,64 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
 
 /* ---- the command ---------------------------------------------------------------------------------------------- */
 
+/* How many of the run's ranks are on this host. */
+static int ranks_here(const weft_setup_t *setup, const weft_job_t *job)
+{
+    return strcmp(job->launcher, "none") != 0 ? job->local_size : setup->config->ranks;
+}
+
+static weft_status_t dry_run(const weft_setup_t *setup, const weft_job_t *job)
+{
+    int here = ranks_here(setup, job);
+    WEFT_TRY(weft__setup_look(setup));
+    WEFT_TRY(weft__setup_print(setup, stdout));
+    WEFT_TRY(weft__admit_print(setup, here, stdout));
+    fflush(stdout);
+    WEFT_TRY(weft__admit_memory(setup, here, stderr));
+    return weft__admit_disk(setup, stderr);
+}
+
+/* Before ranks are started. On GPUs the first rank asks whether they have the memory: whoever asks has a
+ * context there, which takes some of it. */
+static weft_status_t admit(const weft_setup_t *setup)
+{
+    int ranks = setup->config->ranks;
+    bool gpus = strcmp(setup->device, "cuda") == 0;
+    WEFT_TRY(weft__admit_going_back(setup, stderr));
+    if (!gpus || (ranks == 1 && setup->config->max_restarts == 0)) {
+        WEFT_TRY(weft__admit_memory(setup, ranks, stderr));
+    }
+    return weft__admit_disk(setup, stderr);
+}
+
+/* As one of many that somebody started: the first of the host looks at its memory, the first of all at
+ * the disk. What our own launcher has warned of is not said again; and a run that was admitted is not
+ * turned away when it is restarted. */
+static weft_status_t admit_launched(const weft_setup_t *setup, const weft_job_t *job)
+{
+    bool gpus = strcmp(setup->device, "cuda") == 0, ours = strcmp(job->launcher, "weft") == 0;
+    if (weft__settings()->restart > 0) {
+        return WEFT_OK;
+    }
+    if (job->local_rank == 0) {
+        WEFT_TRY(weft__admit_memory(setup, job->local_size, ours && !gpus ? NULL : stderr));
+    }
+    return job->rank == 0 ? weft__admit_disk(setup, ours ? NULL : stderr) : WEFT_OK;
+}
+
 static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **argv)
 {
     bool launched = strcmp(job->launcher, "none") != 0;
     if (setup->config->dry_run) {
-        bool good = weft__setup_look(setup) == WEFT_OK &&
-                    weft__setup_print(setup, stdout) == WEFT_OK;
-        return good ? 0 : complain(1);
+        return dry_run(setup, job) == WEFT_OK ? 0 : complain(1);
     }
     if (launched) {
-        return train_as_rank(setup);
+        return admit_launched(setup, job) == WEFT_OK ? train_as_rank(setup) : complain(1);
     }
-    /* Data that cannot be trained on should not start ranks first, which would all say so. */
-    if (weft__setup_prepare(setup, stdout) != WEFT_OK || weft__setup_data(setup) != WEFT_OK) {
+    /* Data that cannot be trained on should not start ranks first, which would all say so. Tokens of a
+     * text take room as well, so the disk is looked at again. */
+    if (admit(setup) != WEFT_OK || weft__setup_prepare(setup, stdout) != WEFT_OK ||
+        weft__setup_data(setup) != WEFT_OK || weft__admit_disk(setup, NULL) != WEFT_OK) {
         return complain(1);
     }
     bool alone = setup->config->ranks == 1 && setup->config->max_restarts == 0;

@@ -142,6 +142,13 @@ static bool possible(const weft_plan_t *p, const weft_model_config_t *m, int ran
            batch_fits(p, m, batch, reason);
 }
 
+bool weft__plan_possible(const weft_plan_t *plan, const weft_model_config_t *model, int ranks,
+                         int64_t batch)
+{
+    char reason[REASON];
+    return possible(plan, model, ranks, batch, reason);
+}
+
 /* ---- what is near ----------------------------------------------------------------------------- */
 
 static double apart(double a, double b)

@@ -69,6 +69,10 @@ const char *weft__recompute_name(weft_recompute_t recompute);
 weft_status_t weft__plan_check(const weft_plan_t *plan, const weft_model_config_t *model, int ranks,
                                int64_t batch);
 
+/* The same as an answer, without a sentence. */
+bool weft__plan_possible(const weft_plan_t *plan, const weft_model_config_t *model, int ranks,
+                         int64_t batch);
+
 /* The possible plan that differs least: in the shape of the grid first, then in micro-batches and
  * schedule. False if there is none. */
 bool weft__plan_nearest(const weft_plan_t *plan, const weft_model_config_t *model, int ranks,

@@ -141,6 +141,25 @@ static weft_status_t print_memory(const weft_setup_t *setup, const weft_mesh_t *
     return WEFT_OK;
 }
 
+weft_status_t weft__planned_bytes(const weft_setup_t *setup, uint64_t *all_p, uint64_t *most_p,
+                                  uint64_t *host_p)
+{
+    weft_worker_options_t options = options_of(setup);
+    int row = options.plan.dp * options.plan.tp; /* ranks of a stage */
+    const weft_compute_t *compute;
+    *all_p = *most_p = *host_p = 0;
+    WEFT_TRY(weft__compute(&compute));
+    for (int stage = 0; stage < options.plan.pp; stage++) {
+        weft_bill_t bill;
+        WEFT_TRY(weft__worker_predict(&options, compute, stage * row, &bill));
+        uint64_t bytes = weft__bill_total(&bill);
+        *all_p += bytes * (uint64_t)row;
+        *most_p = bytes > *most_p ? bytes : *most_p;
+        *host_p += bill.bytes[WEFT_MEMORY_HOST] * (uint64_t)row;
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out)
 {
     weft_plan_t plan = weft__planned_plan(setup->config);

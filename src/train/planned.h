@@ -19,6 +19,11 @@ weft_status_t weft__planned_suggest(const weft_setup_t *setup, weft_status_t sta
 /* Before a run: the mesh as a picture, and the memory that each rank is going to need. */
 weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out);
 
+/* The same as numbers: device memory of all ranks and of the one that needs most, and what all have on
+ * the host. Ranks of a stage count as alike. */
+weft_status_t weft__planned_bytes(const weft_setup_t *setup, uint64_t *all_p, uint64_t *most_p,
+                                  uint64_t *host_p);
+
 /* After it, with a worker: what each rank was predicted to need, and what was measured (bytes, by rank). */
 weft_status_t weft__planned_print_memory(const weft_trainer_t *trainer, FILE *out,
                                          const double *measured);

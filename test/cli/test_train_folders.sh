@@ -154,6 +154,8 @@ name="going back by force keeps them"
 a=$(sum back/step-000006) b=$(sum back/step-000008) c=$(tail -n 4 back/metrics.jsonl)
 train --resume back/step-000004 --steps 6 --force -n 2
 expect_status 0
+expect_in "$err" "step-000008, step-000006"
+expect_in "$err" "back/set-aside-1"
 expect_list back/set-aside-1 "metrics.jsonl step-000006 step-000008"
 [ "$(sum back/set-aside-1/step-000006)" = "$a" ] && [ "$(sum back/set-aside-1/step-000008)" = "$b" ] ||
     fail "what was kept aside was changed"
