@@ -389,28 +389,11 @@ void weft__checkpoint_times(weft_checkpoint_writer_t *writer, weft_checkpoint_ti
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* "NAME.PID.tmp": a file of the record that was not renamed yet. */
-static bool is_unfinished(const char *name, const char *of)
-{
-    size_t length = strlen(of);
-    if (strncmp(name, of, length) != 0 || name[length] != '.') {
-        return false;
-    }
-    const char *pid = name + length + 1;
-    size_t digits = strspn(pid, "0123456789");
-    return digits > 0 && strcmp(pid + digits, ".tmp") == 0;
-}
-
-/* What a killed writer leaves: folders and links whose names start with a dot and "step-" or "latest",
- * and such files. */
+/* What a killed writer leaves: folders and links whose names start with a dot and "step-" or "latest".
+ * Files of the record look after themselves (base/output.h). */
 static bool is_remains(const char *name)
 {
-    char machine[64];
-    int dot = (int)strcspn(name, ".");
-    snprintf(machine, sizeof(machine), "%.*s.json", dot, name); /* machine.json, machine-100.json */
-    return strncmp(name, ".step-", 6) == 0 || strcmp(name, ".latest.tmp") == 0 ||
-           is_unfinished(name, "config") || is_unfinished(name, "run.json") ||
-           (strncmp(name, "machine", 7) == 0 && is_unfinished(name, machine));
+    return strncmp(name, ".step-", 6) == 0 || strcmp(name, ".latest.tmp") == 0;
 }
 
 static weft_status_t remove_remains(const char *run)
