@@ -13,6 +13,8 @@
 #define BUSY_MS 100
 #define IDLE_MS 1000
 #define SERVER_GRACE_MS 3000
+/* How long the store may take to say who died, once NCCL has said that somebody did. */
+#define NAME_MS 2000
 
 static int period(const weft_nccl_seat_t *seat, int most_ms)
 {
@@ -273,6 +275,32 @@ static bool server_gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight,
     return true;
 }
 
+/* NCCL says that a peer is gone, but not which. The store knows, now or a little later, by the will of the dead; or it
+ * was the dead that served it. True: all can read it there. If neither is so in time, NCCL's words remain. */
+static bool name_dead(weft_nccl_seat_t *seat, weft_nccl_verdict_t *found)
+{
+    uint64_t end = weft__now_ns() + NAME_MS * 1000000ull;
+    weft_nccl_verdict_t verdict;
+    weft_nccl_sight_t sight;
+    char what[200] = "a call of NCCL's";
+    for (; seat->store && weft__now_ns() < end;
+         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL)) {
+        if (weft__nccl_look(seat, &verdict)) {
+            *found = verdict;
+            return true;
+        }
+    }
+    if (!seat->store && seat->server >= 0 && seat->server != seat->rank) {
+        if (weft__nccl_oldest(seat, &sight)) {
+            describe(&sight, what, sizeof(what));
+        }
+        snprintf(found->text, sizeof(found->text),
+                 "rank %d, which served the store, died; rank %d noticed in %s", seat->server,
+                 seat->rank, what);
+    }
+    return false;
+}
+
 /* Look everywhere. *offer_p: the others are yet to be told. */
 static bool find_fault(weft_nccl_seat_t *seat, weft_nccl_verdict_t *out, bool *busy_p,
                        bool *offer_p)
@@ -288,6 +316,7 @@ static bool find_fault(weft_nccl_seat_t *seat, weft_nccl_verdict_t *out, bool *b
     out->status = weft__nccl_error(seat->engine, &text);
     if (out->status != WEFT_OK) {
         snprintf(out->text, sizeof(out->text), "%s", text);
+        *offer_p = out->status != WEFT_ERR_RANK_DEAD || !name_dead(seat, out);
         return true;
     }
     post(seat, false);
@@ -349,7 +378,9 @@ static void *watch(void *arg)
     bool busy = false, offer;
     seat->place.ops->relax();
     while (nap(seat, period(seat, busy ? BUSY_MS : IDLE_MS), &found)) {
-        if (found.status != WEFT_OK) {
+        if (found.status == WEFT_ERR_RANK_DEAD && name_dead(seat, &found)) {
+            verdict = found;
+        } else if (found.status != WEFT_OK) {
             weft__nccl_offer(seat, &found, &verdict);
         } else if (!find_fault(seat, &found, &busy, &offer)) {
             continue;
