@@ -345,7 +345,7 @@ static void end_all(child_t *children, int n, int threads)
 
 static bool wait_all(child_t *children, int n, int threads)
 {
-    int limit = (plan->limit_s ? plan->limit_s : 30) * team_slow();
+    int limit = 3 * (plan->limit_s ? plan->limit_s : 30) * team_slow();
     double end = team_now() + limit, pause = 200e-6;
     bool good = true;
     while (reap(children, n, &good) > 0) {

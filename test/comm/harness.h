@@ -57,7 +57,7 @@ typedef struct team_plan {
     int procs;   /* 0: one a rank; 1: all ranks are threads of one; else a divisor of ranks */
     bool all;    /* threads: communicators from weft_comm_init_all, not from weft_comm_init_rank */
     bool bare;   /* no communicator */
-    int limit_s; /* 30 unless given; times team_slow() */
+    int limit_s; /* 30 unless given, on an idle machine: three times that end a hang; times team_slow() */
     int timeout_ms; /* of the communicator; 0: 20 s */
     const char *algo;
     const char

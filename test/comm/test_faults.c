@@ -79,13 +79,13 @@ PLAN_TEST(what_a_dead_rank_sent_arrives, fault_last_words, .ranks = 3, .may_die 
 PLAN_TEST(kill_in_split, fault_split, .ranks = 4, .may_die = 4)
 PLAN_TEST(kill_with_calls_on_streams, fault_streams, .ranks = 3, .may_die = 1)
 PLAN_TEST(kill_of_all_leaves_nothing, fault_all, .ranks = 4, .may_die = 15)
-PLAN_TEST(late_messages_are_named, fault_late_messages, .ranks = 3, .timeout_ms = 1000)
+PLAN_TEST(late_messages_are_named, fault_late_messages, .ranks = 3, .timeout_ms = 2000)
 
 static void run_faults(team_fn fn, const fault_t *faults, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (!team_run(
-                &(team_plan_t){.ranks = 4, .timeout_ms = 1000, .limit_s = 60, .arg = &faults[i]},
+                &(team_plan_t){.ranks = 4, .timeout_ms = 2000, .limit_s = 60, .arg = &faults[i]},
                 fn)) {
             fail_msg("%s of %zu, %s memory", weft__coll_info[faults[i].coll].name, faults[i].count,
                      faults[i].plain ? "plain" : "device");

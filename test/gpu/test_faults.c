@@ -80,7 +80,7 @@ static const fault_t faults[] = {
 static void run_faults(team_fn fn, int procs)
 {
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-        team_plan_t plan = {.ranks = 4, .procs = procs, .timeout_ms = 1000, .arg = &faults[i]};
+        team_plan_t plan = {.ranks = 4, .procs = procs, .timeout_ms = 2000, .arg = &faults[i]};
         if (!team_run(&plan, fn)) {
             fail_msg("%s of %zu, %s memory", weft__coll_info[faults[i].coll].name, faults[i].count,
                      faults[i].plain ? "plain" : "device");
@@ -125,7 +125,7 @@ static void late_messages_are_named(void **state)
 {
     (void)state;
     assert_true(
-        team_run(&(team_plan_t){.ranks = 3, .procs = 1, .timeout_ms = 1000}, fault_late_messages));
+        team_run(&(team_plan_t){.ranks = 3, .procs = 1, .timeout_ms = 2000}, fault_late_messages));
 }
 
 /* ---- processes without MPS --------------------------------------------------------------------- */

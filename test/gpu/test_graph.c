@@ -405,7 +405,7 @@ static void rank_that_does_not_replay_is_named(void **state)
     if (team_short() || gpu_virtual()) {
         skip();
     }
-    assert_true(team_run(&(team_plan_t){.ranks = 3, .procs = 1, .timeout_ms = 1000}, late_replay));
+    assert_true(team_run(&(team_plan_t){.ranks = 3, .procs = 1, .timeout_ms = 2000}, late_replay));
 }
 
 int main(int argc, char **argv)
