@@ -447,14 +447,20 @@ sed -nE 's/.*"comm_share": *([0-9.e+-]+).*/\1/p' sampling/metrics.jsonl | awk '$
     fail "ranks that wait for text wait for communication: $(grep -o '"comm_share": [0-9.]*' sampling/metrics.jsonl)"
 
 name="ranks that share a core share its peak"
-for n in 1 4; do
-    taskset -c "$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$weft" train --device cpu $common --eval-share 0 --steps 3 -n $n --out peak$n >out 2>&1 ||
-        fail "status $?: $(cat out)"
-done
-# Tokens a second at 100 %: 4 times as many would mean that the core was counted by each rank.
+# Tokens a second at 100 %: 4 times as many would mean that the core was counted by each rank. A busy machine lowers what
+# is measured, now for one, now for the other: the highest of some tries count.
 peak() { sed -nE 's/.*"step": *3,.*"tokens_per_s": *([0-9.e+-]+).*"mfu": *([0-9.e+-]+).*/\1 \2/p' "$1/metrics.jsonl" | awk '{ print $1 / $2 }'; }
-awk -v one="$(peak peak1)" -v four="$(peak peak4)" 'BEGIN { exit !(one > 0 && four > 0 && four < 2.5 * one) }' ||
-    fail "$(peak peak1) alone, $(peak peak4) for 4 ranks"
+one=0 four=0
+for try in 1 2 3 4 5; do
+    for n in 1 4; do
+        taskset -c "$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "$weft" train --device cpu $common --eval-share 0 --steps 3 -n $n --out peak$n.$try >out 2>&1 ||
+            fail "status $?: $(cat out)"
+    done
+    one=$(awk -v a=$one -v b="$(peak peak1.$try)" 'BEGIN { print (a + 0 > b + 0 ? a + 0 : b + 0) }')
+    four=$(awk -v a=$four -v b="$(peak peak4.$try)" 'BEGIN { print (a + 0 > b + 0 ? a + 0 : b + 0) }')
+    awk -v one="$one" -v four="$four" 'BEGIN { exit !(one > 0 && four > 0 && four < 2.5 * one) }' && break
+    [ $try -lt 5 ] || fail "$one alone, $four for 4 ranks"
+done
 
 name="a trace has all spans of steps with thousands of them"
 train $common --eval-share 0 --steps 3 -n 2 --tp 2 --batch 256 --micro-batches 256 --length 8 --trace trace.json
