@@ -1,7 +1,7 @@
 /* JSON texts: strict RFC 8259. What is accepted is looked at in every way,
  * written again and read again.
  *
- * reads: src/base/json_read.c src/base/utf8.h
+ * reads: src/base/json_read.c
  * besides: weft__json_load */
 #include "fuzz/fuzz.h"
 
