@@ -132,7 +132,7 @@ grep -q "^oshrun: " "$work/err" || { cat "$work/err"; exit 1; }
 status=0
 oshrun -np 0 "$work/hello" 2>"$work/err" || status=$?
 same "status of no PEs" $status 2
-grep -q "^oshrun: .*PEs" "$work/err" || { cat "$work/err"; exit 1; }
+grep -q "^oshrun: " "$work/err" || { cat "$work/err"; exit 1; }
 oshrun --version | grep -q '^weft ' || { echo "oshrun --version"; exit 1; }
 status=0
 oshrun "$work/hello" 2>/dev/null || status=$?
