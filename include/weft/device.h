@@ -90,7 +90,9 @@ weft_status_t weft_register(void *ptr, size_t bytes);
 weft_status_t weft_unregister(void *ptr);
 
 typedef struct weft_pool_stats {
-    size_t capacity;    /* bytes the device may hand out (WEFT_DEVICE_MEMORY, or all of the GPU) */
+    size_t
+        capacity; /* bytes the device may hand out: WEFT_DEVICE_MEMORY, or all of the GPU; a virtual
+                         * GPU's share of the machine, of which it can have more while others have less */
     size_t in_use;      /* bytes handed out now, after rounding */
     size_t in_use_peak; /* largest in_use so far */
     size_t reserved;    /* bytes held from the system: in_use plus what the pool keeps for reuse */

@@ -10,6 +10,7 @@
 #include <weft/device.h>
 
 #include "device/cpu/heap.h"
+#include "device/cpu/memory.h"
 #include "device/cpu/sysmem.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -241,6 +242,26 @@ CHILD_TEST(kept_memory_goes_before_an_allocation_fails)
     rmdir(root);
 }
 
+CHILD_TEST(ranks_share_the_machine)
+{
+    char root[] = "/tmp/weft-test-memory-XXXXXX", name[128];
+    weft_pool_stats_t stats;
+    CHECK(mkdtemp(root) != NULL);
+    pretend_room(root, 500 * 1024);
+    weft__memory_share(50);
+    CHECK_EQ(weft_pool_stats(0, &stats), WEFT_OK);
+    CHECK_EQ(stats.capacity, UINT64_C(1000000) * 1024 / 50);
+    void *more = must_alloc(100 * MIB); /* as long as others leave it */
+    CHECK_EQ(weft_pool_stats(0, &stats), WEFT_OK);
+    CHECK(stats.capacity >= 100 * MIB && stats.capacity < 200 * MIB);
+    CHECK_EQ(weft_free(more), WEFT_OK);
+    snprintf(name, sizeof(name), "%s/proc/meminfo", root);
+    unlink(name);
+    snprintf(name, sizeof(name), "%s/proc", root);
+    rmdir(name);
+    rmdir(root);
+}
+
 CHILD_TEST(trim_gives_memory_to_the_system)
 {
     weft_heap_handle_t handle;
@@ -374,6 +395,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allocate_use_and_free),
         cmocka_unit_test(default_capacity_is_the_machines_memory),
+        cmocka_unit_test(ranks_share_the_machine),
         cmocka_unit_test(bad_frees_are_refused),
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(devices_are_per_thread_and_counted),

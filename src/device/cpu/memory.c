@@ -262,14 +262,27 @@ weft_status_t weft__heap_free(void *ptr)
     return WEFT_OK;
 }
 
+static atomic_int sharing = 1; /* ranks that share the machine; relaxed: orders nothing */
+
+void weft__memory_share(int ranks)
+{
+    atomic_store_explicit(&sharing, ranks > 1 ? ranks : 1, memory_order_relaxed);
+}
+
 weft_status_t weft__heap_stats(int device, weft_pool_stats_t *stats_p)
 {
     memory_t *memory;
     weft_status_t status = get_memory("weft_pool_stats", device, &memory);
-    if (status == WEFT_OK) {
-        weft__pool_stats(&memory->pool, stats_p);
+    if (status != WEFT_OK) {
+        return status;
     }
-    return status;
+    weft__pool_stats(&memory->pool, stats_p);
+    if (weft__settings()->device_memory == 0) {
+        size_t share = stats_p->capacity /
+                       (size_t)atomic_load_explicit(&sharing, memory_order_relaxed);
+        stats_p->capacity = share > stats_p->reserved ? share : stats_p->reserved;
+    }
+    return WEFT_OK;
 }
 
 weft_status_t weft__heap_trim(int device, uint64_t keep)

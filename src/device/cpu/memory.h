@@ -13,6 +13,10 @@ weft_status_t weft__fork_guard(const char *call);
 weft_status_t weft__heap_stats(int device, weft_pool_stats_t *stats_p);
 weft_status_t weft__heap_trim(int device, uint64_t keep);
 
+/* As many ranks share this machine: its memory, as weft_pool_stats tells it, is divided by them unless
+ * WEFT_DEVICE_MEMORY says what each has. What others do not take can still be had. */
+void weft__memory_share(int ranks);
+
 /* The base of this process's own heap with that id, or NULL. */
 char *weft__memory_by_id(uint64_t id);
 
