@@ -101,6 +101,25 @@ CHILD_TEST(bad_arguments_are_refused)
     CHECK_EQ(weft_memset(NULL, 0, 0, NULL), WEFT_OK);
 }
 
+/* Sizes that a rounding up would carry past the largest number. */
+CHILD_TEST(sizes_near_the_largest_are_no_memory)
+{
+    for (size_t less = 0; less <= 8192; less++) {
+        void *ptr = &ptr;
+        CHECK_EQ(weft_host_malloc(&ptr, SIZE_MAX - less), WEFT_ERR_NO_MEMORY);
+        CHECK(ptr == &ptr);
+        CHECK_EQ(weft_malloc(&ptr, SIZE_MAX - less), WEFT_ERR_NO_MEMORY);
+        CHECK(ptr == &ptr);
+    }
+    void *ptr = NULL, *other = NULL;
+    CHECK_EQ(weft_host_malloc(&ptr, 0), WEFT_OK);
+    CHECK_EQ(weft_host_malloc(&other, 4097), WEFT_OK);
+    CHECK(ptr != NULL && ptr != other);
+    memset(other, 1, 4097);
+    CHECK_EQ(weft_host_free(ptr), WEFT_OK);
+    CHECK_EQ(weft_host_free(other), WEFT_OK);
+}
+
 CHILD_TEST(devices_are_per_thread_and_counted)
 {
     int count, device;
@@ -398,6 +417,7 @@ int main(void)
         cmocka_unit_test(ranks_share_the_machine),
         cmocka_unit_test(bad_frees_are_refused),
         cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(sizes_near_the_largest_are_no_memory),
         cmocka_unit_test(devices_are_per_thread_and_counted),
         cmocka_unit_test(local_rank_is_the_first_device),
         cmocka_unit_test(heap_find_knows_the_borders),

@@ -8,12 +8,20 @@
 #include "device/cpu/memory.h"
 #include "device/cpu/stream.h"
 
+#define HOST_GRANULE ((size_t)4096)
+
 static weft_status_t host_alloc(void **ptr_p, size_t bytes)
 {
-    *ptr_p = aligned_alloc(4096, bytes == 0 ? 4096 : (bytes + 4095) / 4096 * 4096);
-    return *ptr_p != NULL
-               ? WEFT_OK
-               : weft__fail(WEFT_ERR_NO_MEMORY, "weft_host_malloc: no %zu bytes of memory", bytes);
+    size_t granules = bytes / HOST_GRANULE + (bytes % HOST_GRANULE != 0 || bytes == 0);
+    /* Rounded up, the last sizes would be 0 again. */
+    void *ptr = granules > SIZE_MAX / HOST_GRANULE
+                    ? NULL
+                    : aligned_alloc(HOST_GRANULE, granules * HOST_GRANULE);
+    if (ptr == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "weft_host_malloc: no %zu bytes of memory", bytes);
+    }
+    *ptr_p = ptr;
+    return WEFT_OK;
 }
 
 static weft_status_t host_release(void *ptr)

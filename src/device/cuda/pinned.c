@@ -40,6 +40,10 @@ static block_t *take_kept(size_t bytes)
 
 weft_status_t weft__cuda_pin(void **ptr_p, size_t bytes)
 {
+    if (bytes > SIZE_MAX - FRONT - GRANULE) { /* rounded up, it would be small again */
+        return weft__fail(WEFT_ERR_NO_MEMORY, "weft_host_malloc: no %zu bytes of pinned memory",
+                          bytes);
+    }
     size_t all = (bytes + FRONT + GRANULE - 1) / GRANULE * GRANULE;
     block_t *block = take_kept(all);
     if (!block) {
