@@ -45,6 +45,11 @@ for call in 'strcpy(a, b)' 'x = atoi (a)' 'sprintf(a, "x")' '/* */ strcat(a, b)'
     expect banned 1 'src/base/a.c:1: '
 done
 
+echo 'weft__fail(status, "weft_x: %s", f("y")); /* "weft__x" */ char c = '"'\"'; // weft__y" >"$source"
+expect banned 0
+echo 'weft__fail(status, "weft_x: %s", "weft__heap_export");' >"$source"
+expect banned 1 'src/base/a.c:1: internal name in a string: weft__heap_export'
+
 header=$tree/include/weft/a.h
 printf '#ifndef A\n#define A\ntypedef struct a { int x; } a_t;\n#endif\n' >"$header"
 expect headers 0

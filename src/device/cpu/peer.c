@@ -148,7 +148,7 @@ static peer_t **find_peer(uint64_t id)
 
 weft_status_t weft__heap_open(const weft_heap_handle_t *handle, char **base_p)
 {
-    weft_status_t status = weft__fork_guard("weft__heap_open");
+    weft_status_t status = weft__fork_guard("sharing device memory");
     if (status != WEFT_OK) {
         return status;
     }
