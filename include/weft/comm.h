@@ -80,8 +80,8 @@ weft_status_t weft_unique_id_create(weft_unique_id_t *id_p);
 weft_status_t weft_comm_init_rank(weft_comm_h *comm_p, int nranks, weft_unique_id_t id, int rank,
                                   const weft_comm_config_t *config);
 
-/* Make `ndev` ranks in this process at once, rank i on device devlist[i] (NULL: device i).
- * `comms` has room for ndev handles. Use them from one thread each, or from one thread inside
+/* Make `ndev` ranks in this process at once, rank i on device devlist[i] (NULL: device i), which must
+ * be below weft_device_count; several ranks may have the same. `comms` has room for ndev handles. Use them from one thread each, or from one thread inside
  * weft_group_start/end. */
 weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlist);
 

@@ -9,6 +9,9 @@
 #include "base/mac.h"
 #include "boot/store.h"
 
+/* Ranks of a job and of a communicator at most: what is more is refused by who starts it. */
+#define WEFT_MAX_RANKS 1024
+
 typedef struct weft_job {
     int rank, size, local_rank, local_size;
     const char *launcher; /* "weft", "torchrun", "openmpi", "mpich", "slurm", "none" */

@@ -688,9 +688,9 @@ weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p)
     char path[PATH_MAX];
     int was_reaper = 0;
     *exit_p = 1;
-    if (launch->ranks < 1 || launch->ranks > WEFT_LAUNCH_RANKS_MAX) {
+    if (launch->ranks < 1 || launch->ranks > WEFT_MAX_RANKS) {
         return weft__fail(WEFT_ERR_INVALID, "%s: %d ranks; it takes 1 to %d", launch->name,
-                          launch->ranks, WEFT_LAUNCH_RANKS_MAX);
+                          launch->ranks, WEFT_MAX_RANKS);
     }
     weft_status_t status = weft__spawn_find(launch, path, exit_p);
     if (status != WEFT_OK) {

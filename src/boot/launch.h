@@ -11,12 +11,12 @@
 
 #include <weft/status.h>
 
-#define WEFT_LAUNCH_RANKS_MAX 4096
+#include "boot/job.h"
 
 typedef struct weft_launch {
     const char *name;   /* begins every sentence: "weft run" */
     const char *noun;   /* what ranks are called in them; NULL: "rank" */
-    int ranks;          /* 1 to WEFT_LAUNCH_RANKS_MAX */
+    int ranks;          /* 1 to WEFT_MAX_RANKS */
     char *const *argv;  /* the program, its arguments, NULL */
     const char *program; /* the program, where argv[0] is only what ps shows; NULL: argv[0] */
     bool bind;          /* to cores */

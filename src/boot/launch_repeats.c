@@ -14,7 +14,7 @@ typedef struct said {
     int rank; /* whose line was passed on */
     size_t bytes;
     char text[LINE_BYTES];
-    uint64_t by[WEFT_LAUNCH_RANKS_MAX / 64]; /* bit r: rank r said it since it was last passed on */
+    uint64_t by[WEFT_MAX_RANKS / 64]; /* bit r: rank r said it since it was last passed on */
 } said_t;
 
 struct weft_repeats {
@@ -45,7 +45,7 @@ static int read_number(const char *text, size_t bytes, size_t *digits_p)
     int value = 0;
     size_t digits = 0;
     while (digits < bytes && isdigit((unsigned char)text[digits])) {
-        value = value < 0 || value > WEFT_LAUNCH_RANKS_MAX ? -1 : 10 * value + text[digits] - '0';
+        value = value < 0 || value > WEFT_MAX_RANKS ? -1 : 10 * value + text[digits] - '0';
         digits++;
     }
     *digits_p = digits;

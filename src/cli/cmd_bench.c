@@ -253,7 +253,12 @@ static void report_threads(const rank_thread_t *threads, int count)
 static int run_threads(options_t *o)
 {
     read_machine(o);
-    int failed = 0, started = 0;
+    int failed = 0, started = 0, devices = 0;
+    if (weft_device_count(&devices) == WEFT_OK && devices < o->ranks) { /* one for each rank */
+        char text[16];
+        snprintf(text, sizeof(text), "%d", o->ranks);
+        weft__settings_set("WEFT_DEVICES", text);
+    }
     rank_thread_t *threads = calloc((size_t)o->ranks, sizeof(*threads));
     weft_comm_h *comms = calloc((size_t)o->ranks, sizeof(weft_comm_h));
     if (!threads || !comms || weft_comm_init_all(comms, o->ranks, NULL) != WEFT_OK) {

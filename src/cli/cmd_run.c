@@ -48,7 +48,7 @@ int weft__cmd_run(int argc, char **argv)
         {"no-prefix", 0, WEFT_ARG_FLAG, NULL, &no_prefix,
          "do not put the rank in front of each line of output"},
     };
-    static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_LAUNCH_RANKS_MAX},
+    static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS},
                                               {"max-restarts", 0, INT_MAX}};
     const weft_args_t args = {
         .command = launch.name,

@@ -218,7 +218,7 @@ int weft__cmd_topo(int argc, char **argv)
         {"json", 0, WEFT_ARG_STR, "FILE", &path,
          "write it to FILE as JSON as well; -: to stdout, instead of the text"},
     };
-    static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_LAUNCH_RANKS_MAX}};
+    static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS}};
     const weft_args_t args = {
         .command = "weft topo",
         .synopsis = "[OPTION]...",

@@ -6,10 +6,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "boot/job.h"
 #include "comm/call.h"
 #include "comm/tuner.h"
 
-#define WEFT_MAX_RANKS 1024
 #define WEFT_COMM_MAGIC 0x574654434f4d4d31ull /* "WFTCOMM1" */
 #define WEFT_ERROR_TEXT 1024
 

@@ -357,19 +357,18 @@ static bool reach_each_other(int ndev, const int *devlist)
 
 weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlist)
 {
-    if (!comms || ndev < 1 || ndev > WEFT_MAX_DEVICES) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: %s",
-                          comms ? "the number of devices must be 1 to 256"
-                                : "no place for the communicators");
+    if (!comms) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: no place for the communicators");
     }
-    for (int i = 0; i < ndev && devlist; i++) {
-        if (devlist[i] < 0 || devlist[i] >= WEFT_MAX_DEVICES) {
-            return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: there is no device %d",
-                              devlist[i]);
-        }
+    if (ndev < 1 || ndev > WEFT_MAX_DEVICES) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: %d ranks; 1 to %d are possible",
+                          ndev, WEFT_MAX_DEVICES);
     }
     weft_route_t route;
     weft_status_t status = weft__route(&route);
+    for (int i = 0; i < ndev && status == WEFT_OK; i++) {
+        status = weft__device_check("weft_comm_init_all", devlist ? devlist[i] : i);
+    }
     bool nccl = status == WEFT_OK &&
                 (route == WEFT_ROUTE_NCCL ||
                  (route == WEFT_ROUTE_VOTE && !reach_each_other(ndev, devlist)));
@@ -475,6 +474,11 @@ weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *
     weft_comm_h comm;
     int device;
     weft_status_t status = weft__job(&job);
+    if (status == WEFT_OK && job->size > WEFT_MAX_RANKS) {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "weft_comm_init_job: the job has %d ranks; 1 to %d are possible",
+                            job->size, WEFT_MAX_RANKS);
+    }
     if (status == WEFT_OK) {
         status = weft_device_get(&device);
     }

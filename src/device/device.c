@@ -100,7 +100,7 @@ static weft_status_t check_output(const char *call, const void *output)
     return WEFT_OK;
 }
 
-static weft_status_t check_device(const char *call, int device)
+weft_status_t weft__device_check(const char *call, int device)
 {
     int count;
     weft_device_count(&count);
@@ -193,7 +193,7 @@ weft_status_t weft_device_count(int *count_p)
 
 weft_status_t weft_device_set(int device)
 {
-    weft_status_t status = check_device("weft_device_set", device);
+    weft_status_t status = weft__device_check("weft_device_set", device);
     if (status == WEFT_OK) {
         current_device = device;
     }
@@ -257,7 +257,7 @@ weft_status_t weft_host_free(void *ptr)
 weft_status_t weft_pool_stats(int device, weft_pool_stats_t *stats_p)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = check_device("weft_pool_stats", device);
+    weft_status_t status = weft__device_check("weft_pool_stats", device);
     if (status == WEFT_OK) {
         status = check_output("weft_pool_stats", stats_p);
     }
@@ -270,7 +270,7 @@ weft_status_t weft_pool_stats(int device, weft_pool_stats_t *stats_p)
 weft_status_t weft_pool_trim(int device, size_t keep)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = check_device("weft_pool_trim", device);
+    weft_status_t status = weft__device_check("weft_pool_trim", device);
     if (status == WEFT_OK) {
         status = weft__device_ops(&ops);
     }

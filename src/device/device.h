@@ -57,6 +57,10 @@ weft_status_t weft__heap_free(void *ptr);
 /* Are the devices of this process GPUs? False also where the setting cannot be met. */
 bool weft__device_is_cuda(void);
 
+/* WEFT_ERR_INVALID, with a sentence that begins with `call`, unless `device` is one that the process can
+ * use. */
+weft_status_t weft__device_check(const char *call, int device);
+
 /* As weft_malloc and weft_stream_create, on a given device. */
 weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes);
 weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p);

@@ -42,7 +42,7 @@ static void others_are_left_out_and_who_repeats_is_not(void **state)
     assert_non_null(repeats);
     assert_false(heard(repeats, 2, "it failed"));
     assert_true(heard(repeats, 0, "it failed"));
-    assert_true(heard(repeats, WEFT_LAUNCH_RANKS_MAX - 1, "it failed"));
+    assert_true(heard(repeats, WEFT_MAX_RANKS - 1, "it failed"));
     assert_false(heard(repeats, 1, "another reason"));
     assert_false(heard(repeats, 0, "it failed")); /* once more, by the same */
     assert_true(heard(repeats, 2, "it failed"));

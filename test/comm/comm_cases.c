@@ -353,6 +353,22 @@ void comm_destroyed(team_t *team)
     CHECK_EQ(sum_over(team->comm, 1), team->size);
 }
 
+/* One rule for all calls that take a device. */
+static void check_devices_beyond(void)
+{
+    int count = 0;
+    weft_comm_h comms[2] = {NULL};
+    CHECK_OK(weft_device_count(&count));
+    int beyond[2] = {0, count};
+    CHECK_STATUS(weft_device_set(count), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_comm_init_all(comms, 2, beyond), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "WEFT_DEVICES");
+    beyond[1] = count - 1;
+    CHECK_OK(weft_comm_init_all(comms, 2, beyond));
+    CHECK_OK(weft_comm_destroy(comms[0]));
+    CHECK_OK(weft_comm_destroy(comms[1]));
+}
+
 void comm_arguments(team_t *team)
 {
     weft_comm_h comm = NULL;
@@ -385,6 +401,7 @@ void comm_arguments(team_t *team)
     CHECK_STATUS(weft_comm_init_all(&comm, 0, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_comm_init_all(&comm, 100000, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_comm_init_all(&comm, 2, devices), WEFT_ERR_INVALID);
+    check_devices_beyond();
     CHECK_STATUS(weft_comm_init_job(NULL, NULL), WEFT_ERR_INVALID);
     CHECK(comm == NULL);
     config.algo = NULL;

@@ -126,9 +126,9 @@ static weft_status_t join(const weft_job_t *job, const weft_shmem_env_t *env)
 {
     weft_shmem_state_t *s = &weft__shmem;
     s->me = job->rank;
-    if (job->size > WEFT_SHMEM_PES_MAX) {
+    if (job->size > WEFT_MAX_RANKS) {
         return weft__fail(WEFT_ERR_UNSUPPORTED, "%d PEs are more than %d", job->size,
-                          WEFT_SHMEM_PES_MAX);
+                          WEFT_MAX_RANKS);
     }
     cards = calloc((size_t)job->size, sizeof(*cards));
     if (cards == NULL) {

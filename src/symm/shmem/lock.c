@@ -16,7 +16,7 @@
 #define HOLDS (UINT32_C(1) << 30)
 #define NUMBER (HOLDS - 1)
 
-_Static_assert(WEFT_SHMEM_PES_MAX < NUMBER, "a PE's number fits beside the bits");
+_Static_assert(WEFT_MAX_RANKS < NUMBER, "a PE's number fits beside the bits");
 
 typedef struct lock {
     _Atomic uint32_t tail, next;

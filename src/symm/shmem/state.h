@@ -25,6 +25,7 @@
 
 #include <weft/status.h>
 
+#include "boot/job.h"
 #include "kernel/kernel.h"
 #include "symm/shmem/control.h"
 
@@ -34,7 +35,6 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define WEFT_SHMEM_PES_MAX 4096     /* what weft run starts at most */
 #define WEFT_SHMEM_APART INTPTR_MIN /* of a PE that runs another program: its data is not ours */
 
 typedef struct weft_shmem_peer {
@@ -61,8 +61,8 @@ typedef struct weft_shmem_state {
     _Atomic bool exiting;       /* somebody here has begun to end the process */
     weft_shmem_control_t *mine; /* peers[me].control */
     int thread_level;
-    weft_shmem_peer_t peers[WEFT_SHMEM_PES_MAX]; /* in place: one load less on the way of a put */
-    bool shares_core[WEFT_SHMEM_PES_MAX];        /* may run where we run */
+    weft_shmem_peer_t peers[WEFT_MAX_RANKS]; /* in place: one load less on the way of a put */
+    bool shares_core[WEFT_MAX_RANKS];        /* may run where we run */
 } weft_shmem_state_t;
 
 extern HIDDEN weft_shmem_state_t weft__shmem;
