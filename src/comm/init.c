@@ -1,9 +1,12 @@
 /* Communicators from the job, from a unique id, or all in one process. */
 #include "comm/init.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -89,6 +92,40 @@ static int store_timeout(const weft_comm_h comm)
     return comm->timeout_ms > 0 ? comm->timeout_ms : -1;
 }
 
+/* Is what `handle` names left over from a rank 0 that died, or from a try of this process that failed? */
+static bool left_over(const weft_segment_handle_t *handle)
+{
+    weft_segment_t *segment;
+    if (handle->fd < 0 || handle->host != weft__host_id() ||
+        (handle->pid != getpid() && (kill(handle->pid, 0) == 0 || errno != ESRCH))) {
+        return false;
+    }
+    if (weft__segment_open(handle, &segment) == WEFT_OK) {
+        weft__segment_close(segment);
+        return false;
+    }
+    return true;
+}
+
+/* Publish the segment that rank 0 has made, unless another caller is rank 0 already: the others would
+ * be divided between the two. */
+static weft_status_t publish(weft_store_conn_t *store, const char *key,
+                             const weft_segment_handle_t *mine)
+{
+    weft_segment_handle_t there = {.fd = -1};
+    size_t bytes = sizeof(there);
+    bool taken = true;
+    weft_status_t status = weft__store_offer(store, key, mine, sizeof(*mine), &taken, &there,
+                                             &bytes);
+    if (status != WEFT_OK || taken) {
+        return status;
+    }
+    return left_over(&there)
+               ? weft__store_set(store, key, mine, sizeof(*mine))
+               : weft__fail(WEFT_ERR_INVALID, "rank 0 of this communicator has joined already%s",
+                            there.fd < 0 ? ", as have all others" : "");
+}
+
 /* Rank 0 makes the segment and publishes it under `key`; the others find it there. */
 static weft_status_t find_segment(weft_store_conn_t *store, const char *key, weft_comm_h comm,
                                   int nranks, int rank, weft_segment_t **segment_p)
@@ -100,7 +137,7 @@ static weft_status_t find_segment(weft_store_conn_t *store, const char *key, wef
         if (status != WEFT_OK) {
             return status;
         }
-        status = weft__store_set(store, key, &segment->handle, sizeof(segment->handle));
+        status = publish(store, key, &segment->handle);
     } else {
         weft_segment_handle_t handle;
         size_t bytes = sizeof(handle);

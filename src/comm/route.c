@@ -163,8 +163,14 @@ weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int ra
                           timeout_ms / 1000.0);
     }
     if (status == WEFT_OK) { /* also to be named if others are missed */
+        bool taken = true;
+        bytes = 0;
         snprintf(name, sizeof(name), "%s/voter/%d", key, rank);
-        status = weft__store_set(store, name, &gpu, sizeof(gpu));
+        status = weft__store_offer(store, name, &gpu, sizeof(gpu), &taken, NULL, &bytes);
+        if (!taken) { /* before it votes twice */
+            return weft__fail(WEFT_ERR_INVALID, "rank %d of this communicator has joined already",
+                              rank);
+        }
     }
     if (status == WEFT_OK) {
         snprintf(name, sizeof(name), "%s/votes", key);

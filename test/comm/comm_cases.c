@@ -411,16 +411,19 @@ void comm_arguments(team_t *team)
     CHECK_OK(weft_comm_destroy(comm));
 }
 
-/* The third joins as a rank that is there already. */
+/* The third joins as ranks that are there already. */
 void comm_duplicate(team_t *team)
 {
     weft_comm_h comm = NULL;
     weft_comm_config_t config = team_config();
     if (team->rank == 2) {
         team_meet(team);
-        CHECK_STATUS(weft_comm_init_rank(&comm, 2, team->id, 1, &config), WEFT_ERR_INVALID);
-        CHECK_TEXT(weft_last_error(), "rank 1");
-        CHECK(comm == NULL);
+        for (int rank = 1; rank >= 0; rank--) {
+            CHECK_STATUS(weft_comm_init_rank(&comm, 2, team->id, rank, &config), WEFT_ERR_INVALID);
+            CHECK_TEXT(weft_last_error(), rank == 0 ? "rank 0" : "rank 1");
+            CHECK_TEXT(weft_last_error(), "has joined already");
+            CHECK(comm == NULL);
+        }
         team_meet(team);
         return;
     }
@@ -431,6 +434,51 @@ void comm_duplicate(team_t *team)
     team_meet(team);
     CHECK_EQ(sum_over(comm, 1), 2); /* the two do not mind */
     team_meet(team);
+    CHECK_EQ(sum_over(comm, 1), 2);
+    CHECK_OK(weft_comm_destroy(comm));
+}
+
+/* Two are rank 0 before anybody is rank 1: one of them is told so at once, the other one joins. */
+void comm_duplicate_first(team_t *team)
+{
+    _Atomic int *refused = (_Atomic int *)team->shared;
+    weft_comm_h comm = NULL;
+    weft_comm_config_t config = team_config();
+    config.timeout_ms = 0; /* who waits, waits for ever */
+    if (team->rank == 2) {
+        while (atomic_load(refused) == 0) {
+            team_sleep(1e-3);
+        }
+    }
+    weft_status_t status = weft_comm_init_rank(&comm, 2, team->id, team->rank == 2, &config);
+    if (status == WEFT_ERR_INVALID && team->rank != 2) {
+        CHECK_TEXT(weft_last_error(), "rank 0 of this communicator has joined already");
+        CHECK(comm == NULL);
+        CHECK_EQ(atomic_fetch_add(refused, 1), 0);
+        return;
+    }
+    CHECK_EQ(status, WEFT_OK);
+    CHECK_EQ(sum_over(comm, 1), 2);
+    CHECK_OK(weft_comm_destroy(comm));
+}
+
+/* A rank 0 that gave up, as nobody came, may try again with the same id. */
+void comm_first_again(team_t *team)
+{
+    weft_comm_h comm = NULL;
+    weft_comm_config_t config = team_config();
+    if (team->rank == 0) {
+        config.timeout_ms = 50;
+        CHECK_STATUS(weft_comm_init_rank(&comm, 2, team->id, 0, &config), WEFT_ERR_TIMEOUT);
+    }
+    team_meet(team);
+    config = team_config();
+    weft_status_t status = weft_comm_init_rank(&comm, 2, team->id, team->rank, &config);
+    while (team->rank == 1 && status != WEFT_OK) { /* it found what is left of the first try */
+        team_sleep(1e-3);
+        status = weft_comm_init_rank(&comm, 2, team->id, 1, &config);
+    }
+    CHECK_EQ(status, WEFT_OK);
     CHECK_EQ(sum_over(comm, 1), 2);
     CHECK_OK(weft_comm_destroy(comm));
 }

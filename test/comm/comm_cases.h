@@ -22,7 +22,9 @@ void comm_growth_all(team_t *team);      /* 1 */
 void comm_arguments(team_t *team);       /* 1 */
 void comm_job_of_one(team_t *team);      /* 1 */
 void comm_devices(team_t *team);         /* 1 */
-void comm_duplicate(team_t *team);       /* 3 */
+void comm_duplicate(team_t *team);
+void comm_duplicate_first(team_t *team);
+void comm_first_again(team_t *team);     /* 3 */
 void comm_sizes_differ(team_t *team);    /* 2 */
 void comm_settings_differ(team_t *team); /* 3, processes */
 void comm_late(team_t *team);            /* 3: rank 2 does not join */

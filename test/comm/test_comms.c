@@ -44,6 +44,10 @@ PLAN_TEST(wrong_arguments_are_refused, comm_arguments, .ranks = 1, .bare = true)
 PLAN_TEST(duplicate_rank_is_refused, comm_duplicate, .ranks = 3, .bare = true)
 PLAN_TEST(duplicate_rank_of_threads_is_refused, comm_duplicate, .ranks = 3, .procs = 1,
           .bare = true)
+PLAN_TEST(second_rank_0_is_refused_at_once, comm_duplicate_first, .ranks = 3, .bare = true)
+PLAN_TEST(second_rank_0_of_threads_is_refused_at_once, comm_duplicate_first, .ranks = 3, .procs = 1,
+          .bare = true)
+PLAN_TEST(rank_0_may_try_again, comm_first_again, .ranks = 2, .bare = true)
 PLAN_TEST(sizes_must_agree, comm_sizes_differ, .ranks = 2, .bare = true)
 PLAN_TEST(settings_must_agree, comm_settings_differ, .ranks = 3, .bare = true)
 PLAN_TEST(handle_of_the_parent_is_refused, comm_after_fork, .ranks = 2)
@@ -69,6 +73,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(duplicate_rank_is_refused),
         cmocka_unit_test(duplicate_rank_of_threads_is_refused),
+        cmocka_unit_test(second_rank_0_is_refused_at_once),
+        cmocka_unit_test(second_rank_0_of_threads_is_refused_at_once),
+        cmocka_unit_test(rank_0_may_try_again),
         cmocka_unit_test(sizes_must_agree),
         cmocka_unit_test(settings_must_agree),
         cmocka_unit_test(handle_of_the_parent_is_refused),
