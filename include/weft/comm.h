@@ -4,7 +4,8 @@
  *
  *  - A communicator joins `size` ranks, numbered 0 to size-1. A rank is a process or a thread and
  *    is bound to one device. One handle is used by one thread at a time (weft_comm_abort and
- *    weft_comm_error excepted).
+ *    weft_comm_error excepted); threads may take turns. A call made while another thread is in one is
+ *    WEFT_ERR_INVALID and says so; should both have begun, WEFT_ERR_MISMATCH breaks the communicator.
  *  - Collectives are called by every rank of the communicator, in the same order, with the same
  *    count, type, op and root. A rank that calls something else gives WEFT_ERR_MISMATCH on all
  *    ranks, with both calls in weft_last_error().
@@ -90,11 +91,14 @@ weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlis
 weft_status_t weft_comm_split(weft_comm_h comm, int color, int key, weft_comm_h *new_p,
                               const weft_comm_config_t *config);
 
-/* Finish this rank's queued calls and free the handle. Not collective; NULL is allowed. */
+/* Finish this rank's queued calls and free the handle. Not collective; NULL is allowed. WEFT_ERR_INVALID,
+ * and nothing changes, while something of this rank still needs it: a symmetric heap, a call in a group
+ * that is open, a call in another thread (weft_comm_abort is for that). */
 weft_status_t weft_comm_destroy(weft_comm_h comm);
 
 /* Break the communicator for all its ranks, from any thread: calls in progress on it, here and on
- * other ranks, return WEFT_ERR_ABORTED and name this rank. Frees the handle. */
+ * other ranks, return WEFT_ERR_ABORTED and name this rank. Frees the handle. Symmetric heaps on it are
+ * still to be destroyed, which then returns WEFT_ERR_ABORTED. */
 weft_status_t weft_comm_abort(weft_comm_h comm);
 
 weft_status_t weft_comm_rank(weft_comm_h comm, int *rank_p);

@@ -12,6 +12,7 @@
 
 #define WEFT_COMM_MAGIC 0x574654434f4d4d31ull /* "WFTCOMM1" */
 #define WEFT_ERROR_TEXT 1024
+#define WEFT_CALL_PLACES 8
 
 struct weft_backend_ops;
 
@@ -22,9 +23,15 @@ struct weft_comm {
     int rank, size, device;
     int timeout_ms;
     int crowd; /* of weft_comm_config_t */
-    /* While no call went to a stream, calls run in the caller one after the other, and `busy` is all
-     * there is to say. From the first one on, every call takes a ticket. */
-    _Atomic bool busy;        /* released by the caller (weft__comm_leave), acquired by abort */
+    /* Who is in a call, see turn.c. */
+    _Atomic uintptr_t
+        owner; /* the thread that called last: its address, plus its place in `calling` */
+    _Atomic(const char *) calling[WEFT_CALL_PLACES]; /* NULL: in no call, else which, without weft_.
+                       * Released by weft__comm_leave, acquired by destroy, abort and other threads */
+    _Atomic int deferred;                            /* calls in a group that is open */
+    _Atomic int holds;                               /* symmetric heaps that are open on it */
+    /* While no call went to a stream, calls run in the caller one after the other. From the first one
+     * on, every call takes a ticket. */
     _Atomic uint64_t issued;  /* calls made */
     _Atomic uint64_t served;  /* calls finished: released by the executor of a call, acquired by the
                                * executor of the next one (weft__comm_turn) and by destroy */
@@ -111,9 +118,26 @@ weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h strea
 /* Wait until all calls before `ticket` are done. */
 void weft__comm_turn(weft_comm_h comm, uint64_t ticket);
 
-/* A call in the calling thread begins, in its turn, and ends. Refused if the handle is gone; between
- * the two it stays. */
+/* A call in the calling thread begins, in its turn, and ends with `status`, which is returned unless there
+ * is worse to tell. Refused if the handle is gone, or another thread is in a call; between the two the
+ * handle stays. */
 weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p);
-void weft__comm_leave(weft_comm_h comm, uint64_t ticket);
+weft_status_t weft__comm_leave(weft_comm_h comm, uint64_t ticket, weft_status_t status);
+
+/* A symmetric heap is open on the communicator, and is no longer. Between the two destroy refuses, and what
+ * abort leaves of the communicator stays. */
+void weft__comm_hold(weft_comm_h comm);
+void weft__comm_let_go(weft_comm_h comm);
+
+/* The call that a thread is in, without weft_; NULL: none. */
+const char *weft__comm_calling(weft_comm_h comm);
+
+/* The rare ways of a call's begin and end; turn.c. `thread` is a multiple of WEFT_CALL_PLACES. */
+weft_status_t weft__comm_take_over(weft_comm_h comm, uintptr_t thread, const char *who);
+weft_status_t weft__comm_crossed(weft_comm_h comm, const char *who);
+weft_status_t weft__comm_torn(weft_comm_h comm);
+
+/* Every core that runs a thread of this process passes a full fence. */
+void weft__comm_fence_all(void);
 
 #endif

@@ -69,6 +69,9 @@ weft_status_t weft__group_add(weft_call_t *call)
         return status;
     }
     group.calls[group.n++] = *call;
+    /* One thread at a time uses it: no sum of several. Partner: weft_comm_destroy. */
+    int deferred = atomic_load_explicit(&call->comm->deferred, memory_order_relaxed);
+    atomic_store_explicit(&call->comm->deferred, deferred + 1, memory_order_relaxed);
     return WEFT_OK;
 }
 
@@ -380,6 +383,9 @@ weft_status_t weft_group_end(void)
     group_t g = group;
     group = (group_t){0};
     weft_status_t status;
+    for (int i = 0; i < g.n; i++) {
+        atomic_store_explicit(&g.calls[i].comm->deferred, 0, memory_order_relaxed);
+    }
     if (g.failed != WEFT_OK) {
         status = weft__fail(g.failed, "the group was not run, because a call in it was refused: %s",
                             g.why);

@@ -1,9 +1,7 @@
 /* Handles of communicators: creation, checks, destruction, queries. */
-#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -104,7 +102,12 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
     atomic_store(&comm->issued, 0);
     atomic_store(&comm->served, 0);
     atomic_store(&comm->has_streams, false);
-    atomic_store(&comm->busy, false);
+    atomic_store(&comm->owner, 0);
+    for (int i = 0; i < WEFT_CALL_PLACES; i++) {
+        atomic_store(&comm->calling[i], NULL);
+    }
+    atomic_store(&comm->deferred, 0);
+    atomic_store(&comm->holds, 0);
     comm->rank = comm->size = 0;
     comm->error_text[0] = '\0';
     comm->generation = generation;
@@ -163,18 +166,37 @@ weft_status_t weft__comm_check(weft_comm_h comm, const char *who)
     return WEFT_OK;
 }
 
-/* Take the handle away from all other threads: false if one of them did. */
+/* What keeps this rank from leaving the communicator. */
+static weft_status_t check_unused(weft_comm_h comm)
+{
+    int deferred = atomic_load(&comm->deferred), holds = atomic_load(&comm->holds);
+    if (deferred > 0) {
+        return weft__fail(
+            WEFT_ERR_INVALID,
+            "weft_comm_destroy: %d call%s of rank %d on this communicator wait%s in a "
+            "group that is open; end it with weft_group_end first",
+            deferred, deferred == 1 ? "" : "s", comm->rank, deferred == 1 ? "s" : "");
+    }
+    if (holds > 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "weft_comm_destroy: rank %d has %d symmetric heap%s open on this "
+                          "communicator; destroy %s first (weft_symm_destroy)",
+                          comm->rank, holds, holds == 1 ? "" : "s", holds == 1 ? "it" : "them");
+    }
+    const char *call = weft__comm_calling(comm);
+    return !call ? WEFT_OK
+                 : weft__fail(WEFT_ERR_INVALID,
+                              "weft_comm_destroy: another thread of rank %d is in weft_%s on this "
+                              "communicator; let it end first, or end it with weft_comm_abort",
+                              comm->rank, call);
+}
+
+/* Take the handle away from all other threads: false if one of them did. Under the lock. */
 static bool take_away(weft_comm_h comm)
 {
     uint64_t alive = WEFT_COMM_MAGIC;
-    pthread_mutex_lock(&comm->turn_lock);
     bool taken = atomic_compare_exchange_strong(&comm->magic, &alive, 0);
-    pthread_mutex_unlock(&comm->turn_lock);
-    /* Partner: weft__comm_enter. Without membarrier, wait for longer than a store takes. */
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0 ||
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+    weft__comm_fence_all(); /* partner: the begin of a call (run.c) */
     return taken;
 }
 
@@ -184,22 +206,35 @@ weft_status_t weft_comm_destroy(weft_comm_h comm)
         return WEFT_OK;
     }
     weft_status_t status = weft__comm_check(comm, "comm_destroy");
+    status = status == WEFT_OK ? check_unused(comm) : status;
     if (status != WEFT_OK) {
         return status;
     }
     weft__comm_turn(comm, atomic_load(&comm->issued));
-    if (!take_away(comm)) {
-        return weft__comm_check(comm, "comm_destroy"); /* an abort was faster */
+    pthread_mutex_lock(&comm->turn_lock);
+    bool taken = take_away(comm);
+    /* Where an abort was faster, it is destroyed already. */
+    status = taken ? check_unused(comm) : weft__comm_check(comm, "comm_destroy");
+    if (taken && status != WEFT_OK) {
+        atomic_store(&comm->magic, WEFT_COMM_MAGIC);
     }
-    weft__comm_release(comm);
-    return WEFT_OK;
+    pthread_mutex_unlock(&comm->turn_lock);
+    if (status == WEFT_OK) {
+        weft__comm_release(comm);
+    }
+    return status;
 }
 
 weft_status_t weft_comm_abort(weft_comm_h comm)
 {
     weft_status_t status = weft__comm_check(comm, "comm_abort");
-    if (status == WEFT_OK && !take_away(comm)) {
-        status = weft__comm_check(comm, "comm_abort");
+    if (status == WEFT_OK) {
+        pthread_mutex_lock(&comm->turn_lock);
+        bool taken = take_away(comm);
+        /* As a heap would: the last of them to let go frees what is left. */
+        atomic_fetch_add(&comm->holds, taken);
+        pthread_mutex_unlock(&comm->turn_lock);
+        status = taken ? WEFT_OK : weft__comm_check(comm, "comm_abort");
     }
     if (status != WEFT_OK) {
         return status;
@@ -210,11 +245,10 @@ weft_status_t weft_comm_abort(weft_comm_h comm)
     comm->backend->abort(comm->ctx);
     weft__error_restore(before);
     /* Other threads inside a call of this handle return soon. */
-    while (atomic_load_explicit(&comm->busy, memory_order_acquire) ||
-           atomic_load(&comm->served) != atomic_load(&comm->issued)) {
+    while (weft__comm_calling(comm) || atomic_load(&comm->served) != atomic_load(&comm->issued)) {
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
-    weft__comm_release(comm);
+    weft__comm_let_go(comm);
     return WEFT_OK;
 }
 
@@ -288,7 +322,7 @@ weft_status_t weft_comm_split(weft_comm_h comm, int color, int key, weft_comm_h 
     status = weft__comm_enter(comm, "comm_split", &ticket);
     if (status == WEFT_OK) {
         status = comm->backend->split(comm->ctx, color, key, child);
-        weft__comm_leave(comm, ticket);
+        status = weft__comm_leave(comm, ticket, status);
     }
     if (status != WEFT_OK || color < 0) {
         weft__comm_release(child);

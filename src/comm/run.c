@@ -87,37 +87,72 @@ static weft_status_t run_in_turn(weft_call_t *calls, int n)
     return status;
 }
 
-#define NO_TICKET UINT64_MAX
+/* Its address tells threads apart. Plain to find, as the depth of groups is: part of every call. */
+static _Thread_local _Alignas(WEFT_CALL_PLACES) char self
+    __attribute__((tls_model("initial-exec")));
 
-weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p)
+static bool is_mine(uintptr_t owner)
 {
-    if (atomic_load_explicit(&comm->has_streams, memory_order_relaxed)) {
-        weft_status_t status = issue(comm, who, ticket_p);
-        if (status == WEFT_OK) {
-            weft__comm_turn(comm, *ticket_p);
+    return (owner & ~(uintptr_t)(WEFT_CALL_PLACES - 1)) == (uintptr_t)&self;
+}
+
+/* The calling thread begins to use the communicator, see turn.c. */
+static weft_status_t begin(weft_comm_h comm, const char *who)
+{
+    weft_status_t status;
+    uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
+    if (__builtin_expect(!is_mine(owner), 0)) {
+        status = weft__comm_take_over(comm, (uintptr_t)&self, who);
+        owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
+        if (status != WEFT_OK || !is_mine(owner)) {
+            return status != WEFT_OK ? status : weft__comm_crossed(comm, who);
         }
-        return status;
     }
-    /* Without streams nothing can be in front of it. Partner: weft_comm_abort, which takes the
-     * handle away, makes every core pass a fence, then waits while busy: either it sees this call,
-     * or this call sees that the handle is gone. */
-    *ticket_p = NO_TICKET;
-    atomic_store_explicit(&comm->busy, true, memory_order_relaxed);
+    /* Partners: weft__comm_take_over, weft_comm_destroy and weft_comm_abort. */
+    _Atomic(const char *) *calling = &comm->calling[owner % WEFT_CALL_PLACES];
+    atomic_store_explicit(calling, who, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    weft_status_t status = weft__comm_check(comm, who);
+    bool mine = atomic_load_explicit(&comm->owner, memory_order_relaxed) == owner;
+    status = __builtin_expect(mine, 1) ? weft__comm_check(comm, who)
+                                       : weft__comm_crossed(comm, who);
     if (__builtin_expect(status != WEFT_OK, 0)) {
-        atomic_store_explicit(&comm->busy, false, memory_order_release);
+        atomic_store_explicit(calling, NULL, memory_order_release);
     }
     return status;
 }
 
-void weft__comm_leave(weft_comm_h comm, uint64_t ticket)
+static weft_status_t end(weft_comm_h comm, weft_status_t status)
 {
-    if (ticket == NO_TICKET) {
-        atomic_store_explicit(&comm->busy, false, memory_order_release);
-    } else {
+    uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
+    if (__builtin_expect(!is_mine(owner), 0)) {
+        return weft__comm_torn(comm);
+    }
+    atomic_store_explicit(&comm->calling[owner % WEFT_CALL_PLACES], NULL, memory_order_release);
+    return status;
+}
+
+#define NO_TICKET UINT64_MAX
+
+weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p)
+{
+    *ticket_p = NO_TICKET; /* without streams nothing can be in front of it */
+    weft_status_t status = begin(comm, who);
+    if (status == WEFT_OK && atomic_load_explicit(&comm->has_streams, memory_order_relaxed)) {
+        status = issue(comm, who, ticket_p);
+        if (status != WEFT_OK) {
+            return end(comm, status);
+        }
+        weft__comm_turn(comm, *ticket_p);
+    }
+    return status;
+}
+
+weft_status_t weft__comm_leave(weft_comm_h comm, uint64_t ticket, weft_status_t status)
+{
+    if (ticket != NO_TICKET) {
         turn_over(comm, ticket);
     }
+    return end(comm, status);
 }
 
 static weft_status_t run_now(weft_call_t *calls, int n)
@@ -126,8 +161,7 @@ static weft_status_t run_now(weft_call_t *calls, int n)
     uint64_t ticket;
     weft_status_t status = weft__comm_enter(comm, weft__coll_info[calls->coll].name, &ticket);
     if (status == WEFT_OK) {
-        status = run_calls(comm, calls, n);
-        weft__comm_leave(comm, ticket);
+        status = weft__comm_leave(comm, ticket, run_calls(comm, calls, n));
     }
     return status;
 }
@@ -169,15 +203,39 @@ static weft_status_t run_launch(weft_call_t *calls, int n, weft_stream_h stream)
     weft_status_t status = weft__comm_enter(comm, weft__coll_info[calls->coll].name, &ticket);
     if (status == WEFT_OK) {
         status = comm->backend->launch(comm->ctx, calls, n, stream);
-        weft__comm_leave(comm, ticket);
+        status = weft__comm_leave(comm, ticket, status);
     }
     cleanup_all(calls, n);
     return status;
 }
 
+/* Give the batch a place in the order and queue it, or free it. */
+static weft_status_t queue_batch(batch_t *batch, weft_stream_h stream, const char *who)
+{
+    weft_comm_h comm = batch->calls->comm;
+    uint64_t ticket;
+    atomic_store_explicit(&comm->has_streams, true, memory_order_relaxed);
+    weft_status_t status = issue(comm, who, &ticket);
+    if (status != WEFT_OK) {
+        free_batch(batch);
+        return status;
+    }
+    batch->calls->ticket = ticket;
+    status = weft__stream_push(stream, run_batch, batch);
+    if (status != WEFT_OK) {
+        /* Its place in the order is taken: give it up in turn so that later calls do not wait. */
+        weft__comm_turn(comm, ticket);
+        turn_over(comm, ticket);
+        free_batch(batch);
+    }
+    return status;
+}
+
 weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h stream)
 {
-    if (calls->comm->backend->launch) {
+    weft_comm_h comm = calls->comm;
+    const char *who = weft__coll_info[calls->coll].name;
+    if (comm->backend->launch) {
         return run_launch(calls, n, stream);
     }
     if (!stream) {
@@ -195,21 +253,12 @@ weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h strea
     for (int i = 0; i < n; i++) {
         calls[i].vectors = NULL; /* the batch owns them now */
     }
-    atomic_store_explicit(&batch->calls->comm->has_streams, true, memory_order_relaxed);
-    weft_status_t status = issue(batch->calls->comm, weft__coll_info[batch->calls->coll].name,
-                                 &batch->calls->ticket);
+    weft_status_t status = begin(comm, who);
     if (status != WEFT_OK) {
         free_batch(batch);
         return status;
     }
-    status = weft__stream_push(stream, run_batch, batch);
-    if (status != WEFT_OK) {
-        /* Its place in the order is taken: give it up in turn so that later calls do not wait. */
-        weft__comm_turn(batch->calls->comm, batch->calls->ticket);
-        turn_over(batch->calls->comm, batch->calls->ticket);
-        free_batch(batch);
-    }
-    return status;
+    return end(comm, queue_batch(batch, stream, who));
 }
 
 weft_status_t weft__call_submit(weft_call_t *call)

@@ -180,6 +180,7 @@ static void free_heap(weft_symm_h symm, bool keep)
     }
     weft__arena_cleanup(&symm->arena);
     pthread_mutex_destroy(&symm->lock);
+    weft__comm_let_go(symm->comm);
     free(symm->at);
     free(symm);
 }
@@ -194,6 +195,7 @@ static weft_symm_h alloc_heap(weft_comm_h comm, size_t bytes)
         return NULL;
     }
     pthread_mutex_init(&symm->lock, NULL);
+    weft__comm_hold(comm);
     symm->magic = WEFT_SYMM_MAGIC;
     symm->comm = comm;
     symm->rank = comm->rank;
@@ -249,12 +251,16 @@ weft_status_t weft_symm_destroy(weft_symm_h symm)
         return WEFT_OK;
     }
     weft_status_t status = weft__symm_check(symm, "symm_destroy");
-    status = status == WEFT_OK ? weft__comm_check(symm->comm, "symm_destroy") : status;
+    if (status != WEFT_OK) {
+        return status;
+    }
+    bool aborted = atomic_load(&symm->comm->magic) != WEFT_COMM_MAGIC;
+    status = aborted ? WEFT_OK : weft__comm_check(symm->comm, "symm_destroy");
     if (status != WEFT_OK) {
         return status;
     }
     symm->ops->close(symm); /* before the barrier: who has passed it may leave the communicator */
-    status = weft__symm_meet(symm);
+    status = aborted ? weft__reach_broken(symm->comm) : weft__symm_meet(symm);
     /* Ranks that have not noticed yet may still write: the memory must not become anything else. */
     free_heap(symm, status != WEFT_OK);
     return status;

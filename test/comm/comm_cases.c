@@ -455,11 +455,12 @@ void comm_duplicate_first(team_t *team)
         CHECK_TEXT(weft_last_error(), "rank 0 of this communicator has joined already");
         CHECK(comm == NULL);
         CHECK_EQ(atomic_fetch_add(refused, 1), 0);
-        return;
+    } else {
+        CHECK_EQ(status, WEFT_OK);
+        CHECK_EQ(sum_over(comm, 1), 2);
+        CHECK_OK(weft_comm_destroy(comm));
     }
-    CHECK_EQ(status, WEFT_OK);
-    CHECK_EQ(sum_over(comm, 1), 2);
-    CHECK_OK(weft_comm_destroy(comm));
+    team_meet(team); /* the id is of team rank 0's process */
 }
 
 /* A rank 0 that gave up, as nobody came, may try again with the same id. */

@@ -426,7 +426,17 @@ void group_destroyed(team_t *team)
     CHECK_OK(weft_comm_split(team->comm, 0, 0, &child, NULL));
     CHECK_OK(weft_group_start());
     CHECK_OK(weft_allreduce(&a, &b, 1, WEFT_F32, WEFT_SUM, child, NULL));
+    CHECK_STATUS(weft_comm_destroy(child), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "weft_group_end");
+    CHECK_OK(weft_group_end());
+    CHECK(b == (float)team->size);
     CHECK_OK(weft_comm_destroy(child));
+    /* An abort takes it away all the same. */
+    CHECK_OK(weft_comm_split(team->comm, 0, 0, &child, NULL));
+    CHECK_OK(weft_group_start());
+    CHECK_OK(weft_allreduce(&a, &b, 1, WEFT_F32, WEFT_SUM, child, NULL));
+    CHECK_OK(weft_comm_abort(child));
+    b = 0;
     CHECK_STATUS(weft_group_end(), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_last_error(), "destroyed");
     CHECK(b == 0);
