@@ -18,9 +18,7 @@ _Noreturn void fuzz_abort(const char *condition, const char *file, int line)
     abort();
 }
 
-/* ---- seeds
- * ----------------------------------------------------------------------------------
- */
+/* ---- seeds ---------------------------------------------------------------------------------- */
 
 fuzz_corpus_t fuzz_corpus;
 
@@ -116,9 +114,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* ---- for targets
- * ----------------------------------------------------------------------------
- */
+/* ---- for targets ---------------------------------------------------------------------------- */
 
 uint8_t fuzz_byte(fuzz_rest_t *rest)
 {

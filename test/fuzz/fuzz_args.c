@@ -1,5 +1,4 @@
-/* Words of a command line against a table with options of every kind; the help
- * with any text in it.
+/* Words of a command line against a table with options of every kind; the help with any text in it.
  *
  *     kind[1]  a word a line
  *
@@ -98,8 +97,7 @@ void fuzz_seeds(void)
     fuzz_seed_kind(0, "--ranks=4\n-b\n64K\nallreduce\n--rate\n0.5\n-t1.5s\n--overlap\n-v");
     fuzz_seed_kind(1, "-n\n2\nprogram\n--its-own\n-n");
     fuzz_seed_kind(4, "--help");
-    fuzz_seed_kind(6, "-h some words that are longer than a line of the help can "
-                      "be, and\nanother");
+    fuzz_seed_kind(6, "-h some words that are longer than a line of the help can be, and\nanother");
     fuzz_seed_kind(0, "--overlap=off\n--timeout\n5m\n--\n--verbose\n-");
     fuzz_seed_kind(0, "--rnaks\n1");
     fuzz_seed_kind(0, "-vvx\n--verbose=1\n--bytes\n1.5GiB\n--timeout=1h\n--rate=-2.5e-3");

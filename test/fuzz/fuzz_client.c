@@ -1,6 +1,5 @@
-/* What a store answers to its client. A thread stands for the store: it proves
- * that it knows the secret, or tries to, sends bytes of the input, and hangs
- * up.
+/* What a store answers to its client. A thread stands for the store: it proves that it knows the secret, or
+ * tries to, sends bytes of the input, and hangs up.
  *
  *     kind[1]  kind & 1: the hello and the proof are the input's too
  *     calls[1]  that many calls are made, of ops[1] each
@@ -52,11 +51,19 @@ static void prove(int fd)
     CHECK(send(fd, reply, sizeof(reply), MSG_NOSIGNAL) == (ssize_t)sizeof(reply));
 }
 
+/* libFuzzer's clock interrupts it. */
+static void await_post(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0) {
+        CHECK(errno == EINTR);
+    }
+}
+
 static void *serve(void *unused)
 {
     (void)unused;
     for (;;) {
-        sem_wait(&server.go);
+        await_post(&server.go);
         int fd = accept(server.listen_fd, NULL, NULL);
         CHECK(fd >= 0);
         if (server.honest) {
@@ -64,7 +71,7 @@ static void *serve(void *unused)
         }
         (void)!send(fd, server.bytes, server.size, MSG_NOSIGNAL | MSG_DONTWAIT);
         shutdown(fd, SHUT_WR); /* requests are still taken, and not answered */
-        sem_wait(&server.go);
+        await_post(&server.go);
         close(fd);
         sem_post(&server.done);
     }
@@ -80,7 +87,11 @@ static void start(void)
     CHECK(fcntl(server.listen_fd, F_SETFL, flags & ~O_NONBLOCK) ==
           0); /* the thread waits in accept */
     CHECK(sem_init(&server.go, 0, 0) == 0 && sem_init(&server.done, 0, 0) == 0);
+    sigset_t all, old;
+    sigfillset(&all);
+    CHECK(pthread_sigmask(SIG_SETMASK, &all, &old) == 0); /* its calls wait undisturbed */
     CHECK(pthread_create(&thread, NULL, serve, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
     pthread_detach(thread);
 }
 
@@ -159,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(!server.honest && strncmp(weft_last_error(), "store: ", 7) == 0);
     }
     sem_post(&server.go);
-    sem_wait(&server.done);
+    await_post(&server.done);
     return 0;
 }
 

@@ -1,6 +1,5 @@
-/* Configurations of training: a file, RUN/config, the settings of a run that is
- * resumed, and the command line. What is accepted is written and read again,
- * and resolved.
+/* Configurations of training: a file, RUN/config, the settings of a run that is resumed, and the command line.
+ * What is accepted is written and read again, and resolved.
  *
  *     kind[1]  text of the file; after a NUL, a word of the command line a line
  *
@@ -63,8 +62,7 @@ static void read_text(const char *text, uint8_t kind)
     weft__train_free(&config);
 }
 
-/* As `weft train --config FILE WORD...`, and as if a run with this text as its
- * settings were resumed. */
+/* As `weft train --config FILE WORD...`, and as if a run with this text as its settings were resumed. */
 static void read_command(const char *text, size_t length, char **words, int count, uint8_t kind)
 {
     weft_train_config_t config;
@@ -128,21 +126,15 @@ void fuzz_seeds(void)
     weft__train_free(&config);
     static const char *const seeds[] = {
         "data = x\nranks = 8\ntp = 2\npp = 2\nbatch = 16\n",
-        "data = x\nranks = 4\npp = 4\nschedule = interleaved\nvirtual-stages = "
-        "2\nmicro-batches = "
+        "data = x\nranks = 4\npp = 4\nschedule = interleaved\nvirtual-stages = 2\nmicro-batches = "
         "8\n",
-        "data = x\nranks = 4\nzero = 3\nlean = yes\nprecision = "
-        "bf16\ngrad-precision = bf16\n",
-        "data = x\nlr-schedule = wsd\nwarmup = 10\nsteps = 100\nlr-decay = "
-        "0.3\nmin-lr = 1e-5\n",
-        "data = x\nmicro-batch = 2\naccumulate = 3\nlr-schedule = linear\nwarmup "
-        "= 2\nlength = 99999\n",
-        "data = x\nmicro-batch = 2\naccumulate = 3\nlr-schedule = "
-        "constant\nranks = 2\n",
-        "# comment\nprompt = \" a\\n\\xff\\\"b\\\\\"\n\nbucket = 1.5M\noverlap = "
-        "no\nT = 32\n",
-        "data = x\nranks = 6\nsequence-parallel = yes\ntp = 2\ncompress = "
-        "int8\ndp-style = naive\n",
+        "data = x\nranks = 4\nzero = 3\nlean = yes\nprecision = bf16\ngrad-precision = bf16\n",
+        "data = x\nlr-schedule = wsd\nwarmup = 10\nsteps = 100\nlr-decay = 0.3\nmin-lr = 1e-5\n",
+        "data = x\nmicro-batch = 2\naccumulate = 3\nlr-schedule = linear\nwarmup = 2\nlength = "
+        "99999\n",
+        "data = x\nmicro-batch = 2\naccumulate = 3\nlr-schedule = constant\nranks = 2\n",
+        "# comment\nprompt = \" a\\n\\xff\\\"b\\\\\"\n\nbucket = 1.5M\noverlap = no\nT = 32\n",
+        "data = x\nranks = 6\nsequence-parallel = yes\ntp = 2\ncompress = int8\ndp-style = naive\n",
     };
     for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
         fuzz_seed_kind((uint8_t)i, seeds[i]);

@@ -1,12 +1,10 @@
-/* The environment of a job, whoever started it: which rank this is, and where
- * the ranks meet.
+/* The environment of a job, whoever started it: which rank this is, and where the ranks meet.
  *
  *     NAME=VALUE a line
  *
  * reads: src/boot/job.c src/boot/master.c src/boot/store_secret.c
- * besides: read_once weft__job weft__job_check_ranks weft__job_ask_grace
- * connect_to_launcher make_name besides: weft__job_store linger
- * listen_and_serve serve reach_ourselves weft__master_store weft__secret_create
+ * besides: read_once weft__job weft__job_check_ranks weft__job_ask_grace connect_to_launcher make_name
+ * besides: weft__job_store linger listen_and_serve serve reach_ourselves weft__master_store weft__secret_create
  * besides: read_process mpich_key */
 #include "fuzz/fuzz.h"
 
@@ -88,22 +86,17 @@ void fuzz_seeds(void)
                                         "2147483648",
                                         "(x2147483647)"};
     static const char *const seeds[] = {
-        "WEFT_RANK=1\nWEFT_SIZE=4\nWEFT_LOCAL_RANK=1\nWEFT_LOCAL_SIZE=2\nWEFT_"
-        "MASTER_ADDR=[::1]\n"
+        "WEFT_RANK=1\nWEFT_SIZE=4\nWEFT_LOCAL_RANK=1\nWEFT_LOCAL_SIZE=2\nWEFT_MASTER_ADDR=[::1]\n"
         "WEFT_MASTER_PORT=4000\nWEFT_SECRET=00112233445566778899aabbccddeeFF",
-        "RANK=1\nWORLD_SIZE=4\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\nMASTER_ADDR="
-        "host\nMASTER_PORT="
+        "RANK=1\nWORLD_SIZE=4\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\nMASTER_ADDR=host\nMASTER_PORT="
         "29500\n"
         "TORCHELASTIC_RUN_ID=none\nTORCHELASTIC_RESTART_COUNT=0",
-        "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_LOCAL_"
-        "RANK=0\n"
+        "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_LOCAL_RANK=0\n"
         "OMPI_COMM_WORLD_LOCAL_SIZE=2\nPMIX_NAMESPACE=prterun-1@1",
         "PMI_RANK=0\nPMI_SIZE=2\nMPI_LOCALRANKID=0\nMPI_LOCALNRANKS=2",
-        "SLURM_PROCID=3\nSLURM_NTASKS=7\nSLURM_LOCALID=1\nSLURM_NODEID=1\nSLURM_"
-        "STEP_ID=0\nSLURM_"
+        "SLURM_PROCID=3\nSLURM_NTASKS=7\nSLURM_LOCALID=1\nSLURM_NODEID=1\nSLURM_STEP_ID=0\nSLURM_"
         "JOB_ID=77\n"
-        "SLURM_STEP_TASKS_PER_NODE=2(x3),1\nSLURM_STEP_NODELIST=gpu[07-09,12]-a,"
-        "login1",
+        "SLURM_STEP_TASKS_PER_NODE=2(x3),1\nSLURM_STEP_NODELIST=gpu[07-09,12]-a,login1",
         "SLURM_PROCID=0\nSLURM_NTASKS=1\nSLURM_STEP_ID=4294967291",
         "PATH=/bin\nHOME=/root",
     };

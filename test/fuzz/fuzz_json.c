@@ -1,5 +1,4 @@
-/* JSON texts: strict RFC 8259. What is accepted is looked at in every way,
- * written again and read again.
+/* JSON texts: strict RFC 8259. What is accepted is looked at in every way, written again and read again.
  *
  * reads: src/base/json_read.c
  * besides: weft__json_load */
@@ -12,8 +11,8 @@ const long fuzz_runs = 30000;
 
 typedef struct count {
     size_t values;
-    bool odd; /* a string with a NUL inside, which the writer would cut, or a
-               number beyond a double */
+    bool
+        odd; /* a string with a NUL inside, which the writer would cut, or a number beyond a double */
 } count_t;
 
 static void check_number(const weft_json_value_t *value, count_t *count)
@@ -169,11 +168,10 @@ void fuzz_seeds(void)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         fuzz_word(words[i]);
     }
-    fuzz_seed_text("{\"step\": 7, \"loss\": 2.5e-1, \"a\": [1, -2, 0.0, 1e3, "
-                   "1E+2], \"b\": {\"c\": "
+    fuzz_seed_text("{\"step\": 7, \"loss\": 2.5e-1, \"a\": [1, -2, 0.0, 1e3, 1E+2], \"b\": {\"c\": "
                    "null, \"d\": true, \"e\": false}}\n");
-    fuzz_seed_text("[\"\\u00e9\\ud83d\\ude00\\n\\\\\\/\\b\\f\\r\\t\\\"\", "
-                   "\"\xc3\xa9\xe2\x82\xac\"]");
+    fuzz_seed_text(
+        "[\"\\u00e9\\ud83d\\ude00\\n\\\\\\/\\b\\f\\r\\t\\\"\", \"\xc3\xa9\xe2\x82\xac\"]");
     fuzz_seed_text("[[[[[[[[]]]],{}]]]]");
     fuzz_seed_text("18446744073709551615");
     fuzz_seed_text("-12345678901234567890.5e10");

@@ -1,8 +1,7 @@
-/* What the kernel writes about memory, control groups and NUMA nodes, where
- * names of mounts and groups are anybody's.
+/* What the kernel writes about memory, control groups and NUMA nodes, where names of mounts and groups are
+ * anybody's.
  *
- *     mountinfo NUL cgroup NUL meminfo NUL limit NUL used NUL memory.stat NUL
- * cpulist
+ *     mountinfo NUL cgroup NUL meminfo NUL limit NUL used NUL memory.stat NUL cpulist
  *
  * The group's files lie in /cg, a mount point that the seeds name.
  *
@@ -71,17 +70,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const char v2[] = "29 23 0:26 / /cg rw,nosuid - cgroup2 cgroup2 "
-                             "rw\n\0000::/a\n\000MemTotal: 16000000 "
-                             "kB\nMemAvailable: 9000000 kB\n\0008000000000\n\0001000\n\000anon "
-                             "5\nactive_file 300\n"
-                             "inactive_file 400\n\0000-3,8\n";
-    static const char v1[] = "30 23 0:27 /x /cg rw shared:9 - cgroup cgroup "
-                             "rw,memory\n\0007:cpu,memory:/x/a\n"
-                             "\000MemTotal: 16000000 kB\n\0009223372036854771712\n";
-    static const char both[] = "1 2 0:1 / /c\\040g rw - cgroup2 x rw\n2 2 0:1 / "
-                               "/cg rw - cgroup x memory\n"
-                               "\0000::/../b\n3:memory:/\n\000\000max\n";
+    static const char v2[] =
+        "29 23 0:26 / /cg rw,nosuid - cgroup2 cgroup2 rw\n\0000::/a\n\000MemTotal: 16000000 "
+        "kB\nMemAvailable: 9000000 kB\n\0008000000000\n\0001000\n\000anon 5\nactive_file 300\n"
+        "inactive_file 400\n\0000-3,8\n";
+    static const char v1[] =
+        "30 23 0:27 /x /cg rw shared:9 - cgroup cgroup rw,memory\n\0007:cpu,memory:/x/a\n"
+        "\000MemTotal: 16000000 kB\n\0009223372036854771712\n";
+    static const char both[] =
+        "1 2 0:1 / /c\\040g rw - cgroup2 x rw\n2 2 0:1 / /cg rw - cgroup x memory\n"
+        "\0000::/../b\n3:memory:/\n\000\000max\n";
     static const char *const words[] = {
         " - cgroup2 ", " - cgroup ",    "\\040",          "memory", "0::/",
         "MemTotal:",   "MemAvailable:", "inactive_file ", "/..",    "0-1023"};

@@ -1,11 +1,10 @@
-/* metrics.jsonl of a run that goes on: what is kept of it are whole lines that
- * count up, as they were.
+/* metrics.jsonl of a run that goes on: what is kept of it are whole lines that count up, as they were.
  *
  *     steps[1]  text
  *
  * reads: src/train/metrics.c
- * besides: weft__metrics_say weft__metrics_summary weft__metrics_open
- * weft__metrics_step weft__metrics_close besides: append write_step put */
+ * besides: weft__metrics_say weft__metrics_summary weft__metrics_open weft__metrics_step weft__metrics_close
+ * besides: append write_step put */
 #include "fuzz/fuzz.h"
 
 #include "base/file.h"
@@ -49,8 +48,8 @@ void fuzz_seeds(void)
     fuzz_word("\"step\":");
     fuzz_word("{\"step\":4,\"loss\":null}\n");
     fuzz_word("18446744073709551615");
-    fuzz_seed_kind(3, "{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":2.25}\n{"
-                      "\"step\":3}\n{\"step\":4}\n");
+    fuzz_seed_kind(
+        3, "{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"loss\":2.25}\n{\"step\":3}\n{\"step\":4}\n");
     fuzz_seed_kind(9, "{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"lo");
     fuzz_seed_kind(0, "{\"step\":1}\n");
     fuzz_seed_kind(9, "\n\n");

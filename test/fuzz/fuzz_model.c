@@ -1,5 +1,4 @@
-/* Hugging Face's config.json. What is accepted is written and read again, and
- * its sizes are computed.
+/* Hugging Face's config.json. What is accepted is written and read again, and its sizes are computed.
  *
  * reads: src/model/config_json.c src/model/config.c
  * besides: weft__config_find */
@@ -53,19 +52,12 @@ void fuzz_seeds(void)
     }
     weft_model_config_t none;
     CHECK(weft__config_preset("none", &none) != WEFT_OK);
-    fuzz_seed_text("{\"model_type\": \"llama\", \"num_hidden_layers\": 2, "
-                   "\"hidden_size\": 64, "
-                   "\"num_attention_heads\": 4, \"intermediate_size\": 128, "
-                   "\"vocab_size\": 256, "
-                   "\"max_position_embeddings\": 128, \"bos_token_id\": 3, "
-                   "\"rope_parameters\": "
+    fuzz_seed_text("{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64, "
+                   "\"num_attention_heads\": 4, \"intermediate_size\": 128, \"vocab_size\": 256, "
+                   "\"max_position_embeddings\": 128, \"bos_token_id\": 3, \"rope_parameters\": "
                    "{\"rope_type\": \"default\", \"rope_theta\": 5e5}}");
-    fuzz_seed_text("{\"model_type\": \"llama\", \"num_hidden_layers\": 2, "
-                   "\"hidden_size\": 64, "
-                   "\"num_attention_heads\": 4, \"intermediate_size\": 128, "
-                   "\"vocab_size\": 256, "
-                   "\"max_position_embeddings\": 128, \"rope_theta\": 10000.0, "
-                   "\"rope_scaling\": "
-                   "{\"rope_type\": \"default\", \"rope_theta\": 5e5}, "
-                   "\"eos_token_id\": [7, 8]}");
+    fuzz_seed_text("{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64, "
+                   "\"num_attention_heads\": 4, \"intermediate_size\": 128, \"vocab_size\": 256, "
+                   "\"max_position_embeddings\": 128, \"rope_theta\": 10000.0, \"rope_scaling\": "
+                   "{\"rope_type\": \"default\", \"rope_theta\": 5e5}, \"eos_token_id\": [7, 8]}");
 }

@@ -1,9 +1,8 @@
-/* safetensors files and indexes of several. What is accepted lies inside of the
- * file and is read as numbers.
+/* safetensors files and indexes of several. What is accepted lies inside of the file and is read as numbers.
  *
- *     kind[1]  a file: header ~ data     kind 0: whatever follows is the file;
- * 1: the header's length is put before it as it should be an index kind 2:
- * beside two files, a.safetensors and b.safetensors
+ *     kind[1]  a file: header ~ data     kind 0: whatever follows is the file; 1: the header's length is put
+ *                                        before it as it should be
+ *              an index                  kind 2: beside two files, a.safetensors and b.safetensors
  *
  * reads: src/train/safetensors.c src/train/tensor_set.c */
 #include "fuzz/fuzz.h"
@@ -137,8 +136,8 @@ void fuzz_seeds(void)
     fuzz_seed_kind(1, "[1]~");
     fuzz_seed_kind(1, "{\"i\":" T("BOOL", "1,1,1,1,1,1,1,2", "0", "2") "}~12");
     fuzz_seed("\0\2\0\0\0\0\0\0\0{}", 11);
-    fuzz_seed_kind(2, "{\"metadata\":{},\"weight_map\":{\"v\":\"a.safetensors\","
-                      "\"w\":\"a.safetensors\","
-                      "\"y\":\"c.safetensors\"}}");
+    fuzz_seed_kind(
+        2, "{\"metadata\":{},\"weight_map\":{\"v\":\"a.safetensors\",\"w\":\"a.safetensors\","
+           "\"y\":\"c.safetensors\"}}");
     fuzz_seed_kind(2, "{\"weight_map\":{\"w\":\"b.safetensors\",\"v\":\"a.safetensors\"}}");
 }

@@ -1,12 +1,11 @@
-/* Values of environment variables: sizes, times, numbers, algorithms,
- * OpenSHMEM's sizes, and whole environments of settings.
+/* Values of environment variables: sizes, times, numbers, algorithms, OpenSHMEM's sizes, and whole
+ * environments of settings.
  *
  *     kind[1]  text; for settings, NAME=VALUE a line
  *
  * reads: src/base/parse.c src/base/settings.c src/symm/shmem/env.c
- * besides: weft__shmem_env_print weft__shmem_env_read look_up
- * weft__settings_set weft__settings_device besides: weft__settings_print load
- * warn_log keep keep_strings */
+ * besides: weft__shmem_env_print weft__shmem_env_read look_up weft__settings_set weft__settings_device
+ * besides: weft__settings_print load warn_log keep keep_strings */
 #include "fuzz/fuzz.h"
 
 #include <ctype.h>
@@ -19,8 +18,7 @@
 
 const long fuzz_runs = 30000;
 
-/* Another way to the same number, good to the last unit: digits and a point,
- * then `unit`. */
+/* Another way to the same number, good to the last unit: digits and a point, then `unit`. */
 static long double reference(const char *text, const char **rest_p)
 {
     long double value = 0, scale = 1;
@@ -252,10 +250,8 @@ void fuzz_seeds(void)
         {5, "20kk"},
         {5, ".5m"},
         {5, "1.5g"},
-        {6, "WEFT_TIMEOUT=5m\nWEFT_CHUNK=64K\nWEFT_RANK=3\nHOME=/"
-            "\nWEFT_LOG=debug\nWEFT_POOL=no"},
-        {6, "WEFT_TIMOUT=1\nWEFT_\nWEFT_=\nWEFT_SPIN=many\n=\nRANK=1\nWEFT_"
-            "OVERLAP=2"},
+        {6, "WEFT_TIMEOUT=5m\nWEFT_CHUNK=64K\nWEFT_RANK=3\nHOME=/\nWEFT_LOG=debug\nWEFT_POOL=no"},
+        {6, "WEFT_TIMOUT=1\nWEFT_\nWEFT_=\nWEFT_SPIN=many\n=\nRANK=1\nWEFT_OVERLAP=2"},
     };
     words();
     for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {

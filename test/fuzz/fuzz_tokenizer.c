@@ -3,9 +3,9 @@
  *     kind[1]  json NUL text     kind & 1: the json is read from a file. In it, the first @ stands for the
  *                                tokens of all bytes, without which no tokenizer is accepted
  *
- * reads: src/train/tokenizer_load.c src/train/tokenizer.c src/train/bpe.c
- * src/train/split.c reads: src/train/unicode.c besides:
- * weft__tokenizer_is_bytes weft__tokenizer_identity */
+ * reads: src/train/tokenizer_load.c src/train/tokenizer.c src/train/bpe.c src/train/split.c
+ * reads: src/train/unicode.c
+ * besides: weft__tokenizer_is_bytes weft__tokenizer_identity */
 #include "fuzz/fuzz.h"
 
 #include "train/tokenizer_parts.h"
@@ -69,8 +69,7 @@ static void check_decode(const weft_tokenizer_t *t, const weft_tokens_t *tokens,
     size_t length;
     CHECK(weft__tokenizer_decode(t, tokens->at, tokens->count, &back, &length) == WEFT_OK);
     CHECK(back[length] == '\0');
-    /* a token that is added may have the number of another, whose bytes are then
-   * lost */
+    /* a token that is added may have the number of another, whose bytes are then lost */
     CHECK(t->added_count > 0 || (length == size && memcmp(back, text, size) == 0));
     free(back);
 }
@@ -130,23 +129,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #define LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":"
 #define PLAIN "\"pre_tokenizer\":" LEVEL "true},"
 #define SPLIT(pattern)                                                                             \
-    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"                       \
-    "\"Split\",\"pattern\":"                                                                       \
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":" \
     "{"                                                                                            \
     "\"Regex\":\"" pattern "\"},\"behavior\":\"Isolated\",\"invert\":false}," LEVEL "false}]},"
 #define LLAMA3                                                                                     \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|"                        \
-    "\\\\p{N}{1,3}| "                                                                              \
-    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!"                        \
-    "\\\\S)|\\\\s+"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "         \
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 #define QWEN2                                                                                      \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|"                        \
-    "\\\\p{N}| "                                                                                   \
-    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!"                        \
-    "\\\\S)|\\\\s+"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "              \
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 #define MODEL(more, merges)                                                                        \
-    "\"model\":{\"type\":\"BPE\",\"vocab\":{@" more "},\"merges\":[" merges "]}"                   \
-    "}"
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{@" more "},\"merges\":[" merges "]}}"
 #define ADDED(id, name, special)                                                                   \
     "{\"id\":" id ",\"content\":\"" name "\",\"normalized\":false,\"special\":" special "}"
 #define LETTERS ",\"ab\":256,\"abab\":257,\"\u0120a\":258,\"it\":259"
@@ -182,9 +175,9 @@ void fuzz_seeds(void)
                                         "\"decoder\":" LEVEL "true},",
                                         "\"type\":\"Split\""};
     static const char text[] = "It's 12345 ababab  <|endoftext|> a b\n\n\xC3\xA9\xFF we'll\r\n abx";
-    static const char longer[] = "abababababababababababababababababababababababa"
-                                 "babababababababababababab "
-                                 "itititabababit it's";
+    static const char longer[] =
+        "abababababababababababababababababababababababababababababababababababab "
+        "itititabababit it's";
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         fuzz_word(words[i]);
     }
@@ -195,8 +188,7 @@ void fuzz_seeds(void)
     free(bytes);
     seed(1, "{" PLAIN MODEL("", ""), text);
     seed(0, "{" PLAIN MODEL("", ""),
-         "\xF0\x90\x90\x80 \xF0\x9D\x9F\x8E\xE4\xB8\x80\xE3\x80\x80\xD9\xA0 "
-         "\xF3\xA0\x84\x80");
+         "\xF0\x90\x90\x80 \xF0\x9D\x9F\x8E\xE4\xB8\x80\xE3\x80\x80\xD9\xA0 \xF3\xA0\x84\x80");
     seed(0, "{" PLAIN MODEL(LETTERS, MERGES), text);
     seed(0, "{" SPLIT(LLAMA3) MODEL(LETTERS, MERGES), text);
     seed(0, "{" SPLIT(QWEN2) MODEL(LETTERS, MERGES), text);
@@ -208,8 +200,7 @@ void fuzz_seeds(void)
          text);
     seed(0,
          "{\"normalizer\":null," PLAIN "\"model\":{\"ignore_merges\":true,\"vocab\":{@" LETTERS
-         ",\"abababababababababababababababababababababababababababababababababab"
-         "ababab\":400},"
+         ",\"ababababababababababababababababababababababababababababababababababababab\":400},"
          "\"merges\":[" MERGES "]}}",
          longer);
     seed(0, "{" PLAIN "\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}", text);

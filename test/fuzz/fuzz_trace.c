@@ -1,12 +1,10 @@
-/* Parts of traces that ranks left, of which one is merged: always JSON,
- * whatever is in the parts.
+/* Parts of traces that ranks left, of which one is merged: always JSON, whatever is in the parts.
  *
  *     part NUL part
  *
  * reads: src/base/trace.c
- * besides: weft__trace_open weft__trace_close weft__trace_lose weft__trace_span
- * weft__trace_busy besides: weft__trace_exposed weft__trace_save earliest
- * next_span by_start intervals_of total */
+ * besides: weft__trace_open weft__trace_close weft__trace_lose weft__trace_span weft__trace_busy
+ * besides: weft__trace_exposed weft__trace_save earliest next_span by_start intervals_of total */
 #include "fuzz/fuzz.h"
 
 #include "base/json_read.h"
@@ -37,9 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const char two[] = "0 1000 0\n1 1000 50 3 4096 forward\n2 1100 20 3 "
-                              "-1 all-reduce\n\0001 990 7\n"
-                              "1 995 50 -1 -1 backward pass\n99 1 2 3";
+    static const char two[] =
+        "0 1000 0\n1 1000 50 3 4096 forward\n2 1100 20 3 -1 all-reduce\n\0001 990 7\n"
+        "1 995 50 -1 -1 backward pass\n99 1 2 3";
     fuzz_word("18446744073709551615");
     fuzz_word("-1");
     fuzz_word("\xc3\xa9");

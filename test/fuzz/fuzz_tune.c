@@ -1,8 +1,6 @@
-/* Files of what was measured: thresholds of collectives (weft bench --tune) and
- * choices of matrix products.
+/* Files of what was measured: thresholds of collectives (weft bench --tune) and choices of matrix products.
  *
- *     kind[1]  0: name of a GPU, a new line, the file of thresholds; 1: the
- * file of a choice
+ *     kind[1]  0: name of a GPU, a new line, the file of thresholds; 1: the file of a choice
  *
  * reads: src/comm/cuda/tune.c src/kernel/cuda/choices.c
  * besides: complain find_path find_folder make_folder_of put_file */
@@ -54,8 +52,7 @@ static void read_tune(const char *gpu, const uint8_t *file, size_t size)
     for (int c = 0; c < WEFT_COLL_COUNT; c++) {
         CHECK(tune.nccl_min[c] > 0);
     }
-    /* a line of our own replaces those of the same key, and leaves the others
-   * alone */
+    /* a line of our own replaces those of the same key, and leaves the others alone */
     CHECK(weft__tune_write(gpu, 4, true, WEFT_COLL_ALLREDUCE, 77, WEFT_TUNE_NEVER, path,
                            sizeof(path)) == WEFT_OK);
     weft__tune_read(gpu, 4, true, &again);

@@ -1,7 +1,6 @@
-/* Runs a fuzz target without libFuzzer, with any compiler: the cases of earlier
- * bugs, the seeds, and a fixed number of mutations of both, the same in every
- * run. An input that ends the process lies in FOLDER/input until then and is
- * shown in hex by a child's parent: the inputs are run by a child.
+/* Runs a fuzz target without libFuzzer, with any compiler: the cases of earlier bugs, the seeds, and a fixed
+ * number of mutations of both, the same in every run. A child does that, and its parent shows the input that
+ * ended it.
  *
  *     fuzz_<reader> [FILE or FOLDER]...     only these, once each
  *     WEFT_FUZZ_RUNS=N                      so many mutations */
@@ -44,9 +43,7 @@ static void run_one(const uint8_t *bytes, size_t size)
     free(copy);
 }
 
-/* ---- mutations
- * ------------------------------------------------------------------------------
- */
+/* ---- mutations ------------------------------------------------------------------------------ */
 
 static size_t insert(uint8_t *bytes, size_t size, size_t at, const uint8_t *what, size_t count)
 {
@@ -111,9 +108,7 @@ static void run_mutations(long runs)
     }
 }
 
-/* ---- files
- * ----------------------------------------------------------------------------------
- */
+/* ---- files ---------------------------------------------------------------------------------- */
 
 typedef void take_t(const uint8_t *bytes, size_t size);
 
@@ -203,8 +198,7 @@ int main(int argc, char **argv)
     CHECK(child >= 0);
     if (child == 0) {
         run_all(argc, argv);
-        exit(0); /* with what is to be done at the end: folders are removed, leaks
-                are found */
+        exit(0); /* with what is to be done at the end: folders are removed, leaks are found */
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child);
