@@ -486,10 +486,17 @@ weft_status_t weft__output_write(weft_output_t *out, const void *bytes, size_t c
 weft_status_t weft__output_patch(weft_output_t *out, uint64_t offset, const void *bytes,
                                  size_t count)
 {
+    const char *at = bytes;
     fflush(out->stream);
-    if (out->why == 0) {
-        ssize_t wrote = pwrite(out->fd, bytes, count, (off_t)offset);
-        out->why = wrote == (ssize_t)count ? 0 : wrote < 0 ? errno : EIO;
+    while (count > 0 && out->why == 0) {
+        ssize_t wrote = pwrite(out->fd, at, count, (off_t)offset);
+        if (wrote > 0) {
+            at += wrote;
+            offset += (uint64_t)wrote;
+            count -= (size_t)wrote;
+        } else if (wrote == 0 || errno != EINTR) {
+            out->why = wrote == 0 ? EIO : errno;
+        }
     }
     return out->why == 0 ? WEFT_OK : write_failed(out);
 }
