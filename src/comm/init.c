@@ -96,7 +96,8 @@ static int store_timeout(const weft_comm_h comm)
 static bool left_over(const weft_segment_handle_t *handle)
 {
     weft_segment_t *segment;
-    if (handle->fd < 0 || handle->host != weft__host_id() ||
+    uint64_t host;
+    if (handle->fd < 0 || weft__host_id(&host) != WEFT_OK || handle->host != host ||
         (handle->pid != getpid() && (kill(handle->pid, 0) == 0 || errno != ESRCH))) {
         return false;
     }

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "comm/shm/segment.h"
 #include "device/cuda/cuda.h"
 #include "device/device.h"
@@ -152,7 +153,9 @@ weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int ra
                                weft_route_gpu_t gpu, int timeout_ms)
 {
     char name[128];
-    uint64_t mine = weft__host_id(), first = mine;
+    uint64_t mine, first;
+    WEFT_TRY(weft__host_id(&mine));
+    first = mine;
     size_t bytes = sizeof(first);
     int64_t votes;
     snprintf(name, sizeof(name), "%s/host", key);

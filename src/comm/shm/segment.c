@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/try.h"
 
 #define SEGMENT_MAGIC 0x5745465453454731ull /* "WEFTSEG1" */
 
@@ -61,21 +62,42 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
     return hash;
 }
 
-uint64_t weft__host_id(void)
+/* Is it hidden from all processes here, rather than from this one just now? */
+static bool is_hidden(int error)
 {
-    char text[128] = {0};
-    uint64_t hash = 0xcbf29ce484222325ull;
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    return error == ENOENT || error == EACCES || error == EPERM;
+}
+
+weft_status_t weft__host_id(uint64_t *id_p)
+{
+    static const char boot[] = "/proc/sys/kernel/random/boot_id",
+                      name_space[] = "/proc/self/ns/pid";
+    char text[128];
+    struct stat info = {.st_ino = 0};
+    ssize_t n = 0;
+    int fd = open(boot, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
-        ssize_t n = read(fd, text, sizeof(text));
-        hash = hash_bytes(hash, text, n > 0 ? (size_t)n : 0);
+        do {
+            n = read(fd, text, sizeof(text));
+        } while (n < 0 && errno == EINTR);
+    }
+    if ((fd < 0 || n < 0) && !is_hidden(errno)) {
+        weft_status_t status = weft__fail(WEFT_ERR_SYSTEM, "cannot read %s: %s", boot,
+                                          strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        return status;
+    }
+    if (fd >= 0) {
         close(fd);
     }
-    struct stat info;
-    if (stat("/proc/self/ns/pid", &info) == 0) {
-        hash = hash_bytes(hash, &info.st_ino, sizeof(info.st_ino));
+    if (stat(name_space, &info) != 0 && !is_hidden(errno)) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot look at %s: %s", name_space, strerror(errno));
     }
-    return hash;
+    uint64_t hash = hash_bytes(0xcbf29ce484222325ull, text, n > 0 ? (size_t)n : 0);
+    *id_p = hash_bytes(hash, &info.st_ino, sizeof(info.st_ino));
+    return WEFT_OK;
 }
 
 static weft_status_t map_segment(int fd, size_t bytes, weft_segment_t **segment_p)
@@ -105,8 +127,9 @@ static void table_add(weft_segment_t *segment)
 weft_status_t weft__segment_create(int size, weft_segment_t **segment_p)
 {
     size_t bytes = segment_bytes(size);
-    uint64_t id = 0;
+    uint64_t id = 0, host;
     weft_status_t status = weft__random_bytes(&id, sizeof(id));
+    status = status == WEFT_OK ? weft__host_id(&host) : status;
     if (status != WEFT_OK) {
         return status;
     }
@@ -127,7 +150,7 @@ weft_status_t weft__segment_create(int size, weft_segment_t **segment_p)
     }
     segment->fd = fd;
     segment->handle = (weft_segment_handle_t){
-        .id = id, .bytes = bytes, .host = weft__host_id(), .pid = getpid(), .fd = fd};
+        .id = id, .bytes = bytes, .host = host, .pid = getpid(), .fd = fd};
     segment->head->magic = SEGMENT_MAGIC;
     segment->head->id = id;
     segment->head->bytes = bytes;
@@ -198,7 +221,9 @@ static weft_status_t open_locked(const weft_segment_handle_t *handle, weft_segme
 
 weft_status_t weft__segment_open(const weft_segment_handle_t *handle, weft_segment_t **segment_p)
 {
-    if (handle->host != weft__host_id()) {
+    uint64_t host;
+    WEFT_TRY(weft__host_id(&host));
+    if (handle->host != host) {
         return weft__fail(
             WEFT_ERR_UNSUPPORTED,
             "this rank is on another host (or in another pid name space) than rank 0; "

@@ -147,7 +147,7 @@ void weft__segment_break(weft_segment_t *segment, weft_status_t status, int culp
 weft_rank_block_t *weft__segment_block(const weft_segment_t *segment, int rank);
 
 /* A hash of what must be equal for two processes to share memory through /proc. */
-uint64_t weft__host_id(void);
+weft_status_t weft__host_id(uint64_t *id_p);
 
 /* ---- channels: sends and receives, see p2p.c --------------------------------------------- */
 

@@ -64,6 +64,7 @@ static weft_status_t check_file(const weft_heap_handle_t *handle, int fd)
     weft_heap_header_t header = {0};
     struct stat stat;
     ssize_t got;
+    size_t have = 0;
     if (fstat(fd, &stat) != 0) {
         return weft__fail(WEFT_ERR_SYSTEM, "device memory of process %d: fstat: %s", handle->pid,
                           strerror(errno));
@@ -75,10 +76,15 @@ static weft_status_t check_file(const weft_heap_handle_t *handle, int fd)
                           handle->pid, handle->bytes, (int64_t)stat.st_size);
     }
     do {
-        got = pread(fd, &header, sizeof(header), 0);
-    } while (got < 0 && errno == EINTR);
-    if (got != (ssize_t)sizeof(header) || header.magic != WEFT_HEAP_MAGIC ||
-        header.id != handle->id || header.bytes != handle->bytes) {
+        got = pread(fd, (char *)&header + have, sizeof(header) - have, (off_t)have);
+        have += got > 0 ? (size_t)got : 0;
+    } while ((got < 0 && errno == EINTR) || (got > 0 && have < sizeof(header)));
+    if (got < 0) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot read the device memory of process %d: %s",
+                          handle->pid, strerror(errno));
+    }
+    if (have < sizeof(header) || header.magic != WEFT_HEAP_MAGIC || header.id != handle->id ||
+        header.bytes != handle->bytes) {
         return weft__fail(WEFT_ERR_SYSTEM,
                           "process %d has other device memory than it had when it was announced: "
                           "its pid was probably used again",

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/try.h"
 #include "comm/shm/segment.h"
 #include "device/cpu/sysmem.h"
 
@@ -166,11 +167,13 @@ static weft_status_t create_file(uint64_t heap_bytes)
     return WEFT_OK;
 }
 
-static void fill_card(weft_shmem_card_t *card)
+static weft_status_t fill_card(weft_shmem_card_t *card)
 {
     cpu_set_t cpus;
+    uint64_t host;
+    WEFT_TRY(weft__host_id(&host));
     *card = (weft_shmem_card_t){.magic = CARD_MAGIC,
-                                .host = weft__host_id(),
+                                .host = host,
                                 .program = file.program,
                                 .file_bytes = file.file_bytes,
                                 .heap_at = file.heap_at,
@@ -184,6 +187,7 @@ static void fill_card(weft_shmem_card_t *card)
         memcpy(card->cpus, &cpus,
                sizeof(cpus) < sizeof(card->cpus) ? sizeof(cpus) : sizeof(card->cpus));
     }
+    return WEFT_OK;
 }
 
 weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes, weft_shmem_card_t *card_p)
@@ -213,8 +217,7 @@ weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes, weft_shmem_
         pthread_atfork(NULL, NULL, own_data);
         status = share_data(&data);
     }
-    fill_card(card_p);
-    return status;
+    return status == WEFT_OK ? fill_card(card_p) : status;
 }
 
 /* ---- pages of the heap --------------------------------------------------------------------------- */
