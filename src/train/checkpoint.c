@@ -51,17 +51,25 @@ static weft_status_t exchange(const char *fresh, const char *place)
     if (rename(fresh, place) == 0) {
         return WEFT_OK; /* nothing was there, or an empty folder */
     }
-    if (syscall(SYS_renameat2, AT_FDCWD, fresh, AT_FDCWD, place, RENAME_EXCHANGE) == 0) {
+    int why = errno;
+    bool taken = why == ENOTEMPTY || why == EEXIST || why == ENOTDIR;
+    if (taken && syscall(SYS_renameat2, AT_FDCWD, fresh, AT_FDCWD, place, RENAME_EXCHANGE) == 0) {
         return WEFT_OK;
     }
     /* Where file systems cannot exchange: for an instant there is none. */
     char aside[WEFT_PATH_BYTES + 8];
     snprintf(aside, sizeof(aside), "%s.old", fresh);
-    if (rename(place, aside) != 0 || rename(fresh, place) != 0 || rename(aside, fresh) != 0) {
-        return weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", fresh, place,
-                          strerror(errno));
+    if (taken && rename(place, aside) != 0) {
+        why = errno;
+    } else if (taken && rename(fresh, place) != 0) {
+        why = errno;
+        rename(aside, place); /* what was there stays */
+    } else if (taken && rename(aside, fresh) == 0) {
+        return WEFT_OK;
+    } else if (taken) {
+        why = errno;
     }
-    return WEFT_OK;
+    return weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", fresh, place, strerror(why));
 }
 
 weft_status_t weft__checkpoint_point(const char *run, const char *name)
@@ -73,6 +81,7 @@ weft_status_t weft__checkpoint_point(const char *run, const char *name)
     if (status == WEFT_OK && (symlink(name, temporary) != 0 || rename(temporary, latest) != 0)) {
         status = weft__fail(WEFT_ERR_SYSTEM, "cannot point %s to %s: %s", latest, name,
                             strerror(errno));
+        unlink(temporary);
     }
     return status == WEFT_OK ? weft__folder_sync(run) : status;
 }
@@ -112,7 +121,7 @@ static weft_status_t prune(const weft_checkpoint_writer_t *writer, uint64_t writ
             kept++;
         }
     }
-    return status;
+    return status == WEFT_OK && number == WEFT_CHECKPOINT_UNKNOWN ? WEFT_ERR_SYSTEM : status;
 }
 
 /* Another run's checkpoint of the same step is in the way: it is not ours to write over. */

@@ -163,11 +163,18 @@ int64_t weft__checkpoint_number(const char *name)
 int64_t weft__checkpoint_newest(const char *run, int64_t below)
 {
     DIR *dir = opendir(run);
-    int64_t newest = -1;
+    int64_t newest = WEFT_CHECKPOINT_NONE;
     struct dirent *entry;
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    if (dir == NULL && (errno == ENOENT || errno == ENOTDIR)) {
+        return WEFT_CHECKPOINT_NONE;
+    }
+    while (dir != NULL && (errno = 0, entry = readdir(dir)) != NULL) {
         int64_t number = weft__checkpoint_number(entry->d_name);
         newest = number > newest && number < below ? number : newest;
+    }
+    if (errno != 0) {
+        weft__fail(WEFT_ERR_SYSTEM, "cannot list what is in %s: %s", run, strerror(errno));
+        newest = WEFT_CHECKPOINT_UNKNOWN;
     }
     if (dir != NULL) {
         closedir(dir);

@@ -32,6 +32,9 @@ static weft_status_t resolve(const char *path, char *out)
     if (!has(path, WEFT_CHECKPOINT_STATE)) {
         newest = weft__checkpoint_newest(path, INT64_MAX);
     }
+    if (newest == WEFT_CHECKPOINT_UNKNOWN) {
+        return WEFT_ERR_SYSTEM;
+    }
     if (newest >= 0) {
         return weft__path_join(out, path, weft__checkpoint_name((uint64_t)newest, name));
     }

@@ -48,8 +48,11 @@ const char *weft__checkpoint_name(uint64_t number, char name[WEFT_CHECKPOINT_NAM
 /* The number in "step-000100"; -1 if `name` is no name of a checkpoint. */
 int64_t weft__checkpoint_number(const char *name);
 
-/* The largest number of a checkpoint in the run folder that is less than `below`; -1 if there is
- * none. */
+#define WEFT_CHECKPOINT_NONE (-1)
+#define WEFT_CHECKPOINT_UNKNOWN (-2)
+
+/* The largest number of a checkpoint in the run folder that is less than `below`; WEFT_CHECKPOINT_NONE
+ * if there is none, WEFT_CHECKPOINT_UNKNOWN, with a sentence, if the folder cannot be listed. */
 int64_t weft__checkpoint_newest(const char *run, int64_t below);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct run {
     int signal;    /* that asked one of the ranks to end; 0: none did */
     bool finished; /* and this was done */
     int skips;
-    bool metrics_failed; /* said once; the run goes on, and fails in the end */
+    char unwritten[512]; /* why a step's metrics were not; the run goes on, and fails in the end */
     double *memory;      /* peak of every rank, with a worker; NULL otherwise */
     bool votes_kept;     /* of a step: memory and times are known */
     weft_plan_times_t times,
@@ -387,9 +387,9 @@ static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
         WEFT_TRY(weft__step_validate(t, &step.eval_loss));
         run->result->eval_loss = step.eval_loss;
     }
-    if (t->rank == 0 && !run->metrics_failed &&
+    if (t->rank == 0 && run->unwritten[0] == '\0' &&
         weft__metrics_step(run->metrics, &step) != WEFT_OK) {
-        run->metrics_failed = true;
+        snprintf(run->unwritten, sizeof(run->unwritten), "%s", weft_last_error());
         say_trouble(run);
     }
     return WEFT_OK;
@@ -434,9 +434,9 @@ static weft_status_t finish_writing(run_t *run)
         WEFT_TRY(weft__checkpoint_wait(run->writer));
         announce(run);
     }
-    if (run->metrics_failed) {
-        return weft__fail(WEFT_ERR_SYSTEM, "%s/metrics.jsonl is not complete, as was said before",
-                          run->config->out);
+    if (run->unwritten[0] != '\0') {
+        return weft__fail(WEFT_ERR_SYSTEM, "%s/metrics.jsonl is not complete: %s", run->config->out,
+                          run->unwritten);
     }
     return WEFT_OK;
 }
@@ -637,6 +637,14 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     return run->t.state.step < (uint64_t)run->config->steps ? open_feed(run) : WEFT_OK;
 }
 
+static void keep_first(weft_status_t next, weft_status_t *status, char *sentence, size_t size)
+{
+    if (*status == WEFT_OK && next != WEFT_OK) {
+        *status = next;
+        snprintf(sentence, size, "%s", weft_last_error());
+    }
+}
+
 /* Keeps the first failure, and its sentence. */
 static weft_status_t close_run(run_t *run, weft_status_t status)
 {
@@ -657,12 +665,10 @@ static weft_status_t close_run(run_t *run, weft_status_t status)
         announce(run); /* one that was being written when something else failed */
     }
     if (run->writer != NULL) {
-        weft_status_t closed = weft__checkpoint_writer_close(run->writer);
-        status = status == WEFT_OK ? closed : status;
+        keep_first(weft__checkpoint_writer_close(run->writer), &status, sentence, sizeof(sentence));
     }
     if (run->metrics != NULL) {
-        weft_status_t closed = weft__metrics_close(run->metrics);
-        status = status == WEFT_OK ? closed : status;
+        keep_first(weft__metrics_close(run->metrics), &status, sentence, sizeof(sentence));
     }
     weft__trainer_close(&run->t);
     free(run->memory);

@@ -152,9 +152,12 @@ static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *t
     status = weft__path_remove(temporary);
     status = status == WEFT_OK ? weft__folder_make(temporary) : status;
     status = status == WEFT_OK ? encode_all(texts, tokenizer, temporary, watch) : status;
-    if (status == WEFT_OK && rename(temporary, folder) != 0 && !weft__is_folder(folder)) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", temporary, folder,
-                            strerror(errno));
+    if (status == WEFT_OK && rename(temporary, folder) != 0) {
+        int error = errno;
+        if (!weft__is_folder(folder)) { /* or another process was faster */
+            status = weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", temporary, folder,
+                                strerror(error));
+        }
     }
     if (status == WEFT_OK) {
         status = weft__folder_sync(cache);

@@ -75,7 +75,9 @@ const char *weft__setup_resume(const weft_train_config_t *config)
     if (strcmp(config->resume, "auto") != 0) {
         return config->resume;
     }
-    bool there = config->out[0] != '\0' && weft__checkpoint_newest(config->out, INT64_MAX) >= 0;
+    /* A folder that cannot be listed is no new one: loading from it says why it cannot be. */
+    bool there = config->out[0] != '\0' &&
+                 weft__checkpoint_newest(config->out, INT64_MAX) != WEFT_CHECKPOINT_NONE;
     return there ? config->out : "";
 }
 

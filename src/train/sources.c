@@ -80,15 +80,22 @@ static weft_status_t walk(const char *folder, int depth, weft_sources_t *sources
     }
     weft_status_t status = WEFT_OK;
     struct dirent *entry;
-    while (status == WEFT_OK && (entry = readdir(dir)) != NULL) {
+    while (status == WEFT_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         char path[WEFT_PATH_BYTES];
         struct stat about;
         if (entry->d_name[0] == '.') {
             continue;
         }
         status = weft__path_join(path, folder, entry->d_name);
-        if (status != WEFT_OK || lstat(path, &about) != 0) {
-            continue; /* it was removed meanwhile */
+        if (status != WEFT_OK) {
+            break;
+        }
+        if (lstat(path, &about) != 0) {
+            if (errno != ENOENT) { /* or it was removed meanwhile */
+                status = weft__fail(WEFT_ERR_SYSTEM, "cannot look at %s: %s", path,
+                                    strerror(errno));
+            }
+            continue;
         }
         if (S_ISDIR(about.st_mode)) {
             status = depth == FOLDER_DEPTH
@@ -101,6 +108,10 @@ static weft_status_t walk(const char *folder, int depth, weft_sources_t *sources
             look(path, &text, &shard);
             status = text || shard ? add(sources, path, &about, shard) : WEFT_OK;
         }
+    }
+    if (status == WEFT_OK && errno != 0) {
+        status = weft__fail(WEFT_ERR_SYSTEM, "cannot read the folder %s to its end: %s", folder,
+                            strerror(errno));
     }
     closedir(dir);
     return status;
