@@ -136,7 +136,7 @@ static bool names_matter(const point_t *point, const ended_t *ended)
     } said[] = {
         {"kill", {"signal 9", "died", "is gone"}},
         {"ENOMEM", {"memory", "Memory", "no room"}},
-        {"ENOSPC", {"No space left", "no room"}},
+        {"ENOSPC", {"No space left", "no room", "cannot give"}},
         {"EMFILE", {"Too many open files", "open files"}},
         {"EIO", {"Input/output error"}},
         {"EAGAIN", {"temporarily unavailable", "in use"}},
@@ -169,11 +169,11 @@ static bool same_weights(const path_t *path)
                  path->name, path->name);
 }
 
-/* A process that died may have left one checkpoint more than it would have kept. */
-static bool whole_run(const path_t *path, bool died, const char *when, char *why, size_t size)
+/* Who failed may have left one checkpoint more than it would have kept. */
+static bool whole_run(const path_t *path, bool failed, const char *when, char *why, size_t size)
 {
     static char names[TEXT_BYTES];
-    list_folder("run", names, died);
+    list_folder("run", names, failed);
     if (strcmp(names, path->listing) != 0) {
         return say(why, size, "%s the run folder has other files than an undisturbed run's: %s", when,
                    strange(names) != NULL ? strange(names) : "see run");
@@ -230,7 +230,7 @@ static bool goes_on(const point_t *point, const ended_t *ended, char *why, size_
     if (saved > 0 && strstr(again.out, "(1 to ") != NULL) {
         return say(why, size, "step %d was saved, and training began anew", saved);
     }
-    return whole_run(point->path, died, "after going on", why, size);
+    return whole_run(point->path, true, "after going on", why, size);
 }
 
 static bool judge(const point_t *point, bool fired, const ended_t *ended, char *why, size_t size)

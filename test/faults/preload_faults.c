@@ -27,12 +27,14 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -329,6 +331,19 @@ EXPORT int open(const char *path, int flags, ...)
     return fails(FAULT_open, CALLER) ? -1 : real(path, flags, mode);
 }
 
+EXPORT int openat(int at, const char *path, int flags, ...)
+{
+    REAL(openat)
+    mode_t mode = 0;
+    if ((flags & (O_CREAT | O_TMPFILE)) != 0) {
+        va_list list;
+        va_start(list, flags);
+        mode = va_arg(list, mode_t);
+        va_end(list);
+    }
+    return fails(FAULT_open, CALLER) ? -1 : real(at, path, flags, mode);
+}
+
 /* What was open is closed all the same, as on Linux. */
 EXPORT int close(int fd)
 {
@@ -354,11 +369,22 @@ PLAIN(open, -1, int, mkostemp, (char *path, int flags), (path, flags))
 PLAIN(link, -1, int, link, (const char *from, const char *to), (from, to))
 PLAIN(link, -1, int, symlink, (const char *from, const char *to), (from, to))
 PLAIN(link, -1, ssize_t, readlink, (const char *path, char *out, size_t size), (path, out, size))
+PLAIN(link, -1, int, linkat, (int at, const char *from, int to_at, const char *to, int flags),
+      (at, from, to_at, to, flags))
+PLAIN(unlink, -1, int, unlinkat, (int at, const char *path, int flags), (at, path, flags))
+PLAIN(statvfs, -1, int, statfs, (const char *path, struct statfs *out), (path, out))
+PLAIN(stat, -1, int, faccessat, (int at, const char *path, int mode, int flags),
+      (at, path, mode, flags))
+PLAIN(stat, -1, int, fchmod, (int fd, mode_t mode), (fd, mode))
+PLAIN(stat, -1, int, fchown, (int fd, uid_t user, gid_t group), (fd, user, group))
+PLAIN(write, -1, ssize_t, sendfile, (int to, int from, off_t *offset, size_t size),
+      (to, from, offset, size))
+PLAIN(malloc, NULL, FILE *, fopencookie,
+      (void *context, const char *mode, cookie_io_functions_t calls), (context, mode, calls))
 PLAIN(statvfs, -1, int, statvfs, (const char *path, struct statvfs *out), (path, out))
 PLAIN(statvfs, -1, int, fstatvfs, (int fd, struct statvfs *out), (fd, out))
 PLAIN(stat, -1, int, stat, (const char *path, struct stat *out), (path, out))
 PLAIN(stat, -1, int, lstat, (const char *path, struct stat *out), (path, out))
-PLAIN(stat, -1, int, fstat, (int fd, struct stat *out), (fd, out))
 PLAIN(stat, -1, int, access, (const char *path, int mode), (path, mode))
 PLAIN(opendir, NULL, DIR *, opendir, (const char *path), (path))
 PLAIN(opendir, -1, int, nftw, (const char *path, __nftw_func_t visit, int fds, int flags),
