@@ -294,7 +294,14 @@ weft_status_t weft_symm_malloc(weft_symm_h symm, size_t bytes, void **ptr_p)
     }
     pthread_mutex_lock(&symm->lock);
     uint64_t offset = weft__arena_alloc(&symm->arena, bytes, WEFT_SYMM_ALIGN);
+    uint64_t largest = weft__arena_largest(&symm->arena), need = weft__arena_need(bytes);
     pthread_mutex_unlock(&symm->lock);
+    if (offset == WEFT_ARENA_NONE && largest >= WEFT_SYMM_ALIGN &&
+        need <= largest - WEFT_SYMM_ALIGN) { /* it would fit: only this rank cannot note it down */
+        return weft__reach_break(symm->comm, WEFT_ERR_NO_MEMORY, symm->rank,
+                                 "rank %d has no memory for the books of its symmetric heap",
+                                 symm->rank);
+    }
     weft_status_t filled = WEFT_OK;
     if (offset != WEFT_ARENA_NONE) { /* before all meet: nobody writes to it yet */
         filled = weft_memset(symm->base + offset, 0, bytes, NULL);
