@@ -418,7 +418,10 @@ int weft__cmd_train(int argc, char **argv)
     }
     int exit_status = 0;
     if (status != WEFT_OK) {
-        exit_status = alike ? refuse() : complain(WEFT_EXIT_USAGE);
+        /* Want of memory is nobody's mistake, and one rank's only. */
+        exit_status = status == WEFT_ERR_NO_MEMORY          ? complain(1)
+                      : alike && status == WEFT_ERR_INVALID ? refuse()
+                                                            : complain(WEFT_EXIT_USAGE);
     } else if (!help) {
         exit_status = train(&setup, job, argc, argv);
     }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <weft/device.h>
 
@@ -84,8 +85,11 @@ weft_status_t weft__feed_open(const weft_feed_options_t *options, weft_feed_t **
     pthread_cond_init(&feed->changed, NULL);
     weft_status_t status = weft_host_malloc((void **)&feed->tokens,
                                             2 * SLOTS * feed->slot_tokens * sizeof(int32_t));
-    if (status == WEFT_OK && pthread_create(&feed->thread, NULL, feed_main, feed) != 0) {
-        status = weft__fail(WEFT_ERR_SYSTEM, "the thread that fetches tokens could not be started");
+    int error = status == WEFT_OK ? pthread_create(&feed->thread, NULL, feed_main, feed) : 0;
+    if (error != 0) {
+        status = weft__fail(WEFT_ERR_SYSTEM,
+                            "the thread that fetches tokens could not be started: %s",
+                            strerror(error));
     }
     feed->started = status == WEFT_OK;
     if (status != WEFT_OK) {

@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     printf("%s %d/%d %d/%d met\n", job->launcher, job->rank, job->size, job->local_rank,
            job->local_size);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("stdout");
+        fprintf(stderr, "cannot write to stdout\n");
         return 1;
     }
     if (weft__store_barrier(store, "end", job->size, 60000) != WEFT_OK) {

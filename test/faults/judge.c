@@ -134,12 +134,12 @@ static bool names_matter(const point_t *point, const ended_t *ended)
     static const struct {
         const char *how, *words[5];
     } said[] = {
-        {"kill", {"signal 9", "died", "is gone"}},
+        {"kill", {"signal 9", "died", "is gone", "has ended"}},
         {"ENOMEM", {"memory", "Memory", "no room"}},
-        {"ENOSPC", {"No space left", "no room", "cannot give"}},
+        {"ENOSPC", {"No space left", "no room", "cannot give", "no memory", "to stdout"}},
         {"EMFILE", {"Too many open files", "open files"}},
         {"EIO", {"Input/output error"}},
-        {"EAGAIN", {"temporarily unavailable", "in use"}},
+        {"EAGAIN", {"temporarily unavailable", "in use", "another process"}},
         {"EACCES", {"Permission denied"}},
         {"EPIPE", {"Broken pipe", "closed"}},
         {"ECONNRE", {"Connection re", "closed"}},

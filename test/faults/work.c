@@ -91,7 +91,7 @@ int main(int argc, char **argv)
         TRY(weft_comm_destroy(comm));
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("stdout");
+        fprintf(stderr, "cannot write to stdout\n"); /* the reason may be long gone */
         return 1;
     }
     return result;

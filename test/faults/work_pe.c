@@ -29,7 +29,7 @@ int main(void)
     shmem_free(heap);
     printf("PE %d of %d\n", me, pes);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("stdout");
+        fprintf(stderr, "cannot write to stdout\n"); /* the reason may be long gone */
         shmem_global_exit(1);
     }
     shmem_finalize();

@@ -68,8 +68,16 @@ static weft_status_t share_data(const weft_shmem_span_t *data)
     char *from = (char *)data->base;
     size_t page = page_size();
     for (size_t at = 0; at < data->bytes; at += page) {
-        if (!is_zero(from + at, page) &&
-            syscall(SYS_pwrite64, file.fd, from + at, page, file.data_at + at) != (long)page) {
+        size_t done = is_zero(from + at, page) ? page : 0;
+        while (done < page) {
+            long wrote = syscall(SYS_pwrite64, file.fd, from + at + done, page - done,
+                                 file.data_at + at + done);
+            done += wrote > 0 ? (size_t)wrote : 0;
+            if (wrote == 0 || (wrote < 0 && errno != EINTR)) {
+                break;
+            }
+        }
+        if (done < page) {
             return weft__fail(WEFT_ERR_NO_MEMORY,
                               "no memory to make %zu bytes of global variables symmetric: %s",
                               data->bytes, strerror(errno));

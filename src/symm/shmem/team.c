@@ -8,11 +8,13 @@
  *
  * Every team is start, stride and size in the world: a strided part of a strided part is one. */
 #include "symm/shmem/team.h"
+#include "base/log.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "symm/shmem/group.h"
 
 #define WORLD_SLOT 0
@@ -225,6 +227,7 @@ static slots_t *exchange_slots(weft_shmem_team_t *parent, const char *call)
     mine = slots;
     pthread_mutex_unlock(&lock);
     if (all == NULL) {
+        weft__warn("%s: no memory to ask the %d members of the parent", call, parent->size);
         mine.free = 0;
     }
     weft__shmem_enter(parent, &mine, sizeof(mine), call);

@@ -205,8 +205,10 @@ weft_status_t weft__shmem_watch_start(void)
     struct pollfd *polls = calloc((size_t)s->pes + 1, sizeof(*polls));
     stop_fd = eventfd(0, EFD_CLOEXEC);
     if (polls == NULL || stop_fd < 0) {
+        weft_status_t status = weft__fail(WEFT_ERR_NO_MEMORY, "cannot watch the other PEs: %s",
+                                          strerror(polls == NULL ? ENOMEM : errno));
         free(polls);
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory or no descriptor to watch the other PEs");
+        return status;
     }
     for (int pe = 0; pe < s->pes; pe++) {
         int fd = s->peers[pe].pidfd;
