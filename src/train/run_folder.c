@@ -209,7 +209,8 @@ weft_status_t weft__run_vacant(const char *folder)
                           "--out",
                           folder, taken);
     }
-    for (int64_t number = INT64_MAX; (number = weft__checkpoint_newest(folder, number)) >= 0;) {
+    int64_t number = INT64_MAX;
+    while ((number = weft__checkpoint_newest(folder, number)) >= 0) {
         if (!weft__run_wrote(folder, id, (uint64_t)number)) {
             return weft__fail(
                 WEFT_ERR_INVALID,
@@ -218,7 +219,7 @@ weft_status_t weft__run_vacant(const char *folder)
                 folder, weft__checkpoint_name((uint64_t)number, name));
         }
     }
-    return WEFT_OK;
+    return number == WEFT_CHECKPOINT_UNKNOWN ? WEFT_ERR_SYSTEM : WEFT_OK;
 }
 
 /* ---- going back ----------------------------------------------------------------------------------------- */
@@ -234,11 +235,12 @@ static bool is_latest(const char *folder, const weft_loaded_t *loaded)
     return is;
 }
 
-/* The newest checkpoint before `below` that is later than the one to go on from; -1 if there is none. */
+/* The newest checkpoint before `below` that is later than the one to go on from, as of
+ * weft__checkpoint_newest. */
 static int64_t next_later(const char *folder, const weft_loaded_t *loaded, int64_t below)
 {
     int64_t number = weft__checkpoint_newest(folder, below);
-    return number > (int64_t)loaded->state.step ? number : -1;
+    return number < 0 || number > (int64_t)loaded->state.step ? number : WEFT_CHECKPOINT_NONE;
 }
 
 weft_status_t weft__run_later(const char *folder, const weft_loaded_t *loaded, char *text,
@@ -250,7 +252,8 @@ weft_status_t weft__run_later(const char *folder, const weft_loaded_t *loaded, c
     if (is_latest(folder, loaded)) {
         return WEFT_OK;
     }
-    for (int64_t number = INT64_MAX; (number = next_later(folder, loaded, number)) >= 0; count++) {
+    int64_t number = INT64_MAX;
+    for (; (number = next_later(folder, loaded, number)) >= 0; count++) {
         char name[WEFT_CHECKPOINT_NAME];
         if (count < 3 && used < room) {
             used += (size_t)snprintf(text + used, room - used, "%s%s", count > 0 ? ", " : "",
@@ -260,7 +263,7 @@ weft_status_t weft__run_later(const char *folder, const weft_loaded_t *loaded, c
     if (count > 3 && used < room) {
         snprintf(text + used, room - used, " and %d more", count - 3);
     }
-    return WEFT_OK;
+    return number == WEFT_CHECKPOINT_UNKNOWN ? WEFT_ERR_SYSTEM : WEFT_OK;
 }
 
 weft_status_t weft__run_aside(const char *folder, char *out)
@@ -315,6 +318,9 @@ weft_status_t weft__run_set_aside(const char *folder, const weft_loaded_t *loade
     WEFT_TRY(save_metrics(folder, aside, loaded->state.step));
     while ((number = next_later(folder, loaded, number)) >= 0) {
         WEFT_TRY(move(folder, aside, weft__checkpoint_name((uint64_t)number, name)));
+    }
+    if (number == WEFT_CHECKPOINT_UNKNOWN) {
+        return WEFT_ERR_SYSTEM;
     }
     WEFT_TRY(weft__folder_sync(aside));
     return weft__checkpoint_point(folder, weft__checkpoint_name(loaded->state.step, name));

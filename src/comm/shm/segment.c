@@ -171,10 +171,11 @@ static weft_status_t open_fd(const weft_segment_handle_t *handle, int *fd_p)
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
-        return weft__fail(WEFT_ERR_SYSTEM,
-                          "opening the control segment of process %d (%s) failed: %s; ranks of one "
-                          "communicator must run as the same user and see the same /proc",
-                          handle->pid, path, strerror(errno));
+        return weft__fail(
+            WEFT_ERR_SYSTEM,
+            "opening the control segment of process %d (%s) failed: %s; it has ended, "
+            "or it runs as another user or sees another /proc",
+            handle->pid, path, strerror(errno));
     }
     struct stat info;
     if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != handle->bytes) {
