@@ -103,7 +103,12 @@ static weft_status_t walk(const char *folder, int depth, weft_sources_t *sources
                                       path, FOLDER_DEPTH)
                      : is_run(path) ? WEFT_OK
                                     : walk(path, depth + 1, sources);
-        } else if (stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
+        } else if (stat(path, &about) != 0) {
+            if (errno != ENOENT && errno != ELOOP && errno != ENOTDIR) { /* or a link to nothing */
+                status = weft__fail(WEFT_ERR_SYSTEM, "cannot look at %s: %s", path,
+                                    strerror(errno));
+            }
+        } else if (S_ISREG(about.st_mode) && about.st_size > 0) {
             bool text, shard;
             look(path, &text, &shard);
             status = text || shard ? add(sources, path, &about, shard) : WEFT_OK;
@@ -171,9 +176,12 @@ weft_status_t weft__sources_find(const char *path, weft_sources_t *out)
                           "no data is given; --data takes a text file, a folder, or "
                           "token shards of llm.c");
     }
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
+    int error = stat(path, &about) == 0 ? 0 : errno;
+    if (error == 0 && S_ISDIR(about.st_mode)) {
         status = walk(path, 0, &sources);
-    } else if (stat(path, &about) == 0) {
+    } else if (error == EIO || error == ENOMEM) {
+        status = weft__fail(WEFT_ERR_SYSTEM, "cannot look at %s: %s", path, strerror(error));
+    } else if (error == 0) {
         status = S_ISREG(about.st_mode)
                      ? add(&sources, path, &about, is_shard_name(path))
                      : weft__fail(WEFT_ERR_INVALID, "%s is no file or folder", path);

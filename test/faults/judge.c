@@ -138,7 +138,7 @@ static bool names_matter(const point_t *point, const ended_t *ended)
         {"ENOMEM", {"memory", "Memory", "no room"}},
         {"ENOSPC", {"No space left", "no room", "cannot give", "no memory", "to stdout"}},
         {"EMFILE", {"Too many open files", "open files"}},
-        {"EIO", {"Input/output error"}},
+        {"EIO", {"Input/output error", "are not in"}},
         {"EAGAIN", {"temporarily unavailable", "in use", "another process"}},
         {"EACCES", {"Permission denied"}},
         {"EPIPE", {"Broken pipe", "closed"}},
@@ -169,11 +169,11 @@ static bool same_weights(const path_t *path)
                  path->name, path->name);
 }
 
-/* Who failed may have left one checkpoint more than it would have kept. */
-static bool whole_run(const path_t *path, bool failed, const char *when, char *why, size_t size)
+/* There may be one checkpoint more than is to be kept: of one that failed, or could not read that it is its own. */
+static bool whole_run(const path_t *path, const char *when, char *why, size_t size)
 {
     static char names[TEXT_BYTES];
-    list_folder("run", names, failed);
+    list_folder("run", names, true);
     if (strcmp(names, path->listing) != 0) {
         return say(why, size, "%s the run folder has other files than an undisturbed run's: %s", when,
                    strange(names) != NULL ? strange(names) : "see run");
@@ -213,7 +213,8 @@ static bool goes_on(const point_t *point, const ended_t *ended, char *why, size_
     bool died = strcmp(point->how, "kill") == 0 || strstr(ended->err, "signal 9") != NULL;
     int saved = point->path->resumes ? 2 : saved_step(ended->out);
     list_folder("run", names, false);
-    if (!died && point->op != FAULT_unlink && strange(names) != NULL) {
+    if (!died && point->op != FAULT_unlink && point->op != FAULT_opendir &&
+        strange(names) != NULL) {
         return say(why, size, "run/%s is left", strange(names));
     }
     if (saved > 0 && strstr(names, "step-00000") == NULL) {
@@ -230,7 +231,7 @@ static bool goes_on(const point_t *point, const ended_t *ended, char *why, size_
     if (saved > 0 && strstr(again.out, "(1 to ") != NULL) {
         return say(why, size, "step %d was saved, and training began anew", saved);
     }
-    return whole_run(point->path, true, "after going on", why, size);
+    return whole_run(point->path, "after going on", why, size);
 }
 
 static bool judge(const point_t *point, bool fired, const ended_t *ended, char *why, size_t size)
@@ -259,7 +260,7 @@ static bool judge(const point_t *point, bool fired, const ended_t *ended, char *
                        lines, point->path->expected, ended->err);
         }
         if (point->path->trains) {
-            return whole_run(point->path, false, "status 0, and", why, size);
+            return whole_run(point->path, "status 0, and", why, size);
         }
     }
     return ended->status == 0 || !point->path->trains || goes_on(point, ended, why, size);

@@ -598,5 +598,11 @@ EXPORT long syscall(long number, ...)
              : number == SYS_pwrite64   ? FAULT_write
              : number == SYS_pidfd_open ? FAULT_pidfd
                                         : -1;
-    return op >= 0 && fails(op, CALLER) ? -1 : real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (op >= 0 && fails(op, CALLER)) {
+        if (how != HOW_SHORT) {
+            return -1;
+        }
+        a[2] /= 2; /* of a write: its size */
+    }
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
