@@ -194,6 +194,16 @@ static void wrong_set(void)
     shmem_barrier(0, 1, pes, sync);
 }
 
+/* PE 2 lies between the members, 0 and 4. */
+static void outside_set(void)
+{
+    static long sync[SHMEM_SYNC_SIZE];
+    if (me == 2) {
+        shmem_barrier(0, 2, 2, sync);
+    }
+    shmem_barrier_all();
+}
+
 static void lock_twice(void)
 {
     shmem_set_lock(&lock);
@@ -305,6 +315,7 @@ static void other_program(void)
     X(malloc_or_barrier)                                                                           \
     X(leaves_early)                                                                                \
     X(killed_in_test)                                                                              \
+    X(outside_set)                                                                                 \
     X(wrong_set)                                                                                   \
     X(lock_twice)                                                                                  \
     X(clear_of_others)                                                                             \

@@ -363,6 +363,11 @@ int main(int argc, char **argv)
         test_group(&even, false);
     }
     next_stage();
+    if (me % 4 == 1 && pes > 1) { /* 1, 5, ...: every fourth */
+        const group_t fourth = {SHMEM_TEAM_INVALID, 1, 4, (pes + 2) / 4, me / 4, 2};
+        test_group(&fourth, false);
+    }
+    next_stage();
     test_split(0, 1, pes);
     next_stage();
     test_split(pes - 1, -1, pes);

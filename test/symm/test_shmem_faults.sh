@@ -53,6 +53,7 @@ expect 2 unlike_malloc 1 shmem_malloc "100 bytes" "200 bytes"
 expect 2 malloc_or_barrier 1 "PE 1 called shmem_malloc for 8 bytes, while PE 0 was in another collective"
 expect 3 leaves_early 1 "PE 2 (process" "has called shmem_finalize or exited" shmem_barrier_all
 expect 4 wrong_set 1 shmem_barrier "PE_size 4" "no active set"
+expect 5 outside_set 1 "shmem_barrier on PE 2" "not in the active set PE_start 0, logPE_stride 2, PE_size 2"
 expect 2 lock_twice 1 shmem_set_lock "has the lock already"
 expect 2 clear_of_others 1 "shmem_clear_lock on PE 1" "does not have the lock"
 expect 2 destroyed_team 1 shmem_team_sync "no team, or one that was destroyed"
