@@ -11,7 +11,9 @@
  *    ranks, with both calls in weft_last_error().
  *  - Buffers may come from weft_malloc, or be memory of the GPU that is registered (weft_register): no extra
  *    copy; or be any other memory (staged where a peer cannot reach it). `dst` must not overlap `src`, except in place where that is allowed.
- *    A count of 0 is allowed and still counts as a call.
+ *    A count of 0 is allowed and still counts as a call. Memory that is weft_malloc's must be in use and hold what
+ *    the call needs, else WEFT_ERR_INVALID says what it has; on GPUs with the setting WEFT_CHECK_MEMORY only. Of
+ *    other memory nothing is known, and nothing is checked.
  *  - `stream` NULL: the call runs in the calling thread and returns when the result is there.
  *    Otherwise it returns when queued (on GPUs, with some hundred calls in front, or ten with plain host
  *    memory, when some of these are done); the caller keeps the buffers alive until the stream has

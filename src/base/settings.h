@@ -39,6 +39,9 @@
     X(BOOL, pool, "WEFT_POOL", "yes",                                                              \
       "no: every weft_malloc on a GPU is an allocation of CUDA's own, so that compute-sanitizer "  \
       "sees its bounds; while a communicator is open, processes share at most 256 of them")        \
+    X(BOOL, check_memory, "WEFT_CHECK_MEMORY", "no",                                               \
+      "yes: calls on GPUs check that their buffers are in use and large enough, where they are "   \
+      "weft_malloc's; calls on virtual GPUs always do")                                            \
     X(SIZE, symm_size, "WEFT_SYMM_SIZE", "64M",                                                    \
       "a rank's part of a symmetric heap whose size the program leaves open")                      \
     X(STR, simd, "WEFT_SIMD", "auto",                                                              \

@@ -7,6 +7,7 @@
 #include <weft/device.h>
 
 #include "base/log.h"
+#include "comm/bounds.h"
 #include "comm/comm.h"
 #include "device/device.h"
 
@@ -172,6 +173,13 @@ static weft_status_t check_buffers(const weft_call_t *call, const char *name)
                           src_bytes && !call->src ? "src" : "dst", call->count);
     }
     uintptr_t src = (uintptr_t)call->src, dst = (uintptr_t)call->dst;
+    weft_status_t status = weft__bounds_check(call->comm, name, false, call->src, src_bytes);
+    if (status == WEFT_OK) {
+        status = weft__bounds_check(call->comm, name, true, call->dst, dst_bytes);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
     bool overlap = src_bytes && dst_bytes && src < dst + dst_bytes && dst < src + src_bytes;
     if (overlap && dst != (uintptr_t)in_place_address(call, block)) {
         return weft__fail(WEFT_ERR_INVALID,
@@ -240,7 +248,13 @@ static weft_status_t check_vectors(const weft_call_t *call, const char *name)
     if (vectors_overlap(call)) {
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: blocks of src and dst overlap", name);
     }
-    return WEFT_OK;
+    weft_comm_h comm = call->comm;
+    weft_status_t status = weft__bounds_check(
+        comm, name, false, call->src, weft__call_extent(call, comm->rank, comm->size, false));
+    return status != WEFT_OK
+               ? status
+               : weft__bounds_check(comm, name, true, call->dst,
+                                    weft__call_extent(call, comm->rank, comm->size, true));
 }
 
 weft_status_t weft__call_check(const weft_call_t *call)

@@ -9,10 +9,12 @@
 #include "boot/job.h"
 #include "comm/call.h"
 #include "comm/tuner.h"
+#include "device/device.h"
 
 #define WEFT_COMM_MAGIC 0x574654434f4d4d31ull /* "WFTCOMM1" */
 #define WEFT_ERROR_TEXT 1024
 #define WEFT_CALL_PLACES 8
+#define WEFT_KNOWN_BOUNDS 16
 
 struct weft_backend_ops;
 
@@ -39,6 +41,9 @@ struct weft_comm {
     pthread_mutex_t turn_lock;
     pthread_cond_t turn;
     weft_tuner_t tuner;
+    weft_bounds_t src_bounds,
+        dst_bounds; /* of the last call; open if none are checked; see bounds.h */
+    weft_bounds_t known[WEFT_KNOWN_BOUNDS]; /* of others, by a hash of their address */
     weft_stream_h helper; /* runs calls on NULL streams of a group that spans several ranks */
     void *fuse_buffer;    /* WEFT_SLOT_BYTES of device memory for fused calls; made when needed */
     int generation;       /* of the process that made it: forks do not inherit handles */

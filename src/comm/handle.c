@@ -108,6 +108,12 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
     }
     atomic_store(&comm->deferred, 0);
     atomic_store(&comm->holds, 0);
+    bool checks = !weft__device_is_cuda() || weft__settings()->check_memory;
+    (checks ? weft__bounds_clear : weft__bounds_open)(&comm->src_bounds);
+    (checks ? weft__bounds_clear : weft__bounds_open)(&comm->dst_bounds);
+    for (int i = 0; i < WEFT_KNOWN_BOUNDS; i++) {
+        weft__bounds_clear(&comm->known[i]);
+    }
     comm->rank = comm->size = 0;
     comm->error_text[0] = '\0';
     comm->generation = generation;

@@ -97,7 +97,7 @@ static bool is_mine(uintptr_t owner)
 }
 
 /* The calling thread begins to use the communicator, see turn.c. */
-static weft_status_t begin(weft_comm_h comm, const char *who)
+static inline __attribute__((always_inline)) weft_status_t begin(weft_comm_h comm, const char *who)
 {
     weft_status_t status;
     uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
@@ -121,7 +121,8 @@ static weft_status_t begin(weft_comm_h comm, const char *who)
     return status;
 }
 
-static weft_status_t end(weft_comm_h comm, weft_status_t status)
+static inline __attribute__((always_inline)) weft_status_t end(weft_comm_h comm,
+                                                               weft_status_t status)
 {
     uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
     if (__builtin_expect(!is_mine(owner), 0)) {

@@ -239,6 +239,33 @@ weft_status_t weft_free(void *ptr)
     return ptr == NULL ? WEFT_OK : ops_now()->release(ptr);
 }
 
+/* The serial of what is known for ever. */
+static const _Atomic uint64_t never_changes = 1;
+
+void weft__bounds_set(weft_bounds_t *bounds, uintptr_t base, uintptr_t end,
+                      const _Atomic uint64_t *serial_p, uint64_t serial)
+{
+    atomic_store_explicit(&bounds->base, base, memory_order_relaxed);
+    atomic_store_explicit(&bounds->end, end, memory_order_relaxed);
+    atomic_store_explicit(&bounds->serial, serial, memory_order_relaxed);
+    atomic_store_explicit(&bounds->serial_p, serial_p, memory_order_relaxed);
+}
+
+void weft__bounds_clear(weft_bounds_t *bounds)
+{
+    weft__bounds_set(bounds, UINTPTR_MAX, 0, &never_changes, 0);
+}
+
+void weft__bounds_open(weft_bounds_t *bounds)
+{
+    weft__bounds_set(bounds, 0, UINTPTR_MAX, &never_changes, 1);
+}
+
+weft_status_t weft__bounds_find(const void *ptr, weft_bounds_t *bounds, int *device_p)
+{
+    return ops_now()->bounds(ptr, bounds, device_p);
+}
+
 weft_status_t weft_host_malloc(void **ptr_p, size_t bytes)
 {
     const weft_device_ops_t *ops;

@@ -3,6 +3,7 @@
 #ifndef WEFT_DEVICE_INTERNAL_H
 #define WEFT_DEVICE_INTERNAL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -51,6 +52,38 @@ bool weft__heap_find(const void *ptr, size_t bytes, int *device_p, uint64_t *off
 /* Allocate from such memory, whatever kind the devices are of. */
 weft_status_t weft__heap_malloc(int device, void **ptr_p, size_t bytes);
 weft_status_t weft__heap_free(void *ptr);
+
+/* ---- bounds of allocations -------------------------------------------------------------- */
+
+/* What is known of the memory around an address, and until when: while *serial_p is `serial`. */
+typedef struct weft_bounds {
+    _Atomic uintptr_t base, end; /* as asked for, or all of a gap between the memories of devices */
+    _Atomic uint64_t serial;
+    _Atomic(const _Atomic uint64_t *) serial_p; /* never NULL */
+} weft_bounds_t;
+
+void weft__bounds_set(weft_bounds_t *bounds, uintptr_t base, uintptr_t end,
+                      const _Atomic uint64_t *serial_p, uint64_t serial);
+/* They hold nothing, or everything. */
+void weft__bounds_clear(weft_bounds_t *bounds);
+void weft__bounds_open(weft_bounds_t *bounds);
+
+/* Do the bounds hold [ptr, ptr + bytes)? A no may only mean that others are to be looked up. Some nanoseconds: it
+ * is on the path of every collective. Where several threads look things up at the same time, a mixture of
+ * two bounds is possible. */
+static inline bool weft__bounds_hold(const weft_bounds_t *bounds, const void *ptr, size_t bytes)
+{
+    /* Partner of the serial: the stores when the allocation was made and freed (space.c). */
+    return (uintptr_t)ptr >= atomic_load_explicit(&bounds->base, memory_order_relaxed) &&
+           (uintptr_t)ptr + bytes <= atomic_load_explicit(&bounds->end, memory_order_relaxed) &&
+           atomic_load_explicit(atomic_load_explicit(&bounds->serial_p, memory_order_relaxed),
+                                memory_order_relaxed) ==
+               atomic_load_explicit(&bounds->serial, memory_order_relaxed);
+}
+
+/* Look up what `ptr` is in. WEFT_ERR_NOT_FOUND, without a sentence: it is memory of the pool of `*device_p` that
+ * is not in use. WEFT_PENDING: it is not of a pool; the bounds are those of the gap that it is in, or none. */
+weft_status_t weft__bounds_find(const void *ptr, weft_bounds_t *bounds, int *device_p);
 
 /* ---- devices of any kind ---------------------------------------------------------------- */
 

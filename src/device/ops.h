@@ -12,6 +12,7 @@ typedef struct weft_device_ops {
     weft_status_t (*release)(void *ptr);
     weft_status_t (*stats)(int device, weft_pool_stats_t *stats_p);
     weft_status_t (*trim)(int device, uint64_t keep);
+    weft_status_t (*bounds)(const void *ptr, weft_bounds_t *bounds, int *device_p); /* device.h */
     weft_status_t (*host_alloc)(void **ptr_p, size_t bytes);
     weft_status_t (*host_release)(void *ptr);
 

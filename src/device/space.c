@@ -5,15 +5,15 @@
  *     region  | used | free | used | used | free          |
  *
  * Free blocks are also in a treap (a search tree by size and offset, a heap by a hash of the
- * offset), so that best fit takes O(log n) whatever the order of calls. Blocks in use are also in
- * a hash table by offset, which finds the block of a pointer that is freed. Two free blocks are
- * never neighbours. */
+ * offset), so that best fit takes O(log n) whatever the order of calls. Blocks in use are in another
+ * one, by offset, which finds the block that a pointer is in. Two free blocks are never neighbours.
+ *
+ * Descriptions of blocks are used again, and given back only when the space ends: who has seen a block in
+ * use may look at its serial later without a lock. */
 #include "device/space.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define TABLE_START 64
 
 static uint64_t mix(uint64_t x)
 {
@@ -22,11 +22,11 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* ---- the tree of free blocks ------------------------------------------------------------ */
+/* ---- the trees: free blocks by size, blocks in use by offset ------------------------------ */
 
 static bool before(const weft_block_t *a, const weft_block_t *b)
 {
-    return a->bytes != b->bytes ? a->bytes < b->bytes : a->offset < b->offset;
+    return !a->used && a->bytes != b->bytes ? a->bytes < b->bytes : a->offset < b->offset;
 }
 
 static bool above(const weft_block_t *a, const weft_block_t *b)
@@ -92,84 +92,81 @@ static weft_block_t *tree_best(weft_block_t *tree, uint64_t bytes)
     return best;
 }
 
-/* ---- the table of blocks in use --------------------------------------------------------- */
-
-static weft_block_t **chain_of(const weft_space_t *space, uint64_t offset)
+/* The last block of `tree`, which is by offset, that does not start behind `offset`. */
+static weft_block_t *tree_floor(weft_block_t *tree, uint64_t offset)
 {
-    return &space->table[mix(offset) & (space->table_size - 1)];
-}
-
-static void table_grow(weft_space_t *space)
-{
-    weft_block_t **old = space->table;
-    size_t old_size = space->table_size;
-    weft_block_t **table = calloc(2 * old_size, sizeof(weft_block_t *));
-    if (table == NULL) {
-        return; /* longer chains, nothing worse */
-    }
-    space->table = table;
-    space->table_size = 2 * old_size;
-    for (size_t i = 0; i < old_size; i++) {
-        for (weft_block_t *block = old[i], *next; block != NULL; block = next) {
-            weft_block_t **chain = chain_of(space, block->offset);
-            next = block->left;
-            block->left = *chain;
-            *chain = block;
+    weft_block_t *best = NULL;
+    while (tree != NULL) {
+        if (tree->offset <= offset) {
+            best = tree;
+            tree = tree->right;
+        } else {
+            tree = tree->left;
         }
     }
-    free(old);
+    return best;
 }
 
-static void table_insert(weft_space_t *space, weft_block_t *block)
+/* ---- descriptions of blocks ------------------------------------------------------------- */
+
+static weft_block_t *new_block(weft_space_t *space)
 {
-    if (space->used_count >= space->table_size) {
-        table_grow(space);
+    weft_block_t *block = space->spare;
+    if (block == NULL) {
+        return calloc(1, sizeof(*block));
     }
-    weft_block_t **chain = chain_of(space, block->offset);
+    space->spare = block->left;
+    block->prev = block->next = block->left = block->right = NULL;
+    block->region = false;
+    return block;
+}
+
+static void drop_block(weft_space_t *space, weft_block_t *block)
+{
+    block->left = space->spare;
+    space->spare = block;
+}
+
+static void begin_use(weft_space_t *space, weft_block_t *block)
+{
     block->used = true;
-    block->left = *chain;
-    *chain = block;
-    space->used_count++;
+    tree_insert(&space->in_use, block);
+    /* Partner: who saw the block under the owner's lock, and looks again without it. */
+    atomic_store_explicit(&block->serial, ++space->serials, memory_order_relaxed);
 }
 
-static void table_remove(weft_space_t *space, weft_block_t *block)
+static void end_use(weft_space_t *space, weft_block_t *block)
 {
-    weft_block_t **at = chain_of(space, block->offset);
-    while (*at != block) {
-        at = &(*at)->left;
-    }
-    *at = block->left;
+    atomic_store_explicit(&block->serial, 0, memory_order_relaxed);
+    tree_remove(&space->in_use, block);
     block->used = false;
-    space->used_count--;
 }
 
 /* ---- the space -------------------------------------------------------------------------- */
 
-bool weft__space_init(weft_space_t *space)
+void weft__space_init(weft_space_t *space)
 {
     memset(space, 0, sizeof(*space));
-    space->table_size = TABLE_START;
-    space->table = calloc(TABLE_START, sizeof(weft_block_t *));
-    return space->table != NULL;
 }
 
 void weft__space_cleanup(weft_space_t *space)
 {
-    for (size_t i = 0; i < space->table_size; i++) {
-        while (space->table[i] != NULL) {
-            weft__space_free(space, space->table[i]);
-        }
+    while (space->in_use != NULL) {
+        weft__space_free(space, space->in_use);
     }
     while (space->tree != NULL) {
         weft__space_remove(space, space->tree);
     }
-    free(space->table);
+    for (weft_block_t *block = space->spare, *next; block != NULL; block = next) {
+        next = block->left;
+        free(block);
+    }
     memset(space, 0, sizeof(*space));
 }
 
 bool weft__space_add(weft_space_t *space, uint64_t offset, uint64_t bytes)
 {
-    weft_block_t *block = calloc(1, sizeof(*block));
+    weft_block_t *block = new_block(space);
     if (block == NULL) {
         return false;
     }
@@ -182,14 +179,14 @@ bool weft__space_add(weft_space_t *space, uint64_t offset, uint64_t bytes)
 void weft__space_remove(weft_space_t *space, weft_block_t *block)
 {
     tree_remove(&space->tree, block);
-    free(block);
+    drop_block(space, block);
 }
 
-/* Cut `block` after `bytes`: what follows becomes a block of its own, in neither tree nor table.
+/* Cut `block` after `bytes`: what follows becomes a block of its own, in no tree.
  * NULL: no memory. */
-static weft_block_t *split(weft_block_t *block, uint64_t bytes)
+static weft_block_t *split(weft_space_t *space, weft_block_t *block, uint64_t bytes)
 {
-    weft_block_t *rest = calloc(1, sizeof(*rest));
+    weft_block_t *rest = new_block(space);
     if (rest == NULL) {
         return NULL;
     }
@@ -237,7 +234,7 @@ weft_block_t *weft__space_alloc_aligned(weft_space_t *space, uint64_t bytes, uin
     uint64_t skip = skipped(block, align);
     tree_remove(&space->tree, block);
     if (skip > 0) {
-        weft_block_t *body = split(block, skip);
+        weft_block_t *body = split(space, block, skip);
         tree_insert(&space->tree, block);
         if (body == NULL) {
             return NULL;
@@ -245,7 +242,7 @@ weft_block_t *weft__space_alloc_aligned(weft_space_t *space, uint64_t bytes, uin
         block = body;
     }
     block->region = false;
-    table_insert(space, block);
+    begin_use(space, block);
     if (!weft__space_resize(space, block, bytes)) {
         weft__space_free(space, block);
         return NULL;
@@ -260,22 +257,25 @@ weft_block_t *weft__space_alloc(weft_space_t *space, uint64_t bytes)
 
 weft_block_t *weft__space_find(const weft_space_t *space, uint64_t offset)
 {
-    weft_block_t *block = *chain_of(space, offset);
-    while (block != NULL && block->offset != offset) {
-        block = block->left;
-    }
-    return block;
+    weft_block_t *block = tree_floor(space->in_use, offset);
+    return block != NULL && block->offset == offset ? block : NULL;
+}
+
+weft_block_t *weft__space_around(const weft_space_t *space, uint64_t offset)
+{
+    weft_block_t *block = tree_floor(space->in_use, offset);
+    return block != NULL && offset - block->offset < block->bytes ? block : NULL;
 }
 
 /* Append the free `second` to the `first` before it. */
-static void join(weft_block_t *first, weft_block_t *second)
+static void join(weft_space_t *space, weft_block_t *first, weft_block_t *second)
 {
     first->bytes += second->bytes;
     first->next = second->next;
     if (first->next != NULL) {
         first->next->prev = first;
     }
-    free(second);
+    drop_block(space, second);
 }
 
 bool weft__space_resize(weft_space_t *space, weft_block_t *block, uint64_t bytes)
@@ -289,7 +289,7 @@ bool weft__space_resize(weft_space_t *space, weft_block_t *block, uint64_t bytes
         return true;
     }
     if (next == NULL) {
-        next = split(block, bytes);
+        next = split(space, block, bytes);
         if (next == NULL) {
             return false;
         }
@@ -299,7 +299,7 @@ bool weft__space_resize(weft_space_t *space, weft_block_t *block, uint64_t bytes
     /* The free neighbour moves its start, or goes when nothing is left of it. */
     tree_remove(&space->tree, next);
     if (bytes == most) {
-        join(block, next);
+        join(space, block, next);
         return true;
     }
     next->offset = block->offset + bytes;
@@ -311,15 +311,15 @@ bool weft__space_resize(weft_space_t *space, weft_block_t *block, uint64_t bytes
 
 weft_block_t *weft__space_free(weft_space_t *space, weft_block_t *block)
 {
-    table_remove(space, block);
+    end_use(space, block);
     if (block->next != NULL && !block->next->used) {
         tree_remove(&space->tree, block->next);
-        join(block, block->next);
+        join(space, block, block->next);
     }
     if (block->prev != NULL && !block->prev->used) {
         weft_block_t *first = block->prev;
         tree_remove(&space->tree, first);
-        join(first, block);
+        join(space, first, block);
         block = first;
     }
     tree_insert(&space->tree, block);

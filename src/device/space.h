@@ -5,6 +5,7 @@
 #ifndef WEFT_DEVICE_SPACE_H
 #define WEFT_DEVICE_SPACE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,20 +13,22 @@
 typedef struct weft_block {
     uint64_t offset, bytes;
     struct weft_block *prev, *next;  /* neighbours in its region, by address */
-    struct weft_block *left, *right; /* free: in the tree. In use: left is the hash chain */
+    struct weft_block *left, *right; /* in its tree: of free blocks, or of blocks in use */
+    uint64_t asked;                  /* for the owner: bytes that it was asked for */
+    _Atomic uint64_t serial; /* in use: never given before, else 0. May be read without a lock */
     bool used;
     bool region; /* for the owner of the space: in use as a region of another space */
 } weft_block_t;
 
 typedef struct weft_space {
     weft_block_t *tree;   /* free blocks, by size, then by offset */
-    weft_block_t **table; /* blocks in use, by offset; power of two of chains */
-    size_t table_size;
-    size_t used_count;
+    weft_block_t *in_use; /* blocks in use, by offset */
+    weft_block_t *spare;  /* descriptions without a block */
+    uint64_t serials;     /* given so far */
 } weft_space_t;
 
-/* Start empty. false: no memory for the bookkeeping. */
-bool weft__space_init(weft_space_t *space);
+/* Start empty. */
+void weft__space_init(weft_space_t *space);
 
 /* Forget everything, also blocks still in use. */
 void weft__space_cleanup(weft_space_t *space);
@@ -49,6 +52,9 @@ bool weft__space_resize(weft_space_t *space, weft_block_t *block, uint64_t bytes
 
 /* The block in use that starts at `offset`, or NULL. */
 weft_block_t *weft__space_find(const weft_space_t *space, uint64_t offset);
+
+/* The block in use that `offset` is in, or NULL. */
+weft_block_t *weft__space_around(const weft_space_t *space, uint64_t offset);
 
 /* Free a block in use; the free block that it is now part of. Never fails. */
 weft_block_t *weft__space_free(weft_space_t *space, weft_block_t *block);

@@ -9,9 +9,7 @@ weft_status_t weft__arena_init(weft_arena_t *arena, uint64_t bytes)
 {
     memset(arena, 0, sizeof(*arena));
     arena->bytes = bytes / WEFT_ARENA_GRANULE * WEFT_ARENA_GRANULE;
-    if (!weft__space_init(&arena->space)) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the books of a symmetric heap");
-    }
+    weft__space_init(&arena->space);
     if (arena->bytes > 0 && !weft__space_add(&arena->space, 0, arena->bytes)) {
         weft__space_cleanup(&arena->space);
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the books of a symmetric heap");

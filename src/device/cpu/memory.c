@@ -28,6 +28,7 @@ static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(memory_t *) memories[WEFT_MAX_DEVICES];
 static range_t ranges[WEFT_MAX_DEVICES];
 static atomic_int range_count;
+static _Atomic uint64_t gap_serial = 1; /* of the gaps between ranges: changes when one is added */
 
 /* ---- after a fork ----------------------------------------------------------------------- */
 
@@ -107,6 +108,7 @@ static weft_status_t make_and_publish(int device, memory_t **memory_p)
                                   .device = device};
         /* Pairs with the load in weft__heap_find: whoever sees the count sees the range. */
         atomic_store_explicit(&range_count, count + 1, memory_order_release);
+        atomic_fetch_add(&gap_serial, 1); /* partner: weft__bounds_hold */
         /* Pairs with the loads in get_memory and made_memory. */
         atomic_store_explicit(&memories[device], *memory_p, memory_order_release);
     }
@@ -154,6 +156,38 @@ bool weft__heap_find(const void *ptr, size_t bytes, int *device_p, uint64_t *off
         at = at + 1 < count ? at + 1 : 0;
     }
     return false;
+}
+
+/* The gap between the memories of devices that `ptr` is in. */
+static void find_gap(uintptr_t ptr, weft_bounds_t *bounds)
+{
+    uint64_t serial = atomic_load(&gap_serial);
+    /* Pairs with the store in make_and_publish. */
+    int count = atomic_load_explicit(&range_count, memory_order_acquire);
+    uintptr_t from = 0, to = UINTPTR_MAX;
+    for (int i = 0; i < count; i++) {
+        uintptr_t base = ranges[i].base, end = base + ranges[i].bytes;
+        from = end <= ptr && end > from ? end : from;
+        to = base > ptr && base < to ? base : to;
+    }
+    weft__bounds_set(bounds, from, to, &gap_serial, serial);
+}
+
+weft_status_t weft__heap_bounds(const void *ptr, weft_bounds_t *bounds, int *device_p)
+{
+    uint64_t offset;
+    if (!weft__heap_find(ptr, 1, device_p, &offset)) {
+        find_gap((uintptr_t)ptr, bounds);
+        return WEFT_PENDING;
+    }
+    memory_t *memory = made_memory(*device_p);
+    weft_pool_piece_t piece;
+    if (!weft__pool_find(&memory->pool, offset, &piece)) {
+        return WEFT_ERR_NOT_FOUND;
+    }
+    uintptr_t base = (uintptr_t)memory->heap.base + piece.offset;
+    weft__bounds_set(bounds, base, base + piece.bytes, piece.serial_p, piece.serial);
+    return WEFT_OK;
 }
 
 char *weft__memory_by_id(uint64_t id)

@@ -17,6 +17,9 @@ weft_status_t weft__heap_trim(int device, uint64_t keep);
  * WEFT_DEVICE_MEMORY says what each has. What others do not take can still be had. */
 void weft__memory_share(int ranks);
 
+/* As weft__bounds_find. */
+weft_status_t weft__heap_bounds(const void *ptr, weft_bounds_t *bounds, int *device_p);
+
 /* The base of this process's own heap with that id, or NULL. */
 char *weft__memory_by_id(uint64_t id);
 

@@ -114,6 +114,7 @@ const weft_device_ops_t weft__device_cpu = {
     .release = weft__heap_free,
     .stats = weft__heap_stats,
     .trim = weft__heap_trim,
+    .bounds = weft__heap_bounds,
     .host_alloc = host_alloc,
     .host_release = host_release,
     .copy = copy,

@@ -36,24 +36,14 @@ weft_status_t weft__pool_init(weft_pool_t *pool, weft_heap_t *heap, uint64_t kee
     pool->region = pool->region > REGION_MOST ? REGION_MOST : pool->region;
     pool->region = pool->region < REGION_LEAST ? REGION_LEAST : pool->region;
     pool->stats.capacity = pool->capacity;
-    if (!weft__space_init(&pool->pages)) {
-        goto err;
-    }
-    if (!weft__space_init(&pool->small)) {
-        goto err_pages;
-    }
+    weft__space_init(&pool->pages);
+    weft__space_init(&pool->small);
     if (!weft__space_add(&pool->pages, heap->page, pool->capacity)) {
-        goto err_small;
+        return weft__fail(WEFT_ERR_NO_MEMORY, "device %d: no memory for the pool's bookkeeping",
+                          heap->device);
     }
     pthread_mutex_init(&pool->lock, NULL);
     return WEFT_OK;
-err_small:
-    weft__space_cleanup(&pool->small);
-err_pages:
-    weft__space_cleanup(&pool->pages);
-err:
-    return weft__fail(WEFT_ERR_NO_MEMORY, "device %d: no memory for the pool's bookkeeping",
-                      heap->device);
 }
 
 void weft__pool_cleanup(weft_pool_t *pool)
@@ -188,6 +178,7 @@ weft_status_t weft__pool_alloc(weft_pool_t *pool, size_t bytes, void **ptr_p,
     }
     pool->stats.allocs++;
     pool->stats.reused += fresh ? 0 : 1;
+    block->asked = bytes;
     *ptr_p = pool->heap->base + block->offset;
 out:
     pthread_mutex_unlock(&pool->lock);
@@ -211,6 +202,23 @@ weft_status_t weft__pool_free(weft_pool_t *pool, uint64_t offset)
     give_back(pool, put_back(pool, block, small), pool->keep);
     pthread_mutex_unlock(&pool->lock);
     return WEFT_OK;
+}
+
+bool weft__pool_find(weft_pool_t *pool, uint64_t offset, weft_pool_piece_t *piece_p)
+{
+    pthread_mutex_lock(&pool->lock);
+    weft_block_t *block = weft__space_around(&pool->pages, offset);
+    if (block != NULL && block->region) {
+        block = weft__space_around(&pool->small, offset);
+    }
+    if (block != NULL) {
+        *piece_p = (weft_pool_piece_t){.offset = block->offset,
+                                       .bytes = block->asked,
+                                       .serial_p = &block->serial,
+                                       .serial = atomic_load(&block->serial)};
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return block != NULL;
 }
 
 uint64_t weft__pool_trim(weft_pool_t *pool, uint64_t keep)

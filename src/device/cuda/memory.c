@@ -197,17 +197,15 @@ static weft_status_t get_pool(const char *call, int device, pool_t **pool_p)
     if (!pool->made) {
         pthread_mutex_init(&pool->lock, NULL);
         pool->device = device;
-        pool->made = weft__space_init(&pool->space);
+        weft__space_init(&pool->space);
+        pool->made = true;
         size_t all = weft__cuda_props(weft__cuda_gpu(device))->memory;
         size_t asked = weft__settings()->device_memory;
         pool->stats.capacity = asked != 0 && asked < all ? asked : all;
     }
-    bool made = pool->made;
     pthread_mutex_unlock(&making);
     *pool_p = pool;
-    return made ? WEFT_OK
-                : weft__fail(WEFT_ERR_NO_MEMORY, "device %d: no memory for its description",
-                             device);
+    return WEFT_OK;
 }
 
 static size_t round_up(size_t bytes, size_t to)
@@ -355,6 +353,7 @@ weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes)
         block = weft__space_alloc(&pool->space, need);
     }
     if (block != NULL) {
+        block->asked = bytes;
         *ptr_p = (void *)(uintptr_t)block->offset;
         pool->stats.allocs++;
         pool->stats.in_use += need;
@@ -364,6 +363,25 @@ weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes)
     }
     pthread_mutex_unlock(&pool->lock);
     return block != NULL ? WEFT_OK : fail_short(pool, bytes, error);
+}
+
+weft_status_t weft__cuda_bounds(const void *ptr, weft_bounds_t *bounds, int *device_p)
+{
+    weft_cuda_slab_t slab;
+    weft__bounds_clear(bounds);
+    if (!weft__cuda_find(ptr, 1, &slab) || slab.uses > 0) { /* not Weft's, or registered */
+        return WEFT_PENDING;
+    }
+    *device_p = slab.device;
+    pool_t *pool = &pools[slab.device];
+    pthread_mutex_lock(&pool->lock);
+    const weft_block_t *block = weft__space_around(&pool->space, (uint64_t)(uintptr_t)ptr);
+    if (block != NULL) {
+        weft__bounds_set(bounds, block->offset, block->offset + block->asked, &block->serial,
+                         atomic_load_explicit(&block->serial, memory_order_relaxed));
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return block != NULL ? WEFT_OK : WEFT_ERR_NOT_FOUND;
 }
 
 /* Give the slab that `block`, which is free, fills back to the GPU, unless slabs are held. Under the

@@ -8,6 +8,7 @@ weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes);
 weft_status_t weft__cuda_free(void *ptr);
 weft_status_t weft__cuda_stats(int device, weft_pool_stats_t *stats_p);
 weft_status_t weft__cuda_trim(int device, uint64_t keep);
+weft_status_t weft__cuda_bounds(const void *ptr, weft_bounds_t *bounds, int *device_p);
 
 /* Make an allocation of the program's a slab of `device`, for as often as it is adopted; the pool hands
  * nothing out from it. Its number is not used again while slabs are held. */

@@ -503,6 +503,7 @@ const weft_device_ops_t weft__device_cuda = {
     .release = weft__cuda_free,
     .stats = weft__cuda_stats,
     .trim = weft__cuda_trim,
+    .bounds = weft__cuda_bounds,
     .host_alloc = weft__cuda_pin,
     .host_release = weft__cuda_unpin,
     .enlist = weft__cuda_enlist,
