@@ -11,7 +11,7 @@
 
 const long fuzz_runs = 30000;
 
-enum { WORDS = 32 };
+enum { WORDS = 32, UNSET = 12345 };
 
 typedef struct values {
     int number, time;
@@ -57,9 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t kind = fuzz_byte(&rest);
     char *text = fuzz_text(&rest, FUZZ_ALL), *copy = strdup(text);
     char *words[WORDS + 1] = {"weft"}, *before[WORDS + 1];
-    values_t values = {.number = 12345, .size = 12345, .real = 0.5, .time = 12345};
+    values_t values = {.number = UNSET, .size = 12345, .real = 0.5, .time = 12345};
     weft_arg_t table[16];
     weft_args_found_t found;
+    const weft_arg_range_t ranks = {"ranks", 1, 4096};
     CHECK(copy != NULL);
     weft_args_t args = {.command = "weft fuzz",
                         .synopsis = "[OPTION]...",
@@ -67,6 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                         .footer = (kind & 2) != 0 ? copy : NULL,
                         .options = table,
                         .count = make_table(&values, table),
+                        .ranges = &ranks,
+                        .range_count = 1,
                         .stop = (kind & 1) != 0};
     int argc = 1 + fuzz_lines(text, words + 1, WORDS);
     memcpy(before, words, sizeof(before));
@@ -76,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(strncmp(weft_last_error(), "weft fuzz: ", 11) == 0);
     }
     CHECK(values.time >= 0);
+    CHECK(values.number == UNSET || (values.number >= 1 && values.number <= 4096));
     CHECK(values.text == NULL || strlen(values.text) <= size);
     if ((kind & 4) != 0) {
         weft__args_help(&args, fuzz_nowhere());

@@ -133,11 +133,17 @@ void fuzz_seeds(void)
         "data = x\nmicro-batch = 2\naccumulate = 3\nlr-schedule = linear\nwarmup = 2\nlength = "
         "99999\n",
         "data = x\nmicro-batch = 2\naccumulate = 3\nlr-schedule = constant\nranks = 2\n",
+        "data = x\nsave = 5\n",
+        "data = x\nresume = auto\n",
+        "data = x\nmax-restarts = 1\nout = run\n",
+        "data = x\ngrad-precision = bf16\n",
+        "data = x\neval = 3\neval-share = 0\n",
+        "data = x\nranks = 16\npp = 16\n",
         "# comment\nprompt = \" a\\n\\xff\\\"b\\\\\"\n\nbucket = 1.5M\noverlap = no\nT = 32\n",
         "data = x\nranks = 6\nsequence-parallel = yes\ntp = 2\ncompress = int8\ndp-style = naive\n",
     };
     for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
-        fuzz_seed_kind((uint8_t)i, seeds[i]);
+        fuzz_seed_kind((uint8_t)(i % 2), seeds[i]);
     }
     fuzz_seed("\1batch = 8\n\0--ranks\n4\n--steps=7\n--overlap\n-o\nrun", 45);
     fuzz_seed("\0ranks = 4\ndp = 4\nbatch = 8\nmicro-batch = 1\n\0--data\nx", 54);
