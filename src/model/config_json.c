@@ -1,4 +1,6 @@
 /* Hugging Face's config.json, read and written. */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -43,14 +45,25 @@ static int get_int(reader_t *reader, const char *name, int otherwise)
     return (int)number;
 }
 
-static float get_float(reader_t *reader, const char *name, double otherwise)
+/* Sets *out_p unless `value` (may be NULL) is no number, or one that a float has no room for. */
+static bool to_float(const weft_json_value_t *value, float *out_p)
+{
+    double number;
+    if (!weft__json_to_double(value, &number) || !(fabs(number) <= (double)FLT_MAX)) {
+        return false;
+    }
+    *out_p = (float)number;
+    return true;
+}
+
+static float get_float(reader_t *reader, const char *name, float otherwise)
 {
     const weft_json_value_t *value = field(reader, name);
-    double number = otherwise;
-    if (value != NULL && !weft__json_to_double(value, &number)) {
-        wrong(reader, name, "is not a number");
+    float number = otherwise;
+    if (value != NULL && !to_float(value, &number)) {
+        wrong(reader, name, "is not a number in range");
     }
-    return (float)number;
+    return number;
 }
 
 static bool get_bool(reader_t *reader, const char *name, bool otherwise)
@@ -108,11 +121,11 @@ static void read_gpt2(reader_t *reader, weft_model_config_t *c)
     c->ffn = get_int(reader, "n_inner", c->width > 0 && c->width < (1 << 20) ? 4 * c->width : 0);
     c->vocab = get_int(reader, "vocab_size", -1);
     c->context = get_int(reader, "n_positions", -1);
-    c->norm_eps = get_float(reader, "layer_norm_epsilon", 1e-5);
+    c->norm_eps = get_float(reader, "layer_norm_epsilon", 1e-5f);
     c->tied = get_bool(reader, "tie_word_embeddings", true);
-    c->embed_dropout = get_float(reader, "embd_pdrop", 0.1);
-    c->attention_dropout = get_float(reader, "attn_pdrop", 0.1);
-    c->residual_dropout = get_float(reader, "resid_pdrop", 0.1);
+    c->embed_dropout = get_float(reader, "embd_pdrop", 0.1f);
+    c->attention_dropout = get_float(reader, "attn_pdrop", 0.1f);
+    c->residual_dropout = get_float(reader, "resid_pdrop", 0.1f);
     expect_text(reader, "activation_function", gelu,
                 "is not gelu_new, the only activation that Weft has for GPT-2");
     refuse_unless(reader, "scale_attn_weights", true, true);
@@ -127,14 +140,14 @@ static void check_rope(reader_t *reader, weft_model_config_t *c)
     const weft_json_value_t *newer = field(reader, "rope_parameters");
     const weft_json_value_t *rope = scaling != NULL ? scaling : newer;
     const weft_json_value_t *type = weft__json_get(rope, "rope_type");
-    double theta;
+    const weft_json_value_t *theta = weft__json_get(newer, "rope_theta");
     type = type != NULL ? type : weft__json_get(rope, "type");
     if (rope != NULL && !weft__json_is(type, "default")) {
         wrong(reader, scaling != NULL ? "rope_scaling" : "rope_parameters",
               "asks for scaled positions, which Weft does not compute; models without it work");
     }
-    if (weft__json_to_double(weft__json_get(newer, "rope_theta"), &theta)) {
-        c->rope_theta = (float)theta;
+    if (theta != NULL && theta->kind != WEFT_JSON_NULL && !to_float(theta, &c->rope_theta)) {
+        wrong(reader, "rope_parameters", "has a rope_theta that is not a number in range");
     }
 }
 
@@ -150,10 +163,10 @@ static void read_llama(reader_t *reader, weft_model_config_t *c)
     c->ffn = get_int(reader, "intermediate_size", -1);
     c->vocab = get_int(reader, "vocab_size", -1);
     c->context = get_int(reader, "max_position_embeddings", -1);
-    c->norm_eps = get_float(reader, "rms_norm_eps", 1e-6);
-    c->rope_theta = get_float(reader, "rope_theta", 10000.0);
+    c->norm_eps = get_float(reader, "rms_norm_eps", 1e-6f);
+    c->rope_theta = get_float(reader, "rope_theta", 10000.0f);
     c->tied = get_bool(reader, "tie_word_embeddings", false);
-    c->attention_dropout = get_float(reader, "attention_dropout", 0.0);
+    c->attention_dropout = get_float(reader, "attention_dropout", 0.0f);
     check_rope(reader, c);
     expect_text(reader, "hidden_act", silu,
                 "is not silu, the only activation that Weft has for LLaMA");
@@ -171,7 +184,7 @@ static void read_any(reader_t *reader, weft_model_config_t *c)
     } else {
         wrong(reader, "model_type", "is neither \"gpt2\" nor \"llama\", the models that Weft has");
     }
-    c->init_std = get_float(reader, "initializer_range", 0.02);
+    c->init_std = get_float(reader, "initializer_range", 0.02f);
     c->bos_token = get_token(reader, "bos_token_id");
     c->eos_token = get_token(reader, "eos_token_id");
 }
