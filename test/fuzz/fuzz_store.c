@@ -1,13 +1,14 @@
 /* What clients send to the store: requests alone, and a live server.
  *
  *     kind[1]  0: a request, or a reply; 1: a script for four clients of a server, three of which have proved
- *              themselves, and come by a pair of sockets or, with kind 3, are accepted:
+ *              themselves, and come by a pair of sockets or, with kind & 2, are accepted; kind & 4: the
+ *              store is nearly full:
  *         who and what[1]   then, by what: raw bytes[1 + n], or a request[5], or close, or read
  *
  * reads: src/boot/store_proto.c src/boot/store_requests.c src/boot/store_server.c src/boot/store_table.c
  * besides: serve start start_thread weft__store_serve weft__store_serve_unix weft__store_clients
  * besides: weft__store_welcomed weft__store_leave_running weft__store_stop weft__store_server_create proving_most
- * besides: complain listen_on make_way */
+ * besides: complain listen_on make_way accept_clients */
 #define _GNU_SOURCE 1
 #include "fuzz/fuzz.h"
 
@@ -153,7 +154,7 @@ static void put_request(bench_t *bench, int who, const uint8_t *seed)
     static uint8_t frame[WEFT_STORE_FRAME_MAX];
     weft_store_request_t request = {
         .op = (weft_store_op_t)(WEFT_STORE_SET + seed[0] % (WEFT_STORE_OP_END - WEFT_STORE_SET)),
-        .key_bytes = 1 + seed[1] % 2,
+        .key_bytes = 1 + seed[1] % 2 + 2 * (seed[3] % 4),
     };
     if (request.op == WEFT_STORE_SET || request.op == WEFT_STORE_OFFER ||
         request.op == WEFT_STORE_WILL) {
@@ -166,7 +167,7 @@ static void put_request(bench_t *bench, int who, const uint8_t *seed)
         request.number = numbers[seed[4] % 8];
     }
     weft__store_print_request(&request, frame);
-    memset(frame + WEFT_STORE_REQUEST_BYTES, 'a' + seed[1] / 2, 4 + request.value_bytes);
+    memset(frame + WEFT_STORE_REQUEST_BYTES, 'a' + seed[1] / 2, 8 + request.value_bytes);
     put(bench, who, frame,
         WEFT_STORE_REQUEST_BYTES + request.key_bytes + request.value_bytes + (seed[0] >= 250));
 }
@@ -194,7 +195,7 @@ static void check_table(const bench_t *bench)
     CHECK(entries == table->entry_count && parked <= bench->server->client_count);
 }
 
-static void run_script(const uint8_t *data, size_t size, bool listens)
+static void run_script(const uint8_t *data, size_t size, bool listens, bool full)
 {
     bench_t bench = {0};
     int listen_fd = -1;
@@ -203,6 +204,8 @@ static void run_script(const uint8_t *data, size_t size, bool listens)
         CHECK(weft__net_listen_unix(bench.name, &listen_fd) == WEFT_OK);
     }
     CHECK(weft__store_server_create(listen_fd, secret, listens, &bench.server) == WEFT_OK);
+    bench.server->table.bytes = full ? WEFT_STORE_TABLE_MAX - 600
+                                     : 0; /* as if others had that much */
     for (int i = 0; i < CLIENTS; i++) {
         open_client(&bench, i);
     }
@@ -253,7 +256,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_request(data + 1, size - 1);
         check_reply(data + 1, size - 1);
     } else if (size > 0) {
-        run_script(data + 1, size - 1, (data[0] & 2) != 0);
+        run_script(data + 1, size - 1, (data[0] & 2) != 0, (data[0] & 4) != 0);
     }
     return 0;
 }
@@ -281,12 +284,20 @@ static const uint8_t large[] = {1, 16, 0,    0, 255, 0x80, 0,  17, 1, 0, 0,  0, 
 /* as many keys as make the table grow */
 static void seed_keys(void)
 {
-    uint8_t keys[1 + 6 * 250] = {1};
-    for (int i = 0; i < 250; i++) {
-        memcpy(keys + 1 + 6 * i, (const uint8_t[]){16, 2, (uint8_t)i, 0, 0, 1}, 6);
+    uint8_t keys[1 + 6 * 400] = {1};
+    for (int i = 0; i < 400; i++) {
+        const uint8_t request[] = {16, 2, (uint8_t)(i % 200), 0, (uint8_t)(i / 200), 1};
+        memcpy(keys + 1 + 6 * i, request, sizeof(request));
     }
     fuzz_seed(keys, sizeof(keys));
 }
+
+/* of every kind of request, on keys of their own, until there is no room */
+static const uint8_t full[] = {5, 16, 0, 0,  200, 0,  0,   17, 1,   2,  0, 2,  0, 18, 2,   4,
+                               0, 0,  1, 16, 5,   6,  200, 0,  0,   17, 6, 8,  9, 0,  0,   18,
+                               4, 10, 0, 2,  2,   16, 5,   12, 255, 0,  0, 16, 0, 14, 255, 0,
+                               0, 16, 2, 16, 0,   0,  1,   18, 4,   18, 0, 2,  2, 16, 1,   20,
+                               0, 2,  0, 16, 0,   22, 255, 0,  0,   16, 2, 24, 0, 0,  1};
 
 void fuzz_seeds(void)
 {
@@ -297,6 +308,7 @@ void fuzz_seeds(void)
     fuzz_seed(waiting, sizeof(waiting));
     fuzz_seed(wills, sizeof(wills));
     fuzz_seed(large, sizeof(large));
+    fuzz_seed(full, sizeof(full));
     seed_keys();
     fuzz_seed(proof, sizeof(proof)); /* a wrong one */
 }
