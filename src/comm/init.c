@@ -230,8 +230,8 @@ static weft_status_t enter_by_id(weft_joiner_t *joiner)
     key_of_id(joiner, key);
     weft_status_t status = WEFT_OK;
     if (joiner->route == WEFT_ROUTE_VOTE) {
-        status = weft__route_count(joiner->store, key, joiner->nranks, store_timeout(joiner->comm),
-                                   &joiner->route);
+        status = weft__route_count(joiner->store, key, joiner->rank, joiner->nranks,
+                                   store_timeout(joiner->comm), &joiner->route);
     }
     if (status == WEFT_OK && joiner->route == WEFT_ROUTE_NCCL) {
         return enter_by_nccl(joiner, key);
@@ -457,7 +457,7 @@ static weft_status_t vote(const weft_job_t *job, weft_comm_h comm, weft_store_co
                                             weft__route_gpu(comm->device), store_timeout(comm));
     return status != WEFT_OK
                ? status
-               : weft__route_count(store, key, job->size, store_timeout(comm), route_p);
+               : weft__route_count(store, key, job->rank, job->size, store_timeout(comm), route_p);
 }
 
 static weft_status_t join_job(const weft_job_t *job, weft_comm_h comm)

@@ -203,8 +203,26 @@ static void list_missing(weft_store_conn_t *store, const char *key, int size, ch
     }
 }
 
-weft_status_t weft__route_count(weft_store_conn_t *store, const char *key, int size, int timeout_ms,
-                                weft_route_t *route_p)
+/* The rank gives up. Without its vote the others still wait for it, and name it if it does not come back. */
+static void withdraw(weft_store_conn_t *store, const char *key, int rank)
+{
+    char name[128];
+    uint64_t mine = 0, first = 0;
+    size_t bytes = sizeof(first);
+    bool found = false;
+    int64_t votes;
+    snprintf(name, sizeof(name), "%s/host", key);
+    if (weft__host_id(&mine) == WEFT_OK &&
+        weft__store_look(store, name, &first, &bytes, &found) == WEFT_OK && found) {
+        snprintf(name, sizeof(name), "%s/votes", key);
+        weft__store_add(store, name, -1 - (first != mine ? FAR : 0), &votes);
+        snprintf(name, sizeof(name), "%s/voter/%d", key, rank);
+        weft__store_delete(store, name);
+    }
+}
+
+weft_status_t weft__route_count(weft_store_conn_t *store, const char *key, int rank, int size,
+                                int timeout_ms, weft_route_t *route_p)
 {
     char name[128];
     int32_t route = WEFT_ROUTE_HOST;
@@ -214,6 +232,7 @@ weft_status_t weft__route_count(weft_store_conn_t *store, const char *key, int s
     if (status == WEFT_ERR_TIMEOUT) {
         char missing[400];
         list_missing(store, key, size, missing, sizeof(missing));
+        withdraw(store, key, rank);
         return weft__fail(status, "did not join the communicator of %d ranks within %.1f s: %s",
                           size, timeout_ms / 1000.0, missing);
     }

@@ -26,11 +26,12 @@ weft_route_gpu_t weft__route_gpu(int device);
 weft_status_t weft__route(weft_route_t *route_p);
 
 /* Where that is a vote: every rank casts its own (rank 0 first, if one thread casts several), then
- * learns what all of them came to. `key` is the communicator's. */
+ * learns what all of them came to. `key` is the communicator's. A rank that gives up waiting takes its vote
+ * back, and may try again. */
 weft_status_t weft__route_vote(weft_store_conn_t *store, const char *key, int rank, int size,
                                weft_route_gpu_t gpu, int timeout_ms);
-weft_status_t weft__route_count(weft_store_conn_t *store, const char *key, int size, int timeout_ms,
-                                weft_route_t *route_p);
+weft_status_t weft__route_count(weft_store_conn_t *store, const char *key, int rank, int size,
+                                int timeout_ms, weft_route_t *route_p);
 
 /* Do these GPUs, of one host, reach each other's memory, for all that is known? Asks the driver if they are
  * several; and what it says then. */

@@ -77,7 +77,7 @@ if [ "${MOUNTS:-}" = own ] && mount -t tmpfs -o size=4k none disk 2>why; then
     "$weft" train $small --out disk/run >out 2>err </dev/null
     status=$? err=$(cat err)
     expect_status 1
-    expect_in "$err" "No space left on device"
+    expect_in "$err" "no room in disk/run: a checkpoint takes"
     nothing_left
     umount disk
 else

@@ -31,7 +31,7 @@ static void ranks_of_one_host_stay_there(void **state)
         assert_int_equal(weft__route_vote(store, "near", r, 3, here, LIMIT_MS), WEFT_OK);
     }
     for (int r = 0; r < 3; r++) {
-        assert_int_equal(weft__route_count(store, "near", 3, LIMIT_MS, &route), WEFT_OK);
+        assert_int_equal(weft__route_count(store, "near", 0, 3, LIMIT_MS, &route), WEFT_OK);
         assert_int_equal(route, WEFT_ROUTE_HOST);
     }
     weft__store_close(store);
@@ -50,7 +50,7 @@ static void one_rank_on_another_host_is_enough_for_nccl(void **state)
     for (int r = 1; r < 3; r++) {
         assert_int_equal(weft__route_vote(store, "far", r, 3, here, LIMIT_MS), WEFT_OK);
     }
-    assert_int_equal(weft__route_count(store, "far", 3, LIMIT_MS, &route), WEFT_OK);
+    assert_int_equal(weft__route_count(store, "far", 0, 3, LIMIT_MS, &route), WEFT_OK);
     assert_int_equal(route, WEFT_ROUTE_NCCL);
     weft__store_close(store);
 }
@@ -64,8 +64,19 @@ static void those_who_do_not_come_are_named(void **state)
     assert_non_null(strstr(weft_last_error(), "rank 0 did not open the communicator within 0.1 s"));
     assert_int_equal(weft__route_vote(store, "late", 0, 3, here, 100), WEFT_OK);
     assert_int_equal(weft__route_vote(store, "late", 1, 3, here, 100), WEFT_OK);
-    assert_int_equal(weft__route_count(store, "late", 3, 100, &route), WEFT_ERR_TIMEOUT);
+    assert_int_equal(weft__route_count(store, "late", 1, 3, 100, &route), WEFT_ERR_TIMEOUT);
     assert_non_null(strstr(weft_last_error(), "rank 2"));
+
+    /* Rank 1 has given up, and may come again; rank 0 is still there, and may not. */
+    assert_int_equal(weft__route_vote(store, "late", 0, 3, here, 100), WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_last_error(), "rank 0 of this communicator has joined already"));
+    assert_int_equal(weft__route_vote(store, "late", 2, 3, here, 100), WEFT_OK);
+    assert_int_equal(weft__route_count(store, "late", 2, 3, 100, &route), WEFT_ERR_TIMEOUT);
+    assert_non_null(strstr(weft_last_error(), "rank 1"));
+    assert_int_equal(weft__route_vote(store, "late", 1, 3, here, 100), WEFT_OK);
+    assert_int_equal(weft__route_vote(store, "late", 2, 3, here, 100), WEFT_OK);
+    assert_int_equal(weft__route_count(store, "late", 0, 3, LIMIT_MS, &route), WEFT_OK);
+    assert_int_equal(route, WEFT_ROUTE_HOST);
     weft__store_close(store);
 }
 

@@ -4,6 +4,8 @@
  * Only calls from Weft's own code count, which is in the program or in libweft: what hwloc, BLAS or libc do when
  * memory runs out inside of them is theirs. Where libc works on behalf of a caller (stdio, strdup, opendir) the
  * call itself fails, and so does each allocation inside of stdio. Writes to stderr never fail: nobody could say so. */
+#undef _FORTIFY_SOURCE /* its inline forms of what is defined here cannot be replaced */
+
 #include "faults/faults.h"
 
 #include <arpa/inet.h>
