@@ -140,7 +140,7 @@ const char *weft__comm_calling(weft_comm_h comm);
 /* The rare ways of a call's begin and end; turn.c. `thread` is a multiple of WEFT_CALL_PLACES. */
 weft_status_t weft__comm_take_over(weft_comm_h comm, uintptr_t thread, const char *who);
 weft_status_t weft__comm_crossed(weft_comm_h comm, const char *who);
-weft_status_t weft__comm_torn(weft_comm_h comm);
+weft_status_t weft__comm_end_crossed(weft_comm_h comm, uintptr_t thread, weft_status_t status);
 
 /* Every core that runs a thread of this process passes a full fence. */
 void weft__comm_fence_all(void);

@@ -126,7 +126,7 @@ static inline __attribute__((always_inline)) weft_status_t end(weft_comm_h comm,
 {
     uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
     if (__builtin_expect(!is_mine(owner), 0)) {
-        return weft__comm_torn(comm);
+        return weft__comm_end_crossed(comm, (uintptr_t)&self, status);
     }
     atomic_store_explicit(&comm->calling[owner % WEFT_CALL_PLACES], NULL, memory_order_release);
     return status;

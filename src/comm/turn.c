@@ -71,7 +71,7 @@ weft_status_t weft__comm_take_over(weft_comm_h comm, uintptr_t thread, const cha
 
 /* More threads than there are places have crossed each other: the communicator may have been used by two at
  * once. */
-weft_status_t weft__comm_torn(weft_comm_h comm)
+static weft_status_t tear(weft_comm_h comm)
 {
     static const char text[] =
         "two threads of rank %d made calls on the same communicator at the same "
@@ -82,6 +82,19 @@ weft_status_t weft__comm_torn(weft_comm_h comm)
         comm->backend->abort(comm->ctx);
     }
     return weft__fail(WEFT_ERR_MISMATCH, text, comm->rank);
+}
+
+weft_status_t weft__comm_end_crossed(weft_comm_h comm, uintptr_t thread, weft_status_t status)
+{
+    pthread_mutex_lock(&comm->turn_lock); /* until weft__comm_take_over has given it back */
+    uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
+    bool mine = owner - owner % WEFT_CALL_PLACES == thread;
+    if (mine) {
+        /* Partner: weft__comm_calling. */
+        atomic_store_explicit(&comm->calling[owner % WEFT_CALL_PLACES], NULL, memory_order_release);
+    }
+    pthread_mutex_unlock(&comm->turn_lock);
+    return mine ? status : tear(comm);
 }
 
 /* ---- symmetric heaps -------------------------------------------------------------------- */

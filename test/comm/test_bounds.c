@@ -79,7 +79,8 @@ static void freed(team_t *team)
 /* Of other memory nothing is known, whatever lies around it; nor of what a call does not use. */
 static void not_checked(team_t *team)
 {
-    static float fixed[N];
+    static float data[4][N]; /* a row for each rank that is a thread */
+    float *fixed = data[team->rank];
     float local[4] = {0}, *plain = calloc(N, 4), *mine = must_alloc(64);
     size_t zero[3] = {0}, one[3] = {1, 1, 1}, all[3] = {16, 16, 16}, places[3] = {0, 16, 32};
     memset(mine, 0, 64);
