@@ -2,25 +2,19 @@
 # ctest: timeout=300
 # weft run, from the outside.
 set -u
-weft=$WEFT_BIN
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 meet=$WEFT_BUILD/test/boot/meet
-work=$(mktemp -d)
 tag=98$$ # sleeps of this length are ours
 # what tests beside this one keep there is theirs
 leavings() { ls /dev/shm /tmp 2>/dev/null | grep -i weft | grep -v -e weft-test -e weft-fuzz | sort; }
 before=$(leavings)
-failures=0
 
 cleanup() {
     pkill -9 -f "sleep $tag" 2>/dev/null
     rm -rf "$work"
 }
 trap cleanup EXIT
-
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
 
 # run ARGUMENT...: weft run with stdout, stderr and status in $out, $err, $status
 run() {
@@ -30,20 +24,8 @@ run() {
     err=$(cat "$work/err")
 }
 
-expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $err"; }
-expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
-expect_not_in() { grep -qF -- "$2" <<<"$1" && fail "'$2' is in: $1"; }
 expect_equal() { [ "$1" = "$2" ] || fail "'$1' is not '$2'"; }
 
-# wait_for SECONDS COMMAND...: until the command succeeds
-wait_for() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        [ $SECONDS -gt $end ] && return 1
-        sleep 0.02
-    done
-}
 none_left() { ! pgrep -f "sleep $tag" >/dev/null; }
 has_lines() { [ "$(wc -l <"$1" 2>/dev/null || echo 0)" -ge "$2" ]; }
 

@@ -4,35 +4,14 @@
 # and a sentence. Steps are slow, so that a signal comes in the middle of one.
 #   MOMENTS=200 SLOWEST=20 SEED=7 test_signals.sh    signals at random moments of random runs, and the slowest step in seconds
 set -u
-weft=$WEFT_BIN
-work=$(mktemp -d)
-failures=0
-export XDG_CACHE_HOME=$work/cache
-cd "$work" || exit 1
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 cleanup() {
     pkill -9 -f "$work/text" 2>/dev/null # the work folder is in the command of all that was started here
     rm -rf "$work"
 }
 trap cleanup EXIT
-
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
-expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $err"; }
-expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
-expect_not_in() { grep -qF -- "$2" <<<"$1" && fail "'$2' is in: $1"; }
-
-# wait_for SECONDS COMMAND...: until the command succeeds
-wait_for() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        [ $SECONDS -gt $end ] && return 1
-        sleep 0.02
-    done
-}
 
 seq 1 3000 | awk '{ print "line " $1 " of " $1 % 7 ": the quick brown fox counts " $1 * 13 % 101 }' >text
 cat >config.json <<'JSON'

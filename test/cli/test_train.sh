@@ -2,32 +2,8 @@
 # ctest: timeout=240 plain
 # weft train and weft generate, from the outside, on a model that takes a second.
 set -u
-weft=$WEFT_BIN
-work=$(mktemp -d)
-failures=0
-export XDG_CACHE_HOME=$work/cache
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
-
-# train ARGUMENT...: weft train with stdout, stderr and status in $out, $err, $status
-train() {
-    "$weft" train --device cpu "$@" >out 2>err </dev/null
-    status=$?
-    out=$(cat out)
-    err=$(cat err)
-}
-
-expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $err"; }
-expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
-expect_same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
-
-norms() { sed -n 's/.*"grad_norm": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
-losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 # expect_near DIR DIR TOLERANCE COUNT: the same losses, relatively
 expect_near() {

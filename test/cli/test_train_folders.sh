@@ -2,27 +2,9 @@
 # ctest: timeout=180 plain
 # Where weft train writes, and what it leaves alone: run folders, copies of checkpoints, earlier and later ones.
 set -u
-weft=$WEFT_BIN
-work=$(mktemp -d)
-failures=0
-export XDG_CACHE_HOME=$work/cache
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
-
-train() {
-    "$weft" train --device cpu "$@" >out 2>err </dev/null
-    status=$?
-    out=$(cat out)
-    err=$(cat err)
-}
-
-expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $out $err"; }
-expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
 # listed DIR: the names in it, sorted, in one line
 listed() { (cd "$1" && echo $(ls -A)); }
 # sum DIR: of all that is in it

@@ -3,25 +3,13 @@
 # weft train under plans, from the outside: the losses of one rank, checkpoints that go on under another
 # plan, what --dry-run and the end of a run say.
 set -u
-weft=$WEFT_BIN
-work=$(mktemp -d)
-failures=0
-export XDG_CACHE_HOME=$work/cache
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 # train ARGUMENT...: must succeed; what it says is in out
 train() {
     "$weft" train --device cpu "$@" >out 2>&1 </dev/null || fail "status $?: $(tail -3 out)"
 }
-
-norms() { sed -n 's/.*"grad_norm": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
-losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 
 # expect_near DIR DIR COUNT: the same last losses, relatively
 expect_near() {

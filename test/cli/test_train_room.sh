@@ -2,24 +2,9 @@
 # ctest: timeout=180 plain
 # weft train asks for memory and disk before it starts, and says what it needs and what is there.
 set -u
-weft=$WEFT_BIN
-work=$(mktemp -d)
-failures=0 tried=0
-export XDG_CACHE_HOME=$work/cache
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
-
-train() {
-    "$weft" train --device cpu "$@" >out 2>err </dev/null
-    status=$?
-    out=$(cat out)
-    err=$(cat err)
-}
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+tried=0
 
 # in_disk SIZE ARGUMENT...: the same with a file system of SIZE at `small`; what is in it then, in $left
 in_disk() {
@@ -41,8 +26,6 @@ in_memory() {
     out=$(cat out) err=$(cat err)
 }
 
-expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $out $err"; }
-expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
 expect_not_in() { ! grep -qF -- "$2" <<<"$1" || fail "'$2' is in: $1"; }
 # mib WORDS: the number of MiB before WORDS in $out
 mib() {

@@ -35,7 +35,7 @@ deps
 [ $status -eq 0 ] || die "root"
 [ "$(cut -d' ' -f1 <<<"$log" | tr '\n' ' ')" = "install update install " ] || die "retry after update"
 for package in cmake ninja-build gcc g++ clang libclang-rt-dev clang-format pkg-config libhwloc-dev \
-    libcmocka-dev; do
+    libcmocka-dev procps; do
     grep -qE "^install .* ${package//+/[+]}( |\$)" <<<"$log" || die "$package was not asked for"
     grep -qF "$package" <<<"$output" || die "$package was not announced"
 done

@@ -1,0 +1,40 @@
+# shellcheck shell=bash disable=SC2034 # what is set here is for who sources it
+# To be sourced by tests of commands: a folder to work in, and what to expect. $name says what is being tried,
+# $failures counts what went wrong.
+weft=$WEFT_BIN
+work=$(mktemp -d)
+failures=0
+export XDG_CACHE_HOME=$work/cache
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+
+fail() {
+    echo "FAILED: $name: $*"
+    failures=$((failures + 1))
+}
+
+# train ARGUMENT...: weft train with stdout, stderr and status in $out, $err, $status
+train() {
+    "$weft" train --device cpu "$@" >out 2>err </dev/null
+    status=$?
+    out=$(cat out)
+    err=$(cat err)
+}
+
+expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $err"; }
+expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
+expect_not_in() { grep -qF -- "$2" <<<"$1" && fail "'$2' is in: $1"; }
+expect_same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
+
+norms() { sed -n 's/.*"grad_norm": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
+losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
+
+# wait_for SECONDS COMMAND...: until the command succeeds
+wait_for() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ $SECONDS -gt $end ] && return 1
+        sleep 0.02
+    done
+}
