@@ -107,18 +107,29 @@ static bool has(const char *folder, const char *name)
     return weft__path_join(path, folder, name) == WEFT_OK && lstat(path, &about) == 0;
 }
 
-/* The checkpoint from the root on, cut into the folder and its name. NULL: it is not there. To be freed. */
-static char *split(const char *path, const char **name_p)
+/* The path from the root on, to be freed; NULL: it is not there. */
+static weft_status_t resolve(const char *path, char **real_p)
 {
-    char *real = realpath(path, NULL);
-    char *slash = real != NULL ? strrchr(real, '/') : NULL;
-    if (slash == NULL || slash == real) {
-        free(real);
-        return NULL;
+    *real_p = realpath(path, NULL);
+    return *real_p != NULL || errno == ENOENT || errno == ENOTDIR
+               ? WEFT_OK
+               : weft__fail(WEFT_ERR_SYSTEM, "cannot find out where %s is: %s", path,
+                            strerror(errno));
+}
+
+/* The same for a checkpoint, cut into the folder and its name. */
+static weft_status_t split(const char *path, const char **name_p, char **real_p)
+{
+    WEFT_TRY(resolve(path, real_p));
+    char *slash = *real_p != NULL ? strrchr(*real_p, '/') : NULL;
+    if (slash == NULL || slash == *real_p) {
+        free(*real_p);
+        *real_p = NULL;
+        return WEFT_OK;
     }
     *slash = '\0';
     *name_p = slash + 1;
-    return real;
+    return WEFT_OK;
 }
 
 /* Is `folder` the folder of the run that wrote the checkpoint, which lies in it as `name`? */
@@ -138,46 +149,61 @@ static weft_status_t is_run_of(const char *folder, const char *name, const weft_
     return WEFT_OK;
 }
 
-static bool same_folder(const char *path, const char *real)
+static weft_status_t same_folder(const char *path, const char *real, bool *same_p)
 {
-    char *named = realpath(path, NULL);
-    bool same = named != NULL && strcmp(named, real) == 0;
+    char *named;
+    WEFT_TRY(resolve(path, &named));
+    *same_p = named != NULL && strcmp(named, real) == 0;
     free(named);
-    return same;
+    return WEFT_OK;
 }
 
 weft_status_t weft__run_holds(const char *folder, const weft_loaded_t *loaded, bool *holds_p)
 {
     const char *name;
-    char *real = split(loaded->path, &name);
-    weft_status_t status = WEFT_OK;
+    char *real;
+    bool same = false;
     *holds_p = false;
-    if (real != NULL && same_folder(folder, real)) {
+    WEFT_TRY(split(loaded->path, &name, &real));
+    weft_status_t status = real != NULL ? same_folder(folder, real, &same) : WEFT_OK;
+    if (status == WEFT_OK && same) {
         status = is_run_of(real, name, loaded, holds_p);
     }
     free(real);
     return status;
 }
 
-weft_status_t weft__run_folder(const weft_loaded_t *loaded, const char *path, char *out)
+/* The folder as `path` names it, or as the checkpoint's path does, or from the root on. */
+static weft_status_t name_folder(const weft_loaded_t *loaded, const char *path, const char *real,
+                                 char *out)
 {
-    const char *name, *slash = strrchr(loaded->path, '/');
-    char above[WEFT_PATH_BYTES] = ".", *real = split(loaded->path, &name);
-    bool holds = false;
-    out[0] = '\0';
-    if (real == NULL) {
-        return WEFT_OK;
-    }
+    const char *slash = strrchr(loaded->path, '/');
+    char above[WEFT_PATH_BYTES] = ".";
+    bool same;
     if (slash != NULL) {
         snprintf(above, sizeof(above), "%.*s",
                  slash > loaded->path ? (int)(slash - loaded->path) : 1, loaded->path);
     }
-    weft_status_t status = is_run_of(real, name, loaded, &holds);
+    const char *const names[] = {path, above};
+    for (int i = 0; i < 2; i++) {
+        WEFT_TRY(same_folder(names[i], real, &same));
+        if (same) {
+            return weft__path_join(out, "", names[i]);
+        }
+    }
+    return weft__path_join(out, "", real);
+}
+
+weft_status_t weft__run_folder(const weft_loaded_t *loaded, const char *path, char *out)
+{
+    const char *name;
+    char *real;
+    bool holds = false;
+    out[0] = '\0';
+    WEFT_TRY(split(loaded->path, &name, &real));
+    weft_status_t status = real != NULL ? is_run_of(real, name, loaded, &holds) : WEFT_OK;
     if (status == WEFT_OK && holds) {
-        status = weft__path_join(out, "",
-                                 same_folder(path, real)    ? path
-                                 : same_folder(above, real) ? above
-                                                            : real);
+        status = name_folder(loaded, path, real, out);
     }
     free(real);
     return status;
@@ -225,14 +251,15 @@ weft_status_t weft__run_vacant(const char *folder)
 /* ---- going back ----------------------------------------------------------------------------------------- */
 
 /* Is it the one that `latest` leads to? */
-static bool is_latest(const char *folder, const weft_loaded_t *loaded)
+static weft_status_t is_latest(const char *folder, const weft_loaded_t *loaded, bool *is_p)
 {
-    char latest[WEFT_PATH_BYTES];
-    char *real = realpath(loaded->path, NULL);
-    bool is = real != NULL && weft__path_join(latest, folder, "latest") == WEFT_OK &&
-              same_folder(latest, real);
+    char latest[WEFT_PATH_BYTES], *real;
+    *is_p = false;
+    WEFT_TRY(weft__path_join(latest, folder, "latest"));
+    WEFT_TRY(resolve(loaded->path, &real));
+    weft_status_t status = real != NULL ? same_folder(latest, real, is_p) : WEFT_OK;
     free(real);
-    return is;
+    return status;
 }
 
 /* The newest checkpoint before `below` that is later than the one to go on from, as of
@@ -248,8 +275,10 @@ weft_status_t weft__run_later(const char *folder, const weft_loaded_t *loaded, c
 {
     size_t used = 0;
     int count = 0;
+    bool latest;
     text[0] = '\0';
-    if (is_latest(folder, loaded)) {
+    WEFT_TRY(is_latest(folder, loaded, &latest));
+    if (latest) {
         return WEFT_OK;
     }
     int64_t number = INT64_MAX;
