@@ -3,17 +3,9 @@
 # Options of every command: numbers out of range, names with a slip, numbers that contradict a launcher; and
 # that each reason of a failure is told once.
 set -u
-weft=$WEFT_BIN
-work=$(mktemp -d)
-failures=0
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 unset WEFT_RANK WEFT_SIZE RANK WORLD_SIZE # of a launcher above us
-
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
 
 # try ARGUMENT...: weft with stdout, stderr and status in $out, $err, $status
 try() {
@@ -22,8 +14,6 @@ try() {
     out=$(cat out)
     err=$(cat err)
 }
-expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $out $err"; }
-expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
 # refused SENTENCE ARGUMENT...: with this sentence alone
 refused() {
     local sentence=$1

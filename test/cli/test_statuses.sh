@@ -2,20 +2,11 @@
 # ctest: timeout=180
 # What commands return: every cell of the table in docs/reliability.md, which has a row for every command.
 set -u
-weft=$WEFT_BIN
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 bin=$WEFT_BUILD
-work=$(mktemp -d)
-failures=0
 tried=0
-export XDG_CACHE_HOME=$work/cache
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
 unset WEFT_RANK WEFT_SIZE RANK WORLD_SIZE # of a launcher above us
-
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
 
 # ---- what is run -------------------------------------------------------------------------------
 
