@@ -13,12 +13,13 @@
 
 static weft_arrivals_t arrivals;
 static weft_arrival_t ranks[3];
-static bool mismatch;
+static bool mismatch, failed;
 
 static int reset(void **state)
 {
     (void)state;
     arrivals = (weft_arrivals_t){0};
+    failed = false;
     for (int p = 0; p < 3; p++) {
         ranks[p] = (weft_arrival_t){.calls = 7, .sig = WEFT_COLL_ALLREDUCE, .count = 1000};
     }
@@ -29,7 +30,7 @@ static int reset(void **state)
 static int judge(uint64_t now)
 {
     mismatch = false;
-    return weft__arrivals_judge(&arrivals, ranks, 3, 0, 7, 5 * S, now, &mismatch);
+    return weft__arrivals_judge(&arrivals, ranks, 3, 0, 7, 5 * S, failed, now, &mismatch);
 }
 
 static void all_are_there(void **state)
@@ -71,8 +72,9 @@ static void without_a_timeout_nobody_is_late(void **state)
 {
     (void)state;
     ranks[1].calls = 0;
-    assert_int_equal(weft__arrivals_judge(&arrivals, ranks, 3, 0, 7, 0, 1, &mismatch), NOBODY);
-    assert_int_equal(weft__arrivals_judge(&arrivals, ranks, 3, 0, 7, 0, 1000 * S, &mismatch),
+    assert_int_equal(weft__arrivals_judge(&arrivals, ranks, 3, 0, 7, 0, false, 1, &mismatch),
+                     NOBODY);
+    assert_int_equal(weft__arrivals_judge(&arrivals, ranks, 3, 0, 7, 0, false, 1000 * S, &mismatch),
                      NOBODY);
 }
 
@@ -88,6 +90,17 @@ static void one_is_in_another_call(void **state)
     ranks[1].sig = WEFT_COLL_BROADCAST;
     assert_int_equal(judge(3 * S), NOBODY);
     assert_int_equal(judge(5 * S), 1);
+    assert_true(mismatch);
+}
+
+static void another_call_is_blamed_soon_where_nccl_failed(void **state)
+{
+    (void)state;
+    failed = true;
+    ranks[1].sig = WEFT_COLL_BROADCAST;
+    assert_int_equal(judge(1 * S), NOBODY);
+    assert_int_equal(judge(1 * S + S / 20), NOBODY);
+    assert_int_equal(judge(1 * S + S / 20 + 1), 1);
     assert_true(mismatch);
 }
 
@@ -119,6 +132,7 @@ int main(void)
         cmocka_unit_test_setup(one_that_goes_on_is_not_late, reset),
         cmocka_unit_test_setup(without_a_timeout_nobody_is_late, reset),
         cmocka_unit_test_setup(one_is_in_another_call, reset),
+        cmocka_unit_test_setup(another_call_is_blamed_soon_where_nccl_failed, reset),
         cmocka_unit_test_setup(messages_are_no_other_call, reset),
         cmocka_unit_test_setup(counts_of_ragged_calls_are_each_ranks_own, reset),
     };

@@ -3,6 +3,7 @@
 #include "comm/call.h"
 
 #define ODD_NS 500000000u
+#define ODD_FAILED_NS 50000000u
 
 static bool same_call(const weft_arrival_t *a, const weft_arrival_t *b)
 {
@@ -24,9 +25,11 @@ static void note(weft_arrivals_t *arrivals, const weft_arrival_t *ranks, int siz
 }
 
 int weft__arrivals_judge(weft_arrivals_t *arrivals, const weft_arrival_t *ranks, int size, int rank,
-                         uint64_t call, uint64_t timeout_ns, uint64_t now, bool *mismatch_p)
+                         uint64_t call, uint64_t timeout_ns, bool failed, uint64_t now,
+                         bool *mismatch_p)
 {
     const weft_arrival_t *ours = &ranks[rank];
+    uint64_t odd_ns = failed ? ODD_FAILED_NS : ODD_NS;
     note(arrivals, ranks, size, now);
     for (int p = 0; p < size; p++) {
         uint64_t since = arrivals->since[p] > arrivals->since[rank] ? arrivals->since[p]
@@ -35,7 +38,7 @@ int weft__arrivals_judge(weft_arrivals_t *arrivals, const weft_arrival_t *ranks,
         /* Messages have no numbers: one that was made since hides the call. */
         bool message = weft__is_message((weft_coll_t)(ranks[p].sig & 0xff));
         bool other = ranks[p].calls == call && ours->calls == call && !message &&
-                     !same_call(&ranks[p], ours) && now - since > ODD_NS;
+                     !same_call(&ranks[p], ours) && now - since > odd_ns;
         if (p != rank && (late || other)) {
             *mismatch_p = other;
             return p;

@@ -22,8 +22,10 @@ typedef struct weft_arrivals {
 /* Rank `rank` waits in call number `call`, its latest of NCCL's, and `ranks` have come so far. Returns the
  * rank to blame, or -1: one that has not made the call, and none since timeout_ns (0: none is ever late), or
  * one that has made another call of that number (*mismatch_p). The latter is only said when it has been so
- * for half a second: numbers and calls are not read at the same instant. */
+ * for half a second, or for 50 ms if the call has `failed`, which needs a reason soon: numbers and calls are
+ * not read at the same instant. */
 int weft__arrivals_judge(weft_arrivals_t *arrivals, const weft_arrival_t *ranks, int size, int rank,
-                         uint64_t call, uint64_t timeout_ns, uint64_t now, bool *mismatch_p);
+                         uint64_t call, uint64_t timeout_ns, bool failed, uint64_t now,
+                         bool *mismatch_p);
 
 #endif

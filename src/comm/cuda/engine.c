@@ -237,7 +237,7 @@ void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
     }
     read_cards(cuda, ranks);
     int peer = weft__arrivals_judge(&cuda->arrivals, ranks, cuda->size, cuda->rank, call,
-                                    cuda->world.timeout_ns, now, &mismatch);
+                                    cuda->world.timeout_ns, failed, now, &mismatch);
     if (peer >= 0) {
         blame(cuda, ranks, call, peer, mismatch);
     } else if (failed && now - cuda->engine_failed_ns > WEFT_CUDA_BLAME_NS) {
