@@ -37,14 +37,15 @@ const char *weft_version(void)
     return TEXT(WEFT_VERSION_MAJOR) "." TEXT(WEFT_VERSION_MINOR) "." TEXT(WEFT_VERSION_PATCH);
 }
 
+const unsigned char weft__dtype_sizes[WEFT_DTYPE_COUNT] = {
+#define SIZE(name, text, bytes) bytes,
+    WEFT_DTYPE_TABLE(SIZE)
+#undef SIZE
+};
+
 size_t weft_dtype_size(weft_dtype_t type)
 {
-    static const unsigned char sizes[] = {
-#define SIZE(name, text, bytes) bytes,
-        WEFT_DTYPE_TABLE(SIZE)
-#undef SIZE
-    };
-    return (unsigned)type < WEFT_DTYPE_COUNT ? sizes[type] : 0;
+    return (unsigned)type < WEFT_DTYPE_COUNT ? weft__dtype_sizes[type] : 0;
 }
 
 const char *weft_dtype_name(weft_dtype_t type)

@@ -164,7 +164,7 @@ static const char *in_place_address(const weft_call_t *call, size_t block)
 
 static weft_status_t check_buffers(const weft_call_t *call, const char *name)
 {
-    size_t block = call->count * weft_dtype_size(call->type);
+    size_t block = weft__call_bytes(call);
     int rank = call->comm->rank, size = call->comm->size;
     size_t src_bytes = block * (size_t)weft__call_src_blocks(call, rank, size);
     size_t dst_bytes = block * (size_t)weft__call_dst_blocks(call, rank, size);

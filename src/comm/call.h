@@ -106,6 +106,21 @@ weft_status_t weft__call_check(const weft_call_t *call);
 int weft__call_src_blocks(const weft_call_t *call, int rank, int size);
 int weft__call_dst_blocks(const weft_call_t *call, int rank, int size);
 
+/* Bytes of a block. Inline, as all that every call passes several times: a small one takes some 150 ns. */
+extern const unsigned char weft__dtype_sizes[WEFT_DTYPE_COUNT];
+static inline size_t weft__call_bytes(const weft_call_t *call)
+{
+    return call->count * weft__dtype_sizes[call->type];
+}
+
+/* What ranks compare, beside the count, to know that they make the same call. */
+static inline uint64_t weft__sig_pack(const weft_call_t *call, weft_algo_t algo)
+{
+    uint64_t op = weft__coll_info[call->coll].reduces ? (uint64_t)call->op : 0;
+    return (uint64_t)call->coll | (uint64_t)call->type << 8 | op << 16 | (uint64_t)algo << 24 |
+           (uint64_t)call->root << 32 | (uint64_t)call->fused << 56;
+}
+
 /* Bytes from the start of a buffer to the end of the last block of it that the call uses. */
 size_t weft__call_extent(const weft_call_t *call, int rank, int size, bool dst);
 

@@ -111,7 +111,15 @@ extern const weft_backend_ops_t weft__backend_shm;
 weft_choice_t weft__comm_choose(weft_comm_h comm, weft_coll_t coll, size_t bytes);
 
 /* WEFT_ERR_INVALID with a sentence unless `comm` is a live handle. `who` is the API call. */
-weft_status_t weft__comm_check(weft_comm_h comm, const char *who);
+weft_status_t weft__comm_refuse(weft_comm_h comm, const char *who);
+extern int weft__comm_generation; /* how many forks this process is away from the first */
+static inline weft_status_t weft__comm_check(weft_comm_h comm, const char *who)
+{
+    bool alive = comm &&
+                 atomic_load_explicit(&comm->magic, memory_order_relaxed) == WEFT_COMM_MAGIC &&
+                 comm->generation == weft__comm_generation;
+    return __builtin_expect(alive, 1) ? WEFT_OK : weft__comm_refuse(comm, who);
+}
 
 /* Run a checked call: now, on its stream, or at the end of the group. Takes over call->vectors. */
 weft_status_t weft__call_submit(weft_call_t *call);

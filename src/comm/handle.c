@@ -69,11 +69,11 @@ static weft_status_t read_config(const weft_comm_config_t *config, weft_comm_h c
 }
 
 /* Counts forks on the way to this process. A handle made before the last one is the parent's. */
-static int generation;
+int weft__comm_generation;
 
 static void count_fork(void)
 {
-    generation++;
+    weft__comm_generation++;
 }
 
 static void watch_forks(void)
@@ -116,7 +116,7 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
     }
     comm->rank = comm->size = 0;
     comm->error_text[0] = '\0';
-    comm->generation = generation;
+    comm->generation = weft__comm_generation;
     comm->helper = NULL;
     comm->fuse_buffer = NULL;
     comm->backend = NULL;
@@ -154,7 +154,7 @@ weft_choice_t weft__comm_choose(weft_comm_h comm, weft_coll_t coll, size_t bytes
                                  : weft__tuner_choose(&comm->tuner, coll, bytes);
 }
 
-weft_status_t weft__comm_check(weft_comm_h comm, const char *who)
+weft_status_t weft__comm_refuse(weft_comm_h comm, const char *who)
 {
     if (!comm) {
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: the communicator is NULL", who);
@@ -162,14 +162,9 @@ weft_status_t weft__comm_check(weft_comm_h comm, const char *who)
     if (atomic_load_explicit(&comm->magic, memory_order_relaxed) != WEFT_COMM_MAGIC) {
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: the communicator was destroyed", who);
     }
-    if (comm->generation != generation) {
-        return weft__fail(
-            WEFT_ERR_UNSUPPORTED,
-            "weft_%s: the communicator belongs to the process that this one was forked "
-            "from",
-            who);
-    }
-    return WEFT_OK;
+    return weft__fail(
+        WEFT_ERR_UNSUPPORTED,
+        "weft_%s: the communicator belongs to the process that this one was forked from", who);
 }
 
 /* What keeps this rank from leaving the communicator. */

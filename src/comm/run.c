@@ -134,7 +134,8 @@ static inline __attribute__((always_inline)) weft_status_t end(weft_comm_h comm,
 
 #define NO_TICKET UINT64_MAX
 
-weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p)
+static inline __attribute__((always_inline)) weft_status_t enter(weft_comm_h comm, const char *who,
+                                                                 uint64_t *ticket_p)
 {
     *ticket_p = NO_TICKET; /* without streams nothing can be in front of it */
     weft_status_t status = begin(comm, who);
@@ -148,21 +149,32 @@ weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *tick
     return status;
 }
 
-weft_status_t weft__comm_leave(weft_comm_h comm, uint64_t ticket, weft_status_t status)
+static inline __attribute__((always_inline)) weft_status_t leave(weft_comm_h comm, uint64_t ticket,
+                                                                 weft_status_t status)
 {
-    if (ticket != NO_TICKET) {
+    if (__builtin_expect(ticket != NO_TICKET, 0)) {
         turn_over(comm, ticket);
     }
     return end(comm, status);
+}
+
+weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p)
+{
+    return enter(comm, who, ticket_p);
+}
+
+weft_status_t weft__comm_leave(weft_comm_h comm, uint64_t ticket, weft_status_t status)
+{
+    return leave(comm, ticket, status);
 }
 
 static weft_status_t run_now(weft_call_t *calls, int n)
 {
     weft_comm_h comm = calls->comm;
     uint64_t ticket;
-    weft_status_t status = weft__comm_enter(comm, weft__coll_info[calls->coll].name, &ticket);
+    weft_status_t status = enter(comm, weft__coll_info[calls->coll].name, &ticket);
     if (status == WEFT_OK) {
-        status = weft__comm_leave(comm, ticket, run_calls(comm, calls, n));
+        status = leave(comm, ticket, run_calls(comm, calls, n));
     }
     return status;
 }

@@ -135,8 +135,7 @@ static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t
 {
     if (choice.algo == WEFT_ALGO_ONESHOT) {
         bool blocks = weft__coll_info[call->coll].src_blocks == 'S';
-        size_t payload = call->count * weft_dtype_size(call->type) *
-                         (blocks ? (size_t)shm->size : 1);
+        size_t payload = weft__call_bytes(call) * (blocks ? (size_t)shm->size : 1);
         if (payload <= WEFT_SLOT_BYTES) {
             return weft__shm_oneshot(shm, call);
         }
@@ -166,8 +165,8 @@ weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
     if (call->coll == WEFT_COLL_ALLTOALLV) {
         status = weft__shm_alltoallv(shm, call);
     } else {
-        size_t bytes = call->count * weft_dtype_size(call->type);
-        weft_choice_t choice = weft__tuner_choose(&shm->comm->tuner, call->coll, bytes);
+        weft_choice_t choice = weft__tuner_choose(&shm->comm->tuner, call->coll,
+                                                  weft__call_bytes(call));
         status = run(shm, call, choice);
     }
     if (__builtin_expect(status != WEFT_OK, 0)) {

@@ -10,13 +10,6 @@
 #include "comm/shm/shm.h"
 #include "comm/shm/wait.h"
 
-uint64_t weft__sig_pack(const weft_call_t *call, weft_algo_t algo)
-{
-    uint64_t op = weft__coll_info[call->coll].reduces ? (uint64_t)call->op : 0;
-    return (uint64_t)call->coll | (uint64_t)call->type << 8 | op << 16 | (uint64_t)algo << 24 |
-           (uint64_t)call->root << 32 | (uint64_t)call->fused << 56;
-}
-
 static weft_algo_t sig_algo(uint64_t sig)
 {
     return (weft_algo_t)(sig >> 24 & 0xff);

@@ -77,7 +77,7 @@ static void own_next_slot(weft_shm_t *shm, size_t payload)
 
 weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
 {
-    size_t bytes = call->count * weft_dtype_size(call->type);
+    size_t bytes = weft__call_bytes(call);
     size_t payload = bytes * (size_t)weft__call_src_blocks(call, shm->rank, shm->size);
     int needed = needed_rank(shm, call);
     weft_status_t status = needed == ALL || !is_routine(shm, call)

@@ -145,7 +145,6 @@ static inline void weft__shm_untouch(weft_shm_t *shm)
 
 /* ---- signatures ------------------------------------------------------------------------- */
 
-uint64_t weft__sig_pack(const weft_call_t *call, weft_algo_t algo);
 void weft__sig_describe(uint64_t sig, uint64_t count, char *text, size_t room);
 /* What to say of two different calls besides: groups may read alike. */
 const char *weft__sig_besides(const char *ours, const char *theirs);
