@@ -26,6 +26,30 @@ in_memory() {
     out=$(cat out) err=$(cat err)
 }
 
+# make_group: a control group for memory, $group with $limit in it; false if none can be made
+make_group() {
+    local base
+    for base in "/sys/fs/cgroup/memory$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)" \
+        "/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)"; do
+        group=$base/weft-room-$$
+        mkdir "$group" 2>/dev/null || continue
+        for limit in memory.limit_in_bytes memory.max; do
+            [ ! -w "$group/$limit" ] || return 0
+        done
+        rmdir "$group"
+    done
+    return 1
+}
+
+# in_group MIB ARGUMENT...: the same in $group, which may take MIB
+in_group() {
+    echo $(($1 * 1024 * 1024)) >"$group/$limit" || fail "the limit of $group cannot be set to $1 MiB"
+    shift
+    sh -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' sh "$group" "$weft" train --device cpu "$@" >out 2>err </dev/null
+    status=$?
+    out=$(cat out) err=$(cat err)
+}
+
 expect_not_in() { ! grep -qF -- "$2" <<<"$1" || fail "'$2' is in: $1"; }
 # mib WORDS: the number of MiB before WORDS in $out
 mib() {
@@ -151,6 +175,26 @@ if unshare -rm mount --bind meminfo /proc/meminfo 2>/dev/null; then
     expect_in "$err" "more than 90% of the"
 else
     echo "not tried: small machines: /proc/meminfo cannot be covered here (needs user namespaces, or root)"
+fi
+
+if make_group; then
+    tried=1
+    name="in a control group a plan runs in what was forecast for it, and is refused with less"
+    for plan in "-n 2 --batch 64" "-n 4 --zero 3 --batch 64" "-n 4 --tp 2 --pp 2 --micro-batch 4"; do
+        rm -rf run
+        train $common $plan --steps 3 --out run --dry-run
+        total=$(mib "of memory (" | cut -d. -f1)
+        in_group $((total + total / 50 + 8)) $common $plan --steps 3 --out run
+        expect_status 0
+        rm -rf run
+        in_group $((total * 3 / 4)) $common $plan --steps 3 --out run
+        expect_status 1
+        expect_in "$err" "the limits of the control groups"
+        [ ! -e run ] || fail "it left a folder"
+    done
+    rmdir "$group" || fail "$group is still in use"
+else
+    echo "not tried: control groups: none can be made here (needs root, and a group that may have others inside)"
 fi
 
 [ $failures = 0 ] && [ $tried = 1 ] && echo "all passed"
