@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: timeout=300
+# ctest: timeout=300 cores=2
 # weft run, from the outside.
 set -u
 # shellcheck source=test/cli/lib.sh

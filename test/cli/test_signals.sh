@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: timeout=600 plain
+# ctest: timeout=600 plain waits
 # Signals to weft train: whatever comes when, there is a checkpoint of the last state, or a status that is not 0
 # and a sentence. Steps are slow, so that a signal comes in the middle of one.
 #   MOMENTS=200 SLOWEST=20 SEED=7 test_signals.sh    signals at random moments of random runs, and the slowest step in seconds
