@@ -54,6 +54,19 @@ static void others_are_left_out_and_who_repeats_is_not(void **state)
     weft__repeats_destroy(NULL);
 }
 
+static void every_rank_of_the_largest_job_is_told_from_the_others(void **state)
+{
+    (void)state;
+    weft_repeats_t *repeats = weft__repeats_create();
+    assert_non_null(repeats);
+    assert_false(heard(repeats, 0, "it failed"));
+    for (int rank = 1; rank < WEFT_MAX_RANKS; rank++) {
+        assert_true(heard(repeats, rank, "it failed"));
+    }
+    assert_false(heard(repeats, 64, "it failed"));
+    weft__repeats_destroy(repeats);
+}
+
 static void what_is_long_ago_is_said_again(void **state)
 {
     (void)state;
@@ -78,6 +91,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_may_differ_in_the_rank),
         cmocka_unit_test(others_are_left_out_and_who_repeats_is_not),
+        cmocka_unit_test(every_rank_of_the_largest_job_is_told_from_the_others),
         cmocka_unit_test(what_is_long_ago_is_said_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,18 +116,17 @@ static void request_without_proof_is_refused_unread(void **state)
 }
 
 /* Strangers who connect and say nothing neither keep ranks out nor take more than an eighth of the
- * descriptors of the process that serves. */
-static void silent_strangers_do_not_crowd_the_store(void **state)
+ * descriptors of the process that serves, or eight where that is less. */
+static void crowd_a_store(rlim_t descriptors, int room)
 {
-    (void)state;
-    enum { STRANGERS = 60, ROOM = 160 };
+    enum { STRANGERS = 60 };
     struct rlimit usual, less;
     weft_store_server_t *small = NULL;
     weft_store_conn_t *store = NULL;
     int fds[STRANGERS], small_port, most = 0;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
     less = usual;
-    less.rlim_cur = ROOM;
+    less.rlim_cur = descriptors;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &less), 0);
     assert_int_equal(weft__store_serve(HOST, 0, secret, &small, &small_port), WEFT_OK);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
@@ -138,7 +137,7 @@ static void silent_strangers_do_not_crowd_the_store(void **state)
         most = now > most ? now : most;
     }
     assert_int_equal(weft__store_connect(HOST, small_port, secret, LIMIT_MS, &store), WEFT_OK);
-    assert_true(most <= ROOM / 8 && weft__store_clients(small) <= ROOM / 8 + 1);
+    assert_true(most <= room && weft__store_clients(small) <= room + 1);
     weft__store_close(store);
     for (int i = 0; i < STRANGERS; i++) {
         close(fds[i]);
@@ -146,7 +145,47 @@ static void silent_strangers_do_not_crowd_the_store(void **state)
     weft__store_stop(small);
 }
 
+static void silent_strangers_do_not_crowd_the_store(void **state)
+{
+    (void)state;
+    crowd_a_store(160, 160 / 8);
+    crowd_a_store(32, 8);
+}
+
 /* ---- what goes wrong --------------------------------------------------------------------- */
+
+static double cpu_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* The fork has the server's descriptor of the client too, so that close() alone does not end it. */
+static void client_that_a_fork_still_holds_is_forgotten(void **state)
+{
+    (void)state;
+    weft_store_conn_t *store = NULL;
+    int fd = raw_connect(), before = weft__store_clients(server);
+    pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    assert_int_equal(shutdown(fd, SHUT_RDWR), 0);
+    for (int ms = 0; weft__store_clients(server) == before && ms < LIMIT_MS; ms++) {
+        usleep(1000);
+    }
+    assert_int_equal(weft__store_clients(server), before - 1);
+    double start = cpu_seconds();
+    usleep(300000);
+    assert_true(cpu_seconds() - start < 0.03); /* the server sleeps */
+    assert_int_equal(weft__store_connect(HOST, port, secret, LIMIT_MS, &store), WEFT_OK);
+    weft__store_close(store);
+    close(fd);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
 
 static void nobody_listens_then_somebody_does(void **state)
 {
@@ -475,6 +514,7 @@ int main(void)
         cmocka_unit_test(server_without_the_secret_is_not_believed),
         cmocka_unit_test(request_without_proof_is_refused_unread),
         cmocka_unit_test(silent_strangers_do_not_crowd_the_store),
+        cmocka_unit_test(client_that_a_fork_still_holds_is_forgotten),
         cmocka_unit_test(nobody_listens_then_somebody_does),
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(client_killed_while_waiting_is_forgotten),

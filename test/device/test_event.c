@@ -98,6 +98,28 @@ static void caller_waits(void **state)
     assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
 }
 
+static double cpu_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void a_long_wait_leaves_the_core_to_others(void **state)
+{
+    (void)state;
+    int ms = 400;
+    weft_stream_h stream = make_stream();
+    weft_event_h event = make_event();
+    assert_int_equal(weft_stream_call(stream, nap, &ms), WEFT_OK);
+    assert_int_equal(weft_event_record(event, stream), WEFT_OK);
+    double before = cpu_seconds();
+    assert_int_equal(weft_event_synchronize(event), WEFT_OK);
+    assert_true(cpu_seconds() - before < 0.02);
+    assert_int_equal(weft_event_destroy(event), WEFT_OK);
+    assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
+}
+
 static void event_never_recorded_holds_nothing_up(void **state)
 {
     (void)state;
@@ -340,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_stream_waits),
         cmocka_unit_test(caller_waits),
+        cmocka_unit_test(a_long_wait_leaves_the_core_to_others),
         cmocka_unit_test(event_never_recorded_holds_nothing_up),
         cmocka_unit_test(recording_again_leaves_old_waits_alone),
         cmocka_unit_test(destroying_an_event_leaves_waits_alone),

@@ -75,6 +75,14 @@ CHILD_TEST(bad_frees_are_refused)
     CHECK_EQ(weft_free(large), WEFT_ERR_INVALID);
 }
 
+CHILD_TEST(devices_say_of_what_kind_they_are)
+{
+    const char *kind = NULL;
+    CHECK_EQ(weft_device_kind(&kind), WEFT_OK);
+    CHECK(kind != NULL && strcmp(kind, "cpu") == 0);
+    CHECK_EQ(weft_device_kind(NULL), WEFT_ERR_INVALID);
+}
+
 CHILD_TEST(bad_arguments_are_refused)
 {
     char buffer[8];
@@ -416,6 +424,7 @@ int main(void)
         cmocka_unit_test(default_capacity_is_the_machines_memory),
         cmocka_unit_test(ranks_share_the_machine),
         cmocka_unit_test(bad_frees_are_refused),
+        cmocka_unit_test(devices_say_of_what_kind_they_are),
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(sizes_near_the_largest_are_no_memory),
         cmocka_unit_test(devices_are_per_thread_and_counted),

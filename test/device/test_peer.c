@@ -3,9 +3,11 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 #include <weft/device.h>
 
+#include "device/cpu/heap.h"
 #include "device/device.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -224,6 +226,31 @@ CHILD_TEST(something_else_behind_the_handle_is_refused)
     CHECK_EQ(wait_child(pid), 0);
 }
 
+/* A file that ends before its header does, and is otherwise what it says. */
+static void announce_cut(int in, int out)
+{
+    char byte;
+    int fd = memfd_create("weft-device-cut", MFD_CLOEXEC);
+    weft_heap_header_t header = {WEFT_HEAP_MAGIC, 7, sizeof(header) - 1};
+    weft_heap_handle_t handle = {.id = 7, .bytes = header.bytes, .pid = getpid(), .fd = fd};
+    put(fd, &header, sizeof(header) - 1);
+    put(out, &handle, sizeof(handle));
+    CHECK_EQ(read(in, &byte, 1), 0);
+}
+
+CHILD_TEST(memory_without_a_whole_header_is_refused)
+{
+    weft_heap_handle_t handle;
+    int to, from;
+    char *base;
+    pid_t pid = start(announce_cut, &to, &from);
+    get(from, &handle, sizeof(handle));
+    CHECK_EQ(weft__heap_open(&handle, &base), WEFT_ERR_SYSTEM);
+    CHECK_TEXT(weft_last_error(), "other device memory");
+    close(to);
+    CHECK_EQ(wait_child(pid), 0);
+}
+
 static weft_heap_handle_t shared_handle;
 
 static void *open_and_close(void *arg)
@@ -262,6 +289,7 @@ int main(void)
         cmocka_unit_test(memory_of_a_dead_process_is_refused),
         cmocka_unit_test(a_mapping_outlives_its_owner),
         cmocka_unit_test(something_else_behind_the_handle_is_refused),
+        cmocka_unit_test(memory_without_a_whole_header_is_refused),
         cmocka_unit_test(threads_share_one_mapping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,6 +191,21 @@ static void freed_memory_is_kept_then_given_back(void **state)
     bench_stop(&bench);
 }
 
+static void a_pool_that_keeps_nothing_takes_no_page_ahead(void **state)
+{
+    (void)state;
+    static bench_t bench;
+    weft_pool_stats_t stats;
+    bench_start(&bench, 64 * MIB, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_true(bench_alloc(&bench, MIB + 1));
+        weft__pool_stats(&bench.pool, &stats);
+        assert_int_equal(stats.reserved, stats.in_use);
+        check_stats(&bench);
+    }
+    bench_stop(&bench);
+}
+
 static void memory_given_back_reads_as_zero(void **state)
 {
     (void)state;
@@ -297,6 +312,7 @@ int main(void)
         cmocka_unit_test(random_calls_keeping_some),
         cmocka_unit_test(random_calls_keeping_all),
         cmocka_unit_test(freed_memory_is_kept_then_given_back),
+        cmocka_unit_test(a_pool_that_keeps_nothing_takes_no_page_ahead),
         cmocka_unit_test(memory_given_back_reads_as_zero),
         cmocka_unit_test(many_small_ones_share_pages),
         cmocka_unit_test(what_is_not_in_use_is_not_freed),
