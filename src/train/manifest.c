@@ -124,10 +124,8 @@ weft_status_t weft__manifest_write(const char *folder, const weft_manifest_t *ma
 
 static bool read_crc(const char *text, uint32_t *out_p)
 {
-    char *end;
-    unsigned long value = strtoul(text, &end, 16);
-    *out_p = (uint32_t)value;
-    return strlen(text) == 8 && *end == '\0';
+    *out_p = (uint32_t)strtoul(text, NULL, 16);
+    return strlen(text) == 8 && strspn(text, "0123456789abcdefABCDEF") == 8; /* no sign, no space */
 }
 
 static weft_status_t check_self(const char *path, char *text, size_t size)

@@ -19,9 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/rng.h"
 #include "train/checkpoint_cases.h"
+#include "train/checkpoint_parts.h"
 #include "train/fixture.h"
 
 static small_run_t run;
@@ -373,6 +375,48 @@ static void a_full_disk_leaves_the_one_before(void **state)
     in_a_child(tmpfs_body);
 }
 
+/* Write `crc` for the checksum fedcba99 of the only file in the list, and seal the list again. */
+static weft_status_t read_with_crc(const char *folder, const char *crc)
+{
+    static const char self[] = "\"self_crc32c\": \"";
+    weft_manifest_t manifest = {.state = {.loss_scale = 1}, .count = 1};
+    manifest.files[0] = (weft_listed_file_t){.name = "a", .bytes = 3, .crc = 0xfedcba99};
+    char *path = strdup(in_scratch("crc/" WEFT_CHECKPOINT_STATE)), *text, sealed[16];
+    size_t size;
+    assert_int_equal(weft__manifest_write(folder, &manifest), WEFT_OK);
+    assert_int_equal(weft__file_read(path, &text, &size), WEFT_OK);
+    char *at = strstr(text, "fedcba99"), *seal = strstr(text, self);
+    assert_true(at != NULL && seal != NULL);
+    memcpy(at, crc, 8);
+    memcpy(seal + sizeof(self) - 1, "00000000", 8);
+    snprintf(sealed, sizeof(sealed), "%08x", weft__crc32c(0, text, size));
+    memcpy(seal + sizeof(self) - 1, sealed, 8);
+    assert_int_equal(weft__file_replace(path, text, size), WEFT_OK);
+    free(text);
+    free(path);
+    weft_status_t status = weft__manifest_read(folder, &manifest);
+    if (status == WEFT_OK) {
+        assert_int_equal(manifest.files[0].crc, 0xfedcba99);
+    }
+    free(manifest.settings);
+    return status;
+}
+
+static void checksums_are_eight_digits(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"-1234567", "+edcba99", " edcba99", "0xdcba99", "fedcba9g"};
+    char *folder = strdup(in_scratch("crc"));
+    assert_int_equal(mkdir(folder, 0755), 0);
+    assert_int_equal(read_with_crc(folder, "fedcba99"), WEFT_OK);
+    assert_int_equal(read_with_crc(folder, "FEDCBA99"), WEFT_OK);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(read_with_crc(folder, bad[i]), WEFT_ERR_INVALID);
+        assert_non_null(strstr(weft_last_error(), "is damaged"));
+    }
+    free(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_step_can_be_written_again),
         cmocka_unit_test(one_writer_per_folder),
         cmocka_unit_test(damage_is_refused_with_file_and_reason),
+        cmocka_unit_test(checksums_are_eight_digits),
         cmocka_unit_test(folders_of_others_have_weights_only),
         cmocka_unit_test(a_full_disk_leaves_the_one_before),
     };
