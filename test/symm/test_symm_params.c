@@ -19,6 +19,9 @@ static void held(team_t *team)
     char data[BYTES];
     const char *now;
     uint64_t version;
+    CHECK_STATUS(weft_params_create(NULL, BYTES, &params), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_params_create(symm, 0, &params), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_params_create(symm, BYTES, NULL), WEFT_ERR_INVALID);
     CHECK_OK(weft_params_create(symm, BYTES, &params));
     for (int i = 1; i <= 40; i++) {
         if (team->rank == 0) {

@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/rng.h"
 #include "train/fixture.h"
@@ -325,6 +328,41 @@ static void tokens_of_any_length_are_kept(void **state)
     }
 }
 
+/* A word whose links do not fit into what is left: it must not become a text of no tokens. */
+static void a_word_without_memory_is_an_error(void **state)
+{
+    (void)state;
+    enum { WORD = 16 << 20, LEFT = 128 << 20 }; /* its tokens fit, its links do not */
+    const char *sanitizer = getenv("SANITIZER");
+    if (sanitizer != NULL && sanitizer[0] != '\0') {
+        print_message("skipped: sanitizers reserve more addresses than a limit would leave\n");
+        skip();
+    }
+    weft_bpe_t *bpe;
+    char *word = letters(WORD);
+    assert_int_equal(weft__bpe_create(256, &bpe), WEFT_OK);
+    for (uint32_t b = 0; b < 256; b++) {
+        char byte = (char)b;
+        assert_int_equal(weft__bpe_add(bpe, b, &byte, 1), WEFT_OK);
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        unsigned long pages = 0;
+        weft_tokens_t tokens = {0};
+        FILE *file = fopen("/proc/self/statm", "re");
+        bool known = file != NULL && fscanf(file, "%lu", &pages) == 1;
+        rlim_t most = pages * (rlim_t)sysconf(_SC_PAGESIZE) + LEFT;
+        known = known && setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) == 0;
+        weft_status_t status = weft__bpe_encode(bpe, word, WORD, false, &tokens);
+        _exit(!known || status != WEFT_ERR_NO_MEMORY || tokens.count != 0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    weft__bpe_destroy(bpe);
+    free(word);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +372,7 @@ int main(void)
         cmocka_unit_test(merges_in_long_chains),
         cmocka_unit_test(runs_of_one_character),
         cmocka_unit_test(tokens_of_any_length_are_kept),
+        cmocka_unit_test(a_word_without_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
