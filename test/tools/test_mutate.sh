@@ -33,5 +33,16 @@ awk '/^      - / { before = substr($0, 9) }
      END { exit bad }' "$work/a" || fail "a string was broken, or nothing"
 tools/mutate --dir "$work" --list --count 50 --only src/boot | grep '^ *[0-9]* *src/' | grep -v ' src/boot/' &&
     fail "--only draws elsewhere"
+
+# Other lines do not change what is drawn of those that stay, and one line more takes one place at most.
+mkdir -p "$work/tree/tools" "$work/tree/src/base"
+cp tools/mutate "$work/tree/tools/" && cp src/base/json.c src/base/args.c "$work/tree/src/base/"
+git -C "$work/tree" init -q
+"$work/tree/tools/mutate" --list --count 30 --seed 3 | grep '^      ' >"$work/before"
+awk '/^static/ && !done { print "static int more(int a)\n{\n    return a + 1;\n}\n"; done = 1 } { print }' src/base/json.c \
+    >"$work/tree/src/base/json.c"
+"$work/tree/tools/mutate" --list --count 31 --seed 3 | grep '^      ' >"$work/after"
+[ -s "$work/before" ] || fail "nothing is drawn in a tree of two files"
+grep -vxFf "$work/after" "$work/before" && fail "a function more changes what is drawn elsewhere"
 tools/mutate --dir "$work" --report --count 5 | grep -q '^folder' || fail "nothing to report is no table"
 [ $failures -eq 0 ]
