@@ -175,9 +175,15 @@ weft_status_t weft__folder_make(const char *path)
         if (slash != NULL) {
             *slash = '\0';
         }
-        if (mkdir(part, 0777) != 0 && (errno != EEXIST || !weft__is_folder(part))) {
-            errno = errno == EEXIST ? ENOTDIR : errno;
-            return system_error("create the folder", part);
+        if (mkdir(part, 0777) != 0) {
+            bool there = false;
+            if (errno == EEXIST) {
+                WEFT_TRY(weft__is_folder(part, &there));
+                errno = ENOTDIR;
+            }
+            if (!there) {
+                return system_error("create the folder", part);
+            }
         }
         if (slash != NULL) {
             *slash = '/';
@@ -200,16 +206,23 @@ weft_status_t weft__path_remove(const char *path)
     return WEFT_OK;
 }
 
-bool weft__is_folder(const char *path)
+static weft_status_t is_kind(const char *path, mode_t kind, bool *is_p)
 {
     struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    int error = stat(path, &about) == 0 ? 0 : errno;
+    *is_p = error == 0 && (about.st_mode & S_IFMT) == kind;
+    return error == 0 || error == ENOENT || error == ENOTDIR ? WEFT_OK
+                                                             : system_error("look at", path);
 }
 
-bool weft__is_file(const char *path)
+weft_status_t weft__is_folder(const char *path, bool *is_p)
 {
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+    return is_kind(path, S_IFDIR, is_p);
+}
+
+weft_status_t weft__is_file(const char *path, bool *is_p)
+{
+    return is_kind(path, S_IFREG, is_p);
 }
 
 uint64_t weft__disk_free(const char *path)

@@ -3,9 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/log.h"
+#include "base/try.h"
 
 /* ---- presets ------------------------------------------------------------------------------ */
 
@@ -76,21 +77,17 @@ weft_status_t weft__config_preset(const char *name, weft_model_config_t *config_
 
 weft_status_t weft__config_find(const char *name_or_path, weft_model_config_t *config_p)
 {
-    struct stat info;
-    char path[4096];
-    if (stat(name_or_path, &info) != 0) {
-        if (strchr(name_or_path, '/') != NULL) {
-            return weft__config_read(name_or_path, config_p); /* says why it cannot be read */
-        }
-        return weft__config_preset(name_or_path, config_p);
+    char path[WEFT_PATH_BYTES];
+    bool folder, file = false;
+    WEFT_TRY(weft__is_folder(name_or_path, &folder));
+    if (folder) {
+        WEFT_TRY(weft__path_join(path, name_or_path, "config.json"));
+        return weft__config_read(path, config_p);
     }
-    int length = snprintf(path, sizeof(path), "%s%s", name_or_path,
-                          S_ISDIR(info.st_mode) ? "/config.json" : "");
-    if (length >= (int)sizeof(path)) {
-        return weft__fail(WEFT_ERR_INVALID, "the path of the model is too long: %.64s...",
-                          name_or_path);
-    }
-    return weft__config_read(path, config_p);
+    WEFT_TRY(weft__is_file(name_or_path, &file));
+    return file || strchr(name_or_path, '/') != NULL
+               ? weft__config_read(name_or_path, config_p) /* or says why it cannot be read */
+               : weft__config_preset(name_or_path, config_p);
 }
 
 /* ---- checks ------------------------------------------------------------------------------- */

@@ -126,14 +126,15 @@ static uint64_t disk_room(const char *folder)
     if (weft__path_join(path, "", folder) != WEFT_OK) {
         return UNKNOWN;
     }
-    while (!weft__is_folder(path)) {
+    bool there = false;
+    while (weft__is_folder(path, &there) == WEFT_OK && !there) {
         char *slash = strrchr(path, '/');
         if (slash == NULL || slash == path) {
             return weft__disk_free(slash == NULL ? "." : "/");
         }
         *slash = '\0';
     }
-    return weft__disk_free(path);
+    return there ? weft__disk_free(path) : UNKNOWN;
 }
 
 weft_status_t weft__admit_disk(const weft_setup_t *setup, FILE *notes)

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/try.h"
 #include "train/checkpoint_parts.h"
 #include "train/run_folder.h"
 
@@ -112,14 +113,12 @@ static weft_status_t prune(const weft_checkpoint_writer_t *writer, uint64_t writ
     weft_status_t status = WEFT_OK;
     while (writer->options.keep > 0 && status == WEFT_OK &&
            (number = weft__checkpoint_newest(writer->run, number)) >= 0) {
-        if (!weft__run_wrote(writer->run, writer->id, (uint64_t)number)) {
-            continue;
-        }
-        if (kept == writer->options.keep) {
+        bool ours = false;
+        status = weft__run_wrote(writer->run, writer->id, (uint64_t)number, &ours);
+        if (ours && kept == writer->options.keep) {
             status = remove_checkpoint(writer->run, (uint64_t)number);
-        } else {
-            kept++;
         }
+        kept += ours && kept < writer->options.keep;
     }
     return status == WEFT_OK && number == WEFT_CHECKPOINT_UNKNOWN ? WEFT_ERR_SYSTEM : status;
 }
@@ -128,11 +127,11 @@ static weft_status_t prune(const weft_checkpoint_writer_t *writer, uint64_t writ
 static weft_status_t make_way(const weft_checkpoint_writer_t *writer, uint64_t step,
                               const char *name, const char *place)
 {
-    if (!weft__is_folder(place) || weft__run_wrote(writer->run, writer->id, step) ||
-        rmdir(place) == 0) {
-        return WEFT_OK;
-    }
-    return weft__run_set_aside_one(writer->run, name);
+    bool taken, ours;
+    WEFT_TRY(weft__is_folder(place, &taken));
+    WEFT_TRY(weft__run_wrote(writer->run, writer->id, step, &ours));
+    return !taken || ours || rmdir(place) == 0 ? WEFT_OK
+                                               : weft__run_set_aside_one(writer->run, name);
 }
 
 static size_t text_bytes(const char *text)

@@ -6,46 +6,58 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/try.h"
 #include "train/checkpoint_parts.h"
 
 _Static_assert(sizeof(((weft_loaded_t *)0)->path) == WEFT_PATH_BYTES, "a path fits");
 
-static bool has(const char *folder, const char *name)
+static weft_status_t has(const char *folder, const char *name, bool *has_p)
 {
     char path[WEFT_PATH_BYTES];
-    return weft__path_join(path, folder, name) == WEFT_OK &&
-           (weft__is_file(path) || weft__is_folder(path));
+    WEFT_TRY(weft__path_join(path, folder, name));
+    WEFT_TRY(weft__is_file(path, has_p));
+    return *has_p ? WEFT_OK : weft__is_folder(path, has_p);
+}
+
+/* What a folder without a checkpoint is: none, a run's, or whatever it is. */
+static weft_status_t resolve_bare(const char *path, char *out)
+{
+    bool folder, metrics, machine;
+    WEFT_TRY(weft__is_folder(path, &folder));
+    if (!folder) {
+        return weft__fail(WEFT_ERR_NOT_FOUND, "there is no folder %s to load from", path);
+    }
+    WEFT_TRY(has(path, "metrics.jsonl", &metrics));
+    WEFT_TRY(has(path, "machine.json", &machine));
+    if (metrics || machine) {
+        return weft__fail(WEFT_ERR_NOT_FOUND, "the run in %s has saved no checkpoint to load",
+                          path);
+    }
+    return weft__path_join(out, "", path);
 }
 
 /* The folder that `path` means, into `out`. */
 static weft_status_t resolve(const char *path, char *out)
 {
     char name[WEFT_CHECKPOINT_NAME], link[WEFT_PATH_BYTES];
-    int64_t newest = -1;
-    if (!has(path, WEFT_CHECKPOINT_STATE) && has(path, "latest")) {
+    bool state, latest;
+    WEFT_TRY(has(path, WEFT_CHECKPOINT_STATE, &state));
+    WEFT_TRY(has(path, "latest", &latest));
+    if (!state && latest) {
         weft_status_t status = weft__path_join(link, path, "latest");
         char *real = status == WEFT_OK ? realpath(link, NULL) : NULL;
         status = weft__path_join(out, "", real != NULL ? real : link);
         free(real);
         return status;
     }
-    if (!has(path, WEFT_CHECKPOINT_STATE)) {
-        newest = weft__checkpoint_newest(path, INT64_MAX);
-    }
+    int64_t newest = state ? -1 : weft__checkpoint_newest(path, INT64_MAX);
     if (newest == WEFT_CHECKPOINT_UNKNOWN) {
         return WEFT_ERR_SYSTEM;
     }
     if (newest >= 0) {
         return weft__path_join(out, path, weft__checkpoint_name((uint64_t)newest, name));
     }
-    if (!weft__is_folder(path)) {
-        return weft__fail(WEFT_ERR_NOT_FOUND, "there is no folder %s to load from", path);
-    }
-    if (has(path, "metrics.jsonl") || has(path, "machine.json")) {
-        return weft__fail(WEFT_ERR_NOT_FOUND, "the run in %s has saved no checkpoint to load",
-                          path);
-    }
-    return weft__path_join(out, "", path);
+    return resolve_bare(path, out);
 }
 
 /* Add to the sentence which checkpoint could be taken instead. */
@@ -78,7 +90,11 @@ static weft_status_t load_own(weft_loaded_t *out, weft_load_t want)
         status = weft__path_join(path, out->path, WEFT_CHECKPOINT_MODEL);
         status = status == WEFT_OK ? weft__tensors_open(path, &out->model) : status;
     }
-    if (status == WEFT_OK && want != WEFT_LOAD_MODEL && has(out->path, WEFT_CHECKPOINT_OPTIMIZER)) {
+    bool optimizer = false;
+    if (status == WEFT_OK && want != WEFT_LOAD_MODEL) {
+        status = has(out->path, WEFT_CHECKPOINT_OPTIMIZER, &optimizer);
+    }
+    if (status == WEFT_OK && optimizer) {
         status = weft__path_join(path, out->path, WEFT_CHECKPOINT_OPTIMIZER);
         status = status == WEFT_OK ? weft__tensors_open(path, &out->optimizer) : status;
     }
@@ -88,11 +104,11 @@ static weft_status_t load_own(weft_loaded_t *out, weft_load_t want)
 weft_status_t weft__checkpoint_load(const char *path, weft_load_t want, weft_loaded_t *out)
 {
     *out = (weft_loaded_t){0};
-    weft_status_t status = resolve(path, out->path);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    out->foreign = !has(out->path, WEFT_CHECKPOINT_STATE);
+    bool own;
+    WEFT_TRY(resolve(path, out->path));
+    WEFT_TRY(has(out->path, WEFT_CHECKPOINT_STATE, &own));
+    out->foreign = !own;
+    weft_status_t status;
     bool numbered = weft__checkpoint_number(
                         strrchr(out->path, '/') != NULL ? strrchr(out->path, '/') + 1 : "") >= 0;
     if (!out->foreign || numbered) {

@@ -102,7 +102,9 @@ static weft_status_t find_shards(const char *path, const weft_tokenizer_t *token
     char folder[WEFT_PATH_BYTES];
     status = weft__sources_cache(&texts, tokenizer, cache, folder);
     weft__sources_free(&texts);
-    if (status == WEFT_OK && !weft__is_folder(folder)) {
+    bool there = false;
+    status = status == WEFT_OK ? weft__is_folder(folder, &there) : status;
+    if (status == WEFT_OK && !there) {
         status = weft__fail(
             WEFT_ERR_NOT_FOUND,
             "the tokens of %s are not in %s: its files changed after they were encoded", path,

@@ -52,7 +52,9 @@ static uint64_t saved_before(const weft_setup_t *setup)
     uint64_t count = 0;
     int64_t number = INT64_MAX;
     while (setup->goes_on && (number = weft__checkpoint_newest(out, number)) >= 0) {
-        count += weft__run_wrote(out, setup->loaded.run, (uint64_t)number);
+        bool wrote;
+        count += weft__run_wrote(out, setup->loaded.run, (uint64_t)number, &wrote) == WEFT_OK &&
+                 wrote;
     }
     return count;
 }

@@ -13,6 +13,7 @@
 #include "base/json_read.h"
 #include "base/log.h"
 #include "base/output.h"
+#include "base/try.h"
 #include "train/progress.h"
 
 struct weft_metrics {
@@ -64,18 +65,14 @@ static uint64_t count_lines(const char *text, size_t size)
 
 static weft_status_t open_file(weft_metrics_t *metrics, const char *folder, uint64_t resumed)
 {
-    weft_status_t status = weft__folder_make(folder);
-    status = status == WEFT_OK ? weft__path_join(metrics->path, folder, "metrics.jsonl") : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
     size_t keep = 0, size;
     char *text;
-    if (resumed > 0 && weft__is_file(metrics->path)) {
-        status = weft__file_read(metrics->path, &text, &size);
-        if (status != WEFT_OK) {
-            return status;
-        }
+    bool there;
+    WEFT_TRY(weft__folder_make(folder));
+    WEFT_TRY(weft__path_join(metrics->path, folder, "metrics.jsonl"));
+    WEFT_TRY(weft__is_file(metrics->path, &there));
+    if (resumed > 0 && there) {
+        WEFT_TRY(weft__file_read(metrics->path, &text, &size));
         keep = weft__metrics_until(text, size, resumed);
         metrics->cut = count_lines(text + keep, size - keep);
         free(text);

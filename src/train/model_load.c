@@ -127,7 +127,9 @@ static weft_status_t open_tokenizer(weft_model_loaded_t *l, const weft_loaded_t 
         return weft__tokenizer_open(tokenizer, &l->tokenizer);
     }
     WEFT_TRY(weft__path_join(path, checkpoint->path, "tokenizer.json"));
-    if (!weft__is_file(path)) {
+    bool there;
+    WEFT_TRY(weft__is_file(path, &there));
+    if (!there) {
         return weft__fail(WEFT_ERR_NOT_FOUND,
                           "%s has no tokenizer.json; name one with --tokenizer FILE",
                           checkpoint->path);

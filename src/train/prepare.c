@@ -154,7 +154,9 @@ static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *t
     status = status == WEFT_OK ? encode_all(texts, tokenizer, temporary, watch) : status;
     if (status == WEFT_OK && rename(temporary, folder) != 0) {
         int error = errno;
-        if (!weft__is_folder(folder)) { /* or another process was faster */
+        bool there;
+        status = weft__is_folder(folder, &there);
+        if (status == WEFT_OK && !there) { /* or another process was faster */
             status = weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", temporary, folder,
                                 strerror(error));
         }
@@ -184,8 +186,10 @@ weft_status_t weft__data_prepare(const char *path, weft_tokenizer_t *tokenizer, 
                             "that they were made with",
                             path);
     } else if (!sources.shards) {
+        bool there = false;
         status = weft__sources_cache(&sources, tokenizer, cache, folder);
-        if (status == WEFT_OK && !weft__is_folder(folder)) {
+        status = status == WEFT_OK ? weft__is_folder(folder, &there) : status;
+        if (status == WEFT_OK && !there) {
             status = fill_cache(&sources, tokenizer, cache, folder, watch);
         }
     }

@@ -99,8 +99,10 @@ weft_status_t weft__record_settings(const weft_train_config_t *config, const cha
 static weft_status_t machine_name(const weft_setup_t *setup, char *path)
 {
     char name[64] = "machine.json";
+    bool there;
     WEFT_TRY(weft__path_join(path, setup->config->out, name));
-    if (setup->resumed && weft__is_file(path)) {
+    WEFT_TRY(weft__is_file(path, &there));
+    if (setup->resumed && there) {
         snprintf(name, sizeof(name), "machine-%llu.json",
                  (unsigned long long)setup->loaded.state.step);
     }

@@ -21,6 +21,18 @@
 #define FORMAT "weft run"
 #define VERSION 1
 
+/* Whatever it is, and a link that leads nowhere too. */
+static weft_status_t has(const char *folder, const char *name, bool *has_p)
+{
+    char path[WEFT_PATH_BYTES];
+    struct stat about;
+    WEFT_TRY(weft__path_join(path, folder, name));
+    *has_p = lstat(path, &about) == 0;
+    return *has_p || errno == ENOENT || errno == ENOTDIR
+               ? WEFT_OK
+               : weft__fail(WEFT_ERR_SYSTEM, "cannot look at %s: %s", path, strerror(errno));
+}
+
 /* ---- the name of a run --------------------------------------------------------------------------------- */
 
 static bool is_id(const char *text)
@@ -52,7 +64,9 @@ weft_status_t weft__run_read(const char *folder, char id[WEFT_RUN_ID])
     size_t size;
     id[0] = '\0';
     WEFT_TRY(weft__path_join(path, folder, RUN_FILE));
-    if (access(path, F_OK) != 0 && errno == ENOENT) {
+    bool named;
+    WEFT_TRY(has(folder, RUN_FILE, &named));
+    if (!named) {
         return WEFT_OK;
     }
     WEFT_TRY(weft__file_read(path, &text, &size));
@@ -85,27 +99,27 @@ weft_status_t weft__run_claim(const char *folder, char id[WEFT_RUN_ID])
     return weft__file_replace(path, text, (size_t)length);
 }
 
-bool weft__run_wrote(const char *folder, const char *id, uint64_t number)
+weft_status_t weft__run_wrote(const char *folder, const char *id, uint64_t number, bool *wrote_p)
 {
     char path[WEFT_PATH_BYTES], state[WEFT_PATH_BYTES], name[WEFT_CHECKPOINT_NAME];
     weft_manifest_t manifest;
-    if (weft__path_join(path, folder, weft__checkpoint_name(number, name)) != WEFT_OK ||
-        weft__path_join(state, path, WEFT_CHECKPOINT_STATE) != WEFT_OK || !weft__is_file(state) ||
-        weft__manifest_read(path, &manifest) != WEFT_OK) {
-        return false; /* what says nothing of itself is not ours */
+    WEFT_TRY(weft__path_join(path, folder, weft__checkpoint_name(number, name)));
+    WEFT_TRY(weft__path_join(state, path, WEFT_CHECKPOINT_STATE));
+    WEFT_TRY(weft__is_file(state, wrote_p));
+    if (!*wrote_p) {
+        return WEFT_OK;
+    }
+    *wrote_p = false;
+    weft_status_t status = weft__manifest_read(path, &manifest);
+    if (status != WEFT_OK) { /* what says nothing of itself is not ours */
+        return status == WEFT_ERR_INVALID || status == WEFT_ERR_NOT_FOUND ? WEFT_OK : status;
     }
     free(manifest.settings);
-    return strcmp(manifest.run, id) == 0 && manifest.state.step == number;
+    *wrote_p = strcmp(manifest.run, id) == 0 && manifest.state.step == number;
+    return WEFT_OK;
 }
 
 /* ---- which folder a checkpoint lies in ------------------------------------------------------------------ */
-
-static bool has(const char *folder, const char *name)
-{
-    char path[WEFT_PATH_BYTES];
-    struct stat about;
-    return weft__path_join(path, folder, name) == WEFT_OK && lstat(path, &about) == 0;
-}
 
 /* The path from the root on, to be freed; NULL: it is not there. */
 static weft_status_t resolve(const char *path, char **real_p)
@@ -144,8 +158,15 @@ static weft_status_t is_run_of(const char *folder, const char *name, const weft_
         return WEFT_OK;
     }
     WEFT_TRY(weft__run_read(folder, id));
-    bool old = has(folder, "config") && has(folder, "metrics.jsonl") && has(folder, "latest");
-    *holds_p = loaded->run[0] != '\0' ? strcmp(loaded->run, id) == 0 : id[0] != '\0' || old;
+    if (loaded->run[0] != '\0' || id[0] != '\0') {
+        *holds_p = loaded->run[0] == '\0' || strcmp(loaded->run, id) == 0;
+        return WEFT_OK;
+    }
+    static const char *const names[] = {"config", "metrics.jsonl", "latest"};
+    *holds_p = true; /* of a version before runs had names */
+    for (int i = 0; i < 3 && *holds_p; i++) {
+        WEFT_TRY(has(folder, names[i], holds_p));
+    }
     return WEFT_OK;
 }
 
@@ -210,34 +231,44 @@ weft_status_t weft__run_folder(const weft_loaded_t *loaded, const char *path, ch
 }
 
 /* A file that is there, and not as we begin ours. */
-static bool is_others(const char *folder, const char *name, const char *start)
+static weft_status_t is_others(const char *folder, const char *name, const char *start, bool *is_p)
 {
     char path[WEFT_PATH_BYTES], begins[16] = "";
-    FILE *file = weft__path_join(path, folder, name) == WEFT_OK ? fopen(path, "re") : NULL;
-    if (file == NULL) {
-        return has(folder, name);
+    WEFT_TRY(weft__path_join(path, folder, name));
+    FILE *file = fopen(path, "re");
+    if (file == NULL && (errno == ENOENT || errno == ENOTDIR)) {
+        return has(folder, name, is_p);
     }
-    size_t count = fread(begins, 1, strlen(start), file);
-    fclose(file);
-    return count > 0 && strcmp(begins, start) != 0;
+    size_t count = file != NULL ? fread(begins, 1, strlen(start), file) : 0;
+    int error = file == NULL || ferror(file) ? errno : 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    *is_p = count > 0 && strcmp(begins, start) != 0;
+    return error == 0 ? WEFT_OK
+                      : weft__fail(WEFT_ERR_SYSTEM, "cannot read %s: %s", path, strerror(error));
 }
 
 weft_status_t weft__run_vacant(const char *folder)
 {
     char id[WEFT_RUN_ID], name[WEFT_CHECKPOINT_NAME];
     WEFT_TRY(weft__run_read(folder, id));
-    const char *taken = is_others(folder, "config", "# weft ")            ? "config"
-                        : is_others(folder, "metrics.jsonl", "{\"step\"") ? "metrics.jsonl"
-                                                                          : NULL;
-    if (id[0] == '\0' && taken != NULL) {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "%s is no run folder, and its %s would be written over: choose another "
-                          "--out",
-                          folder, taken);
+    static const char *const files[][2] = {{"config", "# weft "}, {"metrics.jsonl", "{\"step\""}};
+    for (int i = 0; i < 2 && id[0] == '\0'; i++) {
+        bool taken;
+        WEFT_TRY(is_others(folder, files[i][0], files[i][1], &taken));
+        if (taken) {
+            return weft__fail(WEFT_ERR_INVALID,
+                              "%s is no run folder, and its %s would be written over: choose "
+                              "another --out",
+                              folder, files[i][0]);
+        }
     }
     int64_t number = INT64_MAX;
     while ((number = weft__checkpoint_newest(folder, number)) >= 0) {
-        if (!weft__run_wrote(folder, id, (uint64_t)number)) {
+        bool wrote;
+        WEFT_TRY(weft__run_wrote(folder, id, (uint64_t)number, &wrote));
+        if (!wrote) {
             return weft__fail(
                 WEFT_ERR_INVALID,
                 "%s holds checkpoints that this run did not write, such as %s: choose "
@@ -299,8 +330,10 @@ weft_status_t weft__run_aside(const char *folder, char *out)
 {
     char name[32];
     for (int i = 1;; i++) {
+        bool taken;
         snprintf(name, sizeof(name), "set-aside-%d", i);
-        if (!has(folder, name)) {
+        WEFT_TRY(has(folder, name, &taken));
+        if (!taken) {
             return weft__path_join(out, folder, name);
         }
     }
@@ -313,7 +346,9 @@ static weft_status_t save_metrics(const char *folder, const char *aside, uint64_
     size_t size;
     WEFT_TRY(weft__path_join(from, folder, "metrics.jsonl"));
     WEFT_TRY(weft__path_join(to, aside, "metrics.jsonl"));
-    if (!weft__is_file(from)) {
+    bool there;
+    WEFT_TRY(weft__is_file(from, &there));
+    if (!there) {
         return WEFT_OK;
     }
     WEFT_TRY(weft__file_read(from, &text, &size));

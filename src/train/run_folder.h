@@ -20,8 +20,9 @@ weft_status_t weft__run_read(const char *folder, char id[WEFT_RUN_ID]);
 /* The same, and where there is none, one is made. The caller has the folder's lock. */
 weft_status_t weft__run_claim(const char *folder, char id[WEFT_RUN_ID]);
 
-/* Is folder/step-NUMBER a checkpoint that the run `id` wrote? */
-bool weft__run_wrote(const char *folder, const char *id, uint64_t number);
+/* Is folder/step-NUMBER a checkpoint that the run `id` wrote? One that is damaged, or says nothing of it, is
+ * not; of one that cannot be read nobody knows. */
+weft_status_t weft__run_wrote(const char *folder, const char *id, uint64_t number, bool *wrote_p);
 
 /* The run folder that the checkpoint lies in, into `out` (WEFT_PATH_BYTES), as `path` names it if it
  * does; "" if it lies in none. */

@@ -88,14 +88,16 @@ static weft_status_t load_checkpoint(weft_setup_t *setup, const char *path)
     return WEFT_OK;
 }
 
-static bool has_weights(const char *folder)
+static weft_status_t has_weights(const char *folder, bool *has_p)
 {
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
     char path[WEFT_PATH_BYTES];
-    return weft__is_folder(folder) &&
-           ((weft__path_join(path, folder, "model.safetensors") == WEFT_OK &&
-             weft__is_file(path)) ||
-            (weft__path_join(path, folder, "model.safetensors.index.json") == WEFT_OK &&
-             weft__is_file(path)));
+    *has_p = false;
+    for (int i = 0; i < 2 && !*has_p; i++) {
+        WEFT_TRY(weft__path_join(path, folder, names[i]));
+        WEFT_TRY(weft__is_file(path, has_p));
+    }
+    return WEFT_OK;
 }
 
 static weft_status_t choose_model(weft_setup_t *setup)
@@ -107,8 +109,10 @@ static weft_status_t choose_model(weft_setup_t *setup)
         setup->resumed = !setup->loaded.foreign;
         WEFT_TRY(model_of_checkpoint(setup));
     } else {
+        bool weights;
         WEFT_TRY(weft__config_find(config->model, &setup->model));
-        if (has_weights(config->model)) { /* a folder with weights: start from them */
+        WEFT_TRY(has_weights(config->model, &weights));
+        if (weights) { /* a folder: start from them */
             WEFT_TRY(load_checkpoint(setup, config->model));
         }
     }
@@ -137,7 +141,8 @@ static weft_status_t find_tokenizer(weft_setup_t *setup, bool shards)
         return WEFT_OK;
     }
     WEFT_TRY(weft__path_join(setup->tokenizer_file, setup->loaded.path, "tokenizer.json"));
-    bool there = weft__is_file(setup->tokenizer_file);
+    bool there;
+    WEFT_TRY(weft__is_file(setup->tokenizer_file, &there));
     if (there && shards &&
         weft__tokenizer_open(setup->tokenizer_file, &setup->tokenizer) != WEFT_OK) {
         weft__warn("%s is not used: %s", setup->tokenizer_file, weft_last_error());
@@ -237,16 +242,22 @@ static bool same_name(const char *a, const char *b)
 }
 
 /* Is it there, and something else than a trace? What was meant for another option is not written over. */
-static bool is_other_file(const char *path)
+static weft_status_t is_other_file(const char *path, bool *is_p)
 {
     char start[sizeof(WEFT_TRACE_START)] = "";
-    FILE *file = weft__is_file(path) ? fopen(path, "re") : NULL;
-    if (file == NULL) {
-        return false;
+    WEFT_TRY(weft__is_file(path, is_p));
+    if (!*is_p) {
+        return WEFT_OK;
     }
-    size_t count = fread(start, 1, sizeof(start) - 1, file);
-    fclose(file);
-    return count > 0 && strcmp(start, WEFT_TRACE_START) != 0;
+    FILE *file = fopen(path, "re");
+    size_t count = file != NULL ? fread(start, 1, sizeof(start) - 1, file) : 0;
+    int error = file == NULL || ferror(file) ? errno : 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    *is_p = count > 0 && strcmp(start, WEFT_TRACE_START) != 0;
+    return error == 0 ? WEFT_OK
+                      : weft__fail(WEFT_ERR_SYSTEM, "cannot read %s: %s", path, strerror(error));
 }
 
 /* A trace is written when all is over, which is late to learn that it cannot be. */
@@ -260,17 +271,21 @@ static weft_status_t check_trace(const char *path, const char *out)
     if (path[0] == '\0') {
         return WEFT_OK;
     }
-    bool comes = out[0] != '\0' && same_name(folder, out) &&
-                 !weft__is_folder(out); /* with the run */
+    bool comes = false, is_folder, other;
+    if (out[0] != '\0' && same_name(folder, out)) {
+        WEFT_TRY(weft__is_folder(out, &comes));
+        comes = !comes; /* with the run */
+    }
     if (strcmp(path, "-") == 0) {
         return weft__fail(WEFT_ERR_INVALID,
                           "--trace - would mix the trace with what is printed: name a file");
     }
-    if (weft__is_folder(path) || (out[0] != '\0' && same_name(path, out)) ||
-        path[strlen(path) - 1] == '/') {
+    WEFT_TRY(weft__is_folder(path, &is_folder));
+    if (is_folder || (out[0] != '\0' && same_name(path, out)) || path[strlen(path) - 1] == '/') {
         return weft__fail(WEFT_ERR_INVALID, "--trace %s is a folder: name a file", path);
     }
-    if (is_other_file(path)) {
+    WEFT_TRY(is_other_file(path, &other));
+    if (other) {
         return weft__fail(WEFT_ERR_INVALID,
                           "--trace %s is there, and is no trace: choose another name", path);
     }
@@ -308,7 +323,9 @@ static weft_status_t check_out(weft_setup_t *setup)
     if (out[0] == '\0') {
         return WEFT_OK;
     }
-    if (weft__is_file(out)) {
+    bool is;
+    WEFT_TRY(weft__is_file(out, &is));
+    if (is) {
         return weft__fail(WEFT_ERR_INVALID, "--out %s is a file, but a run needs a folder", out);
     }
     if (setup->resumed) {
@@ -318,7 +335,8 @@ static weft_status_t check_out(weft_setup_t *setup)
         return check_later(setup);
     }
     WEFT_TRY(weft__path_join(latest, out, "latest"));
-    if (weft__is_folder(latest)) {
+    WEFT_TRY(weft__is_folder(latest, &is));
+    if (is) {
         return weft__fail(WEFT_ERR_INVALID,
                           "%s holds the checkpoints of another run: go on with --resume %s, choose "
                           "another --out, or remove it",

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mac.h"
+#include "base/try.h"
 #include "train/shards.h"
 
 #define FOLDER_DEPTH 32
@@ -63,10 +64,24 @@ static void look(const char *path, bool *text_p, bool *shard_p)
 }
 
 /* Is it a run folder of ours? What training wrote is nothing to train on. */
-static bool is_run(const char *folder)
+static weft_status_t is_run(const char *folder, bool *is_p)
 {
     char path[WEFT_PATH_BYTES];
-    return weft__path_join(path, folder, "metrics.jsonl") == WEFT_OK && weft__is_file(path);
+    WEFT_TRY(weft__path_join(path, folder, "metrics.jsonl"));
+    return weft__is_file(path, is_p);
+}
+
+static weft_status_t walk(const char *folder, int depth, weft_sources_t *sources);
+
+static weft_status_t walk_below(const char *folder, int depth, weft_sources_t *sources)
+{
+    bool run;
+    if (depth > FOLDER_DEPTH) {
+        return weft__fail(WEFT_ERR_INVALID, "%s: folders are nested deeper than %d", folder,
+                          FOLDER_DEPTH);
+    }
+    WEFT_TRY(is_run(folder, &run));
+    return run ? WEFT_OK : walk(folder, depth, sources);
 }
 
 /* Add what is in a folder. Links to folders are not followed, so that there is no way round in
@@ -98,11 +113,7 @@ static weft_status_t walk(const char *folder, int depth, weft_sources_t *sources
             continue;
         }
         if (S_ISDIR(about.st_mode)) {
-            status = depth == FOLDER_DEPTH
-                         ? weft__fail(WEFT_ERR_INVALID, "%s: folders are nested deeper than %d",
-                                      path, FOLDER_DEPTH)
-                     : is_run(path) ? WEFT_OK
-                                    : walk(path, depth + 1, sources);
+            status = walk_below(path, depth + 1, sources);
         } else if (stat(path, &about) != 0) {
             if (errno != ENOENT && errno != ELOOP && errno != ENOTDIR) { /* or a link to nothing */
                 status = weft__fail(WEFT_ERR_SYSTEM, "cannot look at %s: %s", path,

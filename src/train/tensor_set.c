@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "base/log.h"
+#include "base/try.h"
 #include "train/tensor_files.h"
 
 #define INDEX_NAME "model.safetensors.index.json"
@@ -162,18 +163,20 @@ static bool ends_with(const char *text, const char *end)
 /* The file that a folder means. */
 static weft_status_t resolve(const char *path, char *out)
 {
-    if (!weft__is_folder(path)) {
+    bool is;
+    WEFT_TRY(weft__is_folder(path, &is));
+    if (!is) {
         return weft__path_join(out, "", path);
     }
-    weft_status_t status = weft__path_join(out, path, FILE_NAME);
-    if (status == WEFT_OK && weft__is_file(out)) {
-        return WEFT_OK;
+    static const char *const names[] = {FILE_NAME, INDEX_NAME};
+    for (int i = 0; i < 2; i++) {
+        WEFT_TRY(weft__path_join(out, path, names[i]));
+        WEFT_TRY(weft__is_file(out, &is));
+        if (is) {
+            return WEFT_OK;
+        }
     }
-    status = status == WEFT_OK ? weft__path_join(out, path, INDEX_NAME) : status;
-    if (status == WEFT_OK && !weft__is_file(out)) {
-        return weft__fail(WEFT_ERR_NOT_FOUND, "%s has neither " FILE_NAME " nor " INDEX_NAME, path);
-    }
-    return status;
+    return weft__fail(WEFT_ERR_NOT_FOUND, "%s has neither " FILE_NAME " nor " INDEX_NAME, path);
 }
 
 weft_status_t weft__tensors_open(const char *path, weft_tensors_t **tensors_p)

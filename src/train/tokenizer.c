@@ -32,8 +32,9 @@ weft_status_t weft__tokenizer_open(const char *path, weft_tokenizer_t **tokenize
     if (bytes) {
         status = weft__tokenizer_of_bytes(&json, &length);
     } else {
-        status = weft__path_join(file, weft__is_folder(path) ? path : "",
-                                 weft__is_folder(path) ? "tokenizer.json" : path);
+        bool folder;
+        WEFT_TRY(weft__is_folder(path, &folder));
+        status = weft__path_join(file, folder ? path : "", folder ? "tokenizer.json" : path);
         status = status == WEFT_OK ? weft__file_read(file, &json, &length) : status;
     }
     if (status != WEFT_OK) {

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,18 +78,47 @@ static void a_file_is_replaced_at_once(void **state)
     free(text);
 }
 
+/* What is at `name`: "file", "folder", "nothing", or "unknown". */
+static const char *kind(const char *name)
+{
+    bool file, folder;
+    weft_status_t status = weft__is_file(in_scratch(name), &file);
+    assert_int_equal(weft__is_folder(in_scratch(name), &folder), status);
+    assert_false(file && folder);
+    return status != WEFT_OK ? "unknown" : file ? "file" : folder ? "folder" : "nothing";
+}
+
+static void what_cannot_be_looked_at_is_not_taken_for_nothing(void **state)
+{
+    (void)state;
+    write_file(in_scratch("f"), "x", 1);
+    assert_int_equal(symlink("f", in_scratch("to-f")), 0);
+    assert_int_equal(symlink("nowhere", in_scratch("to-nothing")), 0);
+    assert_int_equal(symlink("circle", in_scratch("circle")), 0);
+    assert_string_equal(kind("f"), "file");
+    assert_string_equal(kind("to-f"), "file");
+    assert_string_equal(kind("."), "folder");
+    assert_string_equal(kind("to-nothing"), "nothing");
+    assert_string_equal(kind("f/below"), "nothing");
+    assert_string_equal(kind("circle"), "unknown");
+    assert_non_null(strstr(weft_last_error(), "circle"));
+    assert_non_null(strstr(weft_last_error(), strerror(ELOOP)));
+    assert_int_equal(weft__folder_make(in_scratch("circle")), WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(weft_last_error(), strerror(ELOOP)));
+}
+
 static void folders_are_made_and_removed_whole(void **state)
 {
     (void)state;
     assert_int_equal(weft__folder_make(in_scratch("a/b//c")), WEFT_OK);
     assert_int_equal(weft__folder_make(in_scratch("a/b//c")), WEFT_OK);
-    assert_true(weft__is_folder(in_scratch("a/b/c")));
+    assert_string_equal(kind("a/b/c"), "folder");
     write_file(in_scratch("a/b/f"), "x", 1);
     write_file(in_scratch("outside"), "x", 1);
     assert_int_equal(symlink(scratch(), in_scratch("a/link")), 0);
     assert_int_equal(weft__path_remove(in_scratch("a")), WEFT_OK);
-    assert_false(weft__is_folder(in_scratch("a")));
-    assert_true(weft__is_file(in_scratch("outside"))); /* the link was not followed */
+    assert_string_equal(kind("a"), "nothing");
+    assert_string_equal(kind("outside"), "file"); /* the link was not followed */
     assert_int_equal(weft__path_remove(in_scratch("a")), WEFT_OK);
     assert_int_equal(weft__folder_sync(scratch()), WEFT_OK);
     assert_true(weft__disk_free(scratch()) > 0);
@@ -101,6 +131,7 @@ int main(void)
         cmocka_unit_test(read_and_mapped_are_the_same),
         cmocka_unit_test(failures_name_path_and_reason),
         cmocka_unit_test(a_file_is_replaced_at_once),
+        cmocka_unit_test(what_cannot_be_looked_at_is_not_taken_for_nothing),
         cmocka_unit_test(folders_are_made_and_removed_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

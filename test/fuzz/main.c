@@ -123,8 +123,9 @@ static long each_file(const char *path, take_t *take)
     char inner[WEFT_PATH_BYTES], *text;
     size_t size;
     long count = 0;
+    bool file;
     DIR *dir = opendir(path);
-    if (dir == NULL && weft__is_file(path)) {
+    if (dir == NULL && weft__is_file(path, &file) == WEFT_OK && file) {
         CHECK(weft__file_read(path, &text, &size) == WEFT_OK);
         take((uint8_t *)text, size);
         free(text);

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/try.h"
 #include "device/cpu/sysmem.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -112,11 +113,21 @@ static weft_status_t map_most(weft_heap_t *heap, uint64_t capacity)
 }
 
 /* A closed descriptor may by now be another file's, which we must not cut holes into. */
-static bool file_is_ours(const weft_heap_t *heap)
+static weft_status_t check_file(const weft_heap_t *heap)
 {
     struct stat stat;
-    return fstat(heap->fd, &stat) == 0 && stat.st_dev == heap->file_dev &&
-           stat.st_ino == heap->file_ino;
+    int error = fstat(heap->fd, &stat) == 0 ? 0 : errno;
+    if (error != 0 && error != EBADF) {
+        return weft__fail(WEFT_ERR_SYSTEM,
+                          "device %d: its memory file (descriptor %d) cannot be looked at: %s",
+                          heap->device, heap->fd, strerror(error));
+    }
+    if (error == EBADF || stat.st_dev != heap->file_dev || stat.st_ino != heap->file_ino) {
+        return weft__fail(WEFT_ERR_SYSTEM,
+                          "device %d: its memory file (descriptor %d) was closed by the program",
+                          heap->device, heap->fd);
+    }
+    return WEFT_OK;
 }
 
 weft_status_t weft__heap_create(int device, uint64_t capacity, weft_heap_t *heap)
@@ -166,7 +177,7 @@ err_close:
 void weft__heap_destroy(weft_heap_t *heap)
 {
     munmap(heap->base, heap->bytes);
-    if (file_is_ours(heap)) {
+    if (check_file(heap) == WEFT_OK) {
         close(heap->fd);
     }
     free(heap->backed);
@@ -313,11 +324,7 @@ weft_status_t weft__heap_reserve(weft_heap_t *heap, uint64_t from, uint64_t to, 
     if (!*fresh_p) {
         return WEFT_OK;
     }
-    if (!file_is_ours(heap)) {
-        return weft__fail(WEFT_ERR_SYSTEM,
-                          "device %d: its memory file (descriptor %d) was closed by the program",
-                          heap->device, heap->fd);
-    }
+    WEFT_TRY(check_file(heap));
     uint64_t room = weft__sysmem_room(weft__sysmem());
     uint64_t missing = count_missing(heap, from, to);
     if (!fits(heap, missing, room)) {
@@ -338,7 +345,7 @@ void weft__heap_release(weft_heap_t *heap, uint64_t from, uint64_t to, uint64_t 
     uint64_t pages = (most + heap->page - 1) / heap->page;
     from = (from + heap->page - 1) / heap->page;
     to /= heap->page;
-    if (pages == 0 || !file_is_ours(heap)) {
+    if (pages == 0 || check_file(heap) != WEFT_OK) {
         return;
     }
     while (pages > 0 && (to = last_page(heap, from, to, true)) != NO_PAGE) {
