@@ -39,6 +39,7 @@ struct weft_checkpoint_writer {
     int done;     /* set by the thread when it has ended, read by weft__checkpoint_poll */
     weft_status_t status;
     char sentence[1024];
+    bool saved; /* the last one is whole and `latest`, whether or not older ones could be removed */
     weft_checkpoint_times_t current; /* of the one being written; the thread's until it is joined */
     weft_checkpoint_times_t times;   /* of the last one that ended */
 };
@@ -165,6 +166,7 @@ static weft_status_t write_and_rename(weft_checkpoint_writer_t *writer,
     char name[WEFT_CHECKPOINT_NAME], hidden[64], temporary[WEFT_PATH_BYTES], place[WEFT_PATH_BYTES];
     uint64_t step = checkpoint->state.step;
     snprintf(hidden, sizeof(hidden), ".%s.tmp", weft__checkpoint_name(step, name));
+    writer->saved = false;
     weft_status_t status = weft__path_join(temporary, writer->run, hidden);
     status = status == WEFT_OK ? weft__path_join(place, writer->run, name) : status;
     status = status == WEFT_OK ? weft__path_remove(temporary) : status;
@@ -178,11 +180,16 @@ static weft_status_t write_and_rename(weft_checkpoint_writer_t *writer,
     status = status == WEFT_OK ? exchange(temporary, place) : status;
     status = status == WEFT_OK ? weft__folder_sync(writer->run) : status;
     status = status == WEFT_OK ? weft__checkpoint_point(writer->run, name) : status;
+    writer->saved = status == WEFT_OK;
     char why[1024];
     snprintf(why, sizeof(why), "%s", weft_last_error());
-    weft__path_remove(temporary); /* gone, unless something failed or was replaced */
-    weft__error_restore(why);
-    return status == WEFT_OK ? prune(writer, step) : status;
+    weft_status_t removed = weft__path_remove(
+        temporary); /* gone, unless it failed or was replaced */
+    if (status != WEFT_OK) {
+        weft__error_restore(why);
+        return status;
+    }
+    return removed == WEFT_OK ? prune(writer, step) : removed;
 }
 
 /* ---- the copy ------------------------------------------------------------------------------- */
@@ -316,9 +323,13 @@ static weft_status_t told(weft_checkpoint_writer_t *writer)
 {
     weft_status_t status = writer->status;
     writer->status = WEFT_OK;
-    return status != WEFT_OK ? weft__fail(status, "step-%06" PRIu64 " was not saved: %s",
-                                          writer->current.step, writer->sentence)
-                             : WEFT_OK;
+    return status != WEFT_OK
+               ? weft__fail(status,
+                            writer->saved ? "step-%06" PRIu64 " is saved, but an older checkpoint "
+                                            "is not removed: %s"
+                                          : "step-%06" PRIu64 " was not saved: %s",
+                            writer->current.step, writer->sentence)
+               : WEFT_OK;
 }
 
 weft_status_t weft__checkpoint_wait(weft_checkpoint_writer_t *writer)
@@ -326,7 +337,7 @@ weft_status_t weft__checkpoint_wait(weft_checkpoint_writer_t *writer)
     if (writer->running) {
         pthread_join(writer->thread, NULL);
         writer->running = false;
-        if (writer->status == WEFT_OK) { /* one that failed is no checkpoint to announce */
+        if (writer->saved) { /* one that failed is no checkpoint to announce */
             writer->times = writer->current;
         }
     }
@@ -362,7 +373,7 @@ static weft_status_t begin(weft_checkpoint_writer_t *writer, const weft_checkpoi
     if (writer->options.wait) {
         status = write_and_rename(writer, checkpoint);
         writer->current.blocked_s = writer->current.written_s = seconds_since(start);
-        if (status == WEFT_OK) {
+        if (writer->saved) {
             writer->times = writer->current;
         }
         return status;
@@ -409,12 +420,15 @@ static weft_status_t remove_remains(const char *run)
     DIR *dir = opendir(run);
     weft_status_t status = WEFT_OK;
     struct dirent *entry;
-    while (dir != NULL && status == WEFT_OK && (entry = readdir(dir)) != NULL) {
+    while (dir != NULL && status == WEFT_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         char path[WEFT_PATH_BYTES];
         if (is_remains(entry->d_name)) {
             status = weft__path_join(path, run, entry->d_name);
             status = status == WEFT_OK ? weft__path_remove(path) : status;
         }
+    }
+    if (status == WEFT_OK && errno != 0) {
+        status = weft__fail(WEFT_ERR_SYSTEM, "cannot list what is in %s: %s", run, strerror(errno));
     }
     if (dir != NULL) {
         closedir(dir);
@@ -468,6 +482,13 @@ weft_status_t weft__checkpoint_writer_close(weft_checkpoint_writer_t *writer)
         return WEFT_OK;
     }
     weft_status_t status = weft__checkpoint_wait(writer);
+    char why[1024];
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    weft_status_t removed = remove_remains(writer->run); /* of what could not be removed before */
+    if (status != WEFT_OK) {
+        weft__error_restore(why);
+    }
+    status = status == WEFT_OK ? removed : status;
     close(writer->lock);
     free(writer->memory);
     free(writer);

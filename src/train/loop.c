@@ -212,6 +212,7 @@ static void watch_writer(run_t *run)
         announce(run);
     } else if (status != WEFT_PENDING) {
         say_trouble(run);
+        announce(run); /* it may be saved all the same */
     }
 }
 
@@ -420,6 +421,7 @@ static weft_status_t save(run_t *run, bool last)
     weft__timeline_end(t->timeline, span, t->stream);
     if (status != WEFT_OK && !last && t->rank == 0) {
         say_trouble(run);
+        announce(run);
         return WEFT_OK;
     }
     if (status == WEFT_OK && run->writer != NULL) {
@@ -431,8 +433,14 @@ static weft_status_t save(run_t *run, bool last)
 static weft_status_t finish_writing(run_t *run)
 {
     if (run->writer != NULL) {
-        WEFT_TRY(weft__checkpoint_wait(run->writer));
-        announce(run);
+        char why[1024];
+        weft_status_t status = weft__checkpoint_wait(run->writer);
+        snprintf(why, sizeof(why), "%s", weft_last_error());
+        announce(run); /* also where an older one could not be removed */
+        if (status != WEFT_OK) {
+            weft__error_restore(why);
+            return status;
+        }
     }
     if (run->unwritten[0] != '\0') {
         return weft__fail(WEFT_ERR_SYSTEM, "%s/metrics.jsonl is not complete: %s", run->config->out,

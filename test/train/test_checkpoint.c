@@ -174,6 +174,36 @@ static void a_step_can_be_written_again(void **state)
     assert_int_equal(weft__checkpoint_writer_close(writer), WEFT_OK);
 }
 
+/* What is in the way of removing step 1 goes when the writer closes, and step 1 with the next checkpoint. */
+static void a_checkpoint_is_saved_although_an_older_one_stays(void **state)
+{
+    (void)state;
+    const char *folder = in_scratch("stays");
+    weft_checkpoint_writer_t *writer = open_writer(folder, 1, false);
+    weft_checkpoint_times_t times;
+    for (uint64_t step = 1; step <= 3; step++) {
+        small_run_set(&run, step);
+        assert_int_equal(weft__checkpoint_save(writer, &run.checkpoint, NULL), WEFT_OK);
+        weft_status_t status = weft__checkpoint_wait(writer);
+        weft__checkpoint_times(writer, &times);
+        assert_int_equal(times.step, step);
+        assert_int_equal(status, step == 2 ? WEFT_ERR_SYSTEM : WEFT_OK);
+        if (step == 1) {
+            write_file(in_scratch("stays/.step-000001.old"), "x", 1);
+        } else if (step == 2) {
+            assert_true(error_says("step-000002 is saved, but an older checkpoint is not removed"));
+            assert_true(there(folder, "step-000001"));
+            check_load(folder, 2);
+            assert_int_equal(weft__checkpoint_writer_close(writer), WEFT_OK);
+            assert_true(!there(folder, ".step-000001.old"));
+            writer = open_writer(folder, 1, false);
+        }
+    }
+    assert_int_equal(weft__checkpoint_writer_close(writer), WEFT_OK);
+    check_load(folder, 3);
+    assert_true(!there(folder, "step-000001") && !there(folder, "step-000002"));
+}
+
 static void one_writer_per_folder(void **state)
 {
     (void)state;
@@ -423,6 +453,7 @@ int main(void)
         cmocka_unit_test(saved_is_what_was_when_save_returned),
         cmocka_unit_test(tensors_may_be_read_by_a_function),
         cmocka_unit_test(a_step_can_be_written_again),
+        cmocka_unit_test(a_checkpoint_is_saved_although_an_older_one_stays),
         cmocka_unit_test(one_writer_per_folder),
         cmocka_unit_test(damage_is_refused_with_file_and_reason),
         cmocka_unit_test(checksums_are_eight_digits),
