@@ -22,9 +22,9 @@
 #define PATHS (int)(sizeof(paths) / sizeof(paths[0]))
 #define WEFT "@weft"
 #define TRAIN                                                                                      \
-    WEFT, "train", "--device", "cpu", "--model", "../config.json", "--data", "../text", "--length",  \
-        "8", "--batch", "4", "--lr", "3e-3", "--lr-schedule", "constant", "--log", "100", "--save",   \
-        "2", "--keep", "1", "--out", "run", "--steps", "4"
+    WEFT, "train", "--device", "cpu", "--model", "../config.json", "--data", "../text",            \
+        "--length", "8", "--batch", "4", "--lr", "3e-3", "--lr-schedule", "constant", "--log",     \
+        "100", "--save", "2", "--keep", "1", "--out", "run", "--steps", "4", "--grace", "2"
 
 static path_t paths[] = {
     {.name = "launch", .who = "launcher", .args = {WEFT, "run", "-n", "2", "/bin/sh", "-c", "echo out; echo err >&2"}},
@@ -49,7 +49,7 @@ const char *const fault_op_names[FAULT_OP_COUNT] = {
 /* How operations fail. Others see of a process that dies what it did before: it dies at operations that others see,
  * or wait for, and so in between as well. */
 static const char *const hows[FAULT_OP_COUNT] = {
-    [FAULT_write] = "ENOSPC ENOSPC+ EINTR short kill",
+    [FAULT_write] = "ENOSPC ENOSPC+ EIO EINTR short kill",
     [FAULT_read] = "EIO EINTR short",
     [FAULT_fsync] = "EIO kill",
     [FAULT_rename] = "EIO kill",
@@ -61,14 +61,14 @@ static const char *const hows[FAULT_OP_COUNT] = {
     [FAULT_send] = "EPIPE EINTR short kill",
     [FAULT_recv] = "ECONNRESET EINTR end short kill",
     [FAULT_malloc] = "ENOMEM",
-    [FAULT_open] = "EMFILE",
-    [FAULT_close] = "EIO",
+    [FAULT_open] = "EMFILE EACCES kill",
+    [FAULT_close] = "EIO kill",
     [FAULT_unlink] = "EIO kill",
     [FAULT_mkdir] = "ENOSPC kill",
     [FAULT_memfd] = "EMFILE kill",
     [FAULT_thread] = "EAGAIN kill",
     [FAULT_socket] = "EMFILE kill",
-    [FAULT_bind] = "EADDRINUSE",
+    [FAULT_bind] = "EADDRINUSE kill",
     [FAULT_accept] = "EMFILE EINTR kill",
     [FAULT_link] = "ENOSPC kill",
     [FAULT_statvfs] = "EIO",
@@ -81,11 +81,12 @@ static const char *const hows[FAULT_OP_COUNT] = {
     [FAULT_signal] = "EMFILE",
     [FAULT_random] = "ENOSYS",
     [FAULT_resolve] = "ENOMEM",
-    [FAULT_stdio] = "ENOSPC",
+    [FAULT_stdio] = "ENOSPC kill",
     [FAULT_dup] = "EMFILE",
-    [FAULT_lock] = "EAGAIN",
+    [FAULT_lock] = "EAGAIN kill",
     [FAULT_pidfd] = "EMFILE",
     [FAULT_advice] = "ENOMEM",
+    [FAULT_fread] = "EIO",
 };
 
 /* Points of one kind: `first` alone, or all from it on. */
@@ -130,7 +131,7 @@ static void find_programs(void)
 
 static void make_inputs(const char *scratch)
 {
-    fault_folder(scratch);
+    fault_folder(scratch, false);
     FILE *config = fopen("config.json", "w"), *text = fopen("text", "w");
     if (config == NULL || text == NULL) {
         perror(scratch);
@@ -187,6 +188,14 @@ static void try_unit(const unit_t *unit)
             print_failure(&point, &state, why);
             atomic_fetch_add(&shared->failed[path], 1);
         }
+        if (getenv("FAULT_PROGRESS") != NULL) {
+            fprintf(stderr, "%s %s %s:%d:%s %s, %.1f s\n", point.path->name, point.who,
+                    fault_op_names[point.op], point.k, point.how,
+                    !fired ? "not reached"
+                    : good ? "good"
+                           : "bad",
+                    seconds);
+        }
         atomic_fetch_add(&shared->tried[path], fired ? 1 : 0);
         if (seconds > 30) {
             atomic_fetch_add(&shared->slow, 1);
@@ -203,22 +212,18 @@ static void try_unit(const unit_t *unit)
 static void work(int number, const char *scratch)
 {
     char folder[600];
-    if (fault_own_shm()) {
+    bool own = fault_own_shm();
+    if (own) {
         setenv("FAULT_OWN_SHM", "yes", 1);
     }
     snprintf(folder, sizeof(folder), "%s/w%d", scratch, number);
-    fault_folder(folder);
+    fault_folder(folder, own);
     for (;;) {
         int next = atomic_fetch_add(&shared->next, 1);
         if (next >= unit_count) {
             return;
         }
         try_unit(&units[next]);
-        if (getenv("FAULT_PROGRESS") != NULL) {
-            const point_t *first = &units[next].first;
-            fprintf(stderr, "%d of %d: %s %s %s %s\n", next, unit_count, first->path->name,
-                    first->who, fault_op_names[first->op], first->how);
-        }
     }
 }
 
@@ -383,7 +388,7 @@ int main(int argc, char **argv)
         return 1;
     }
     snprintf(folder, sizeof(folder), "%s/first", scratch);
-    fault_folder(folder);
+    fault_folder(folder, false);
     for (int i = 0; i < PATHS; i++) {
         if (options.path != NULL && strcmp(options.path, paths[i].name) != 0) {
             continue;

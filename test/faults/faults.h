@@ -10,11 +10,13 @@
 
 #include <stdatomic.h>
 
+/* clang-format off */
 #define FAULT_OPS(X)                                                                               \
     X(write) X(read) X(fsync) X(rename) X(mmap) X(truncate) X(fork) X(exec) X(connect) X(send)     \
     X(recv) X(malloc) X(open) X(close) X(unlink) X(mkdir) X(memfd) X(thread) X(socket) X(bind)     \
     X(accept) X(link) X(statvfs) X(stat) X(opendir) X(readdir) X(pipe) X(epoll) X(poll) X(signal)  \
-    X(random) X(resolve) X(stdio) X(dup) X(lock) X(pidfd) X(advice)
+    X(random) X(resolve) X(stdio) X(dup) X(lock) X(pidfd) X(advice) X(fread)
+/* clang-format on */
 
 enum {
 #define FAULT_ENUM(name) FAULT_##name,

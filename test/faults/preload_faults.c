@@ -386,6 +386,7 @@ PLAIN(malloc, NULL, FILE *, fopencookie,
 PLAIN(statvfs, -1, int, statvfs, (const char *path, struct statvfs *out), (path, out))
 PLAIN(statvfs, -1, int, fstatvfs, (int fd, struct statvfs *out), (fd, out))
 PLAIN(stat, -1, int, stat, (const char *path, struct stat *out), (path, out))
+PLAIN(stat, -1, int, fstat, (int fd, struct stat *out), (fd, out))
 PLAIN(stat, -1, int, lstat, (const char *path, struct stat *out), (path, out))
 PLAIN(stat, -1, int, access, (const char *path, int mode), (path, mode))
 PLAIN(opendir, NULL, DIR *, opendir, (const char *path), (path))
@@ -506,6 +507,37 @@ EXPORT int fclose(FILE *file)
         errno = error_number;
     }
     return bad ? EOF : result;
+}
+
+/* A stream that cannot be read says so to ferror, too. */
+static bool reading_fails(FILE *file, const void *caller)
+{
+    if (!on_disk(file) || !fails(FAULT_fread, caller)) {
+        return false;
+    }
+    file->_flags |= STREAM_ERROR;
+    return true;
+}
+
+EXPORT size_t fread(void *bytes, size_t size, size_t count, FILE *file)
+{
+    REAL(fread)
+    return reading_fails(file, CALLER) ? 0 : real(bytes, size, count, file);
+}
+
+EXPORT char *fgets(char *line, int size, FILE *file)
+{
+    REAL(fgets)
+    return reading_fails(file, CALLER) ? NULL : real(line, size, file);
+}
+
+EXPORT ssize_t __getdelim(char **line_p, size_t *size_p, int end, FILE *file)
+{
+    REAL(__getdelim)
+    if (reading_fails(file, CALLER)) {
+        return -1;
+    }
+    BEHALF(ssize_t, real(line_p, size_p, end, file));
 }
 
 PLAIN(open, NULL, FILE *, fopen, (const char *path, const char *mode), (path, mode))

@@ -32,12 +32,13 @@ bool fault_own_shm(void)
            mount("shm", "/dev/shm", "tmpfs", 0, "size=256m") == 0;
 }
 
-void fault_folder(const char *path)
+void fault_folder(const char *path, bool in_memory)
 {
     char command[600];
-    snprintf(command, sizeof(command), "rm -rf '%s' && mkdir -p '%s/tmp' '%s/cache'", path, path,
-             path);
-    if (system(command) != 0 || chdir(path) != 0) {
+    snprintf(command, sizeof(command), "rm -rf '%s' && mkdir -p '%s'", path, path);
+    if (system(command) != 0 ||
+        (in_memory && mount("faults", path, "tmpfs", 0, "size=256m") != 0) || chdir(path) != 0 ||
+        mkdir("tmp", 0700) != 0 || mkdir("cache", 0700) != 0) {
         perror(path);
         exit(1);
     }

@@ -1,6 +1,7 @@
 /* A rank for faults to strike: does one thing with others, checks what came out, and says so.
  *
  *     weft run -n 3 work join|split|symm                                                       */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
@@ -11,6 +12,12 @@
         fprintf(stderr, "%s\n", weft_last_error());                                                \
         return 1;                                                                                  \
     }
+
+static int unwritten(void)
+{
+    fprintf(stderr, "cannot write to stdout: %s\n", strerror(errno));
+    return 1;
+}
 
 /* Every rank of `comm` adds its number and one, in memory of the device and in its own. */
 static int add_up(weft_comm_h comm, const char *what)
@@ -36,8 +43,7 @@ static int add_up(weft_comm_h comm, const char *what)
         }
     }
     TRY(weft_free(x));
-    printf("%s: rank %d of %d\n", what, rank, size);
-    return 0;
+    return printf("%s: rank %d of %d\n", what, rank, size) < 0 ? unwritten() : 0;
 }
 
 static int split(weft_comm_h comm)
@@ -75,8 +81,7 @@ static int symm(weft_comm_h comm)
     }
     TRY(weft_symm_free(heap, slots));
     TRY(weft_symm_destroy(heap));
-    printf("symm: rank %d of %d\n", rank, size);
-    return 0;
+    return printf("symm: rank %d of %d\n", rank, size) < 0 ? unwritten() : 0;
 }
 
 int main(int argc, char **argv)
@@ -90,9 +95,5 @@ int main(int argc, char **argv)
     if (result == 0) {
         TRY(weft_comm_destroy(comm));
     }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "cannot write to stdout\n"); /* the reason may be long gone */
-        return 1;
-    }
-    return result;
+    return fflush(stdout) != 0 && result == 0 ? unwritten() : result;
 }

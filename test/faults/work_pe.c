@@ -1,6 +1,8 @@
 /* A PE for faults to strike: variables, the heap, a team and a sum. */
-#include <stdio.h>
+#include <errno.h>
 #include <shmem.h>
+#include <stdio.h>
+#include <string.h>
 
 static long variable = 7;
 
@@ -27,9 +29,8 @@ int main(void)
     }
     shmem_team_destroy(team);
     shmem_free(heap);
-    printf("PE %d of %d\n", me, pes);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "cannot write to stdout\n"); /* the reason may be long gone */
+    if (printf("PE %d of %d\n", me, pes) < 0 || fflush(stdout) != 0) {
+        fprintf(stderr, "cannot write to stdout: %s\n", strerror(errno));
         shmem_global_exit(1);
     }
     shmem_finalize();
