@@ -18,7 +18,7 @@ deps: ## install what is missing from Debian's packages
 
 demo: ## train a small GPT on 4 virtual GPUs, and let it write
 	@tools/install-deps
-	@TARGET=demo-parts tools/build $(BUILD)
+	@TARGET=user-parts tools/build $(BUILD)
 	@tools/demo $(BUILD)
 
 test: ## everything: all tests, sanitizers, both compilers, checks of the sources
@@ -47,7 +47,8 @@ fuzz: ## every reader against anything, 10 minutes each, under libFuzzer; tools/
 	@tools/install-deps
 	@tools/fuzz
 
-install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
+install: ## install under PREFIX (/usr/local); DESTDIR is honoured
+	@TARGET=user-parts tools/build $(BUILD)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
