@@ -245,9 +245,7 @@ weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
 
 /* ---- help ------------------------------------------------------------------------------- */
 
-/* Print `text` from column `column` on, broken at spaces, further lines indented by `indent`. A new
- * line in the text stays one. */
-static void print_wrapped(FILE *out, const char *text, int column, int indent)
+void weft__print_wrapped(FILE *out, const char *text, int column, int indent)
 {
     while (*text != '\0') {
         size_t length = strcspn(text, " \n");
@@ -288,7 +286,7 @@ static void print_option(FILE *out, const weft_arg_t *option, int indent)
         column = 0;
     }
     fprintf(out, "%*s", indent - column, "");
-    print_wrapped(out, option->help, indent, indent);
+    weft__print_wrapped(out, option->help, indent, indent);
 }
 
 void weft__args_help(const weft_args_t *args, FILE *out)
@@ -304,8 +302,9 @@ void weft__args_help(const weft_args_t *args, FILE *out)
         int length = option_label(option, label, sizeof(label)) + 2;
         indent = length > indent && length <= 32 ? length : indent;
     }
-    fprintf(out, "usage: %s %s\n\n", args->command, args->synopsis);
-    print_wrapped(out, args->text, 0, 0);
+    fprintf(out, "usage: %s%s%s\n\n", args->command, args->synopsis[0] != '\0' ? " " : "",
+            args->synopsis);
+    weft__print_wrapped(out, args->text, 0, 0);
     fputs("\noptions:\n", out);
     for (int i = 0; i < args->count; i++) {
         if (args->options[i].help != NULL) {

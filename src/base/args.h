@@ -72,4 +72,8 @@ weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
 /* Usage, text, one entry per option, footer; text and entries are broken at 80 columns. */
 void weft__args_help(const weft_args_t *args, FILE *out);
 
+/* Print `text` from column `column` on, broken at spaces before column 80, further lines indented
+ * by `indent`. A new line in the text stays one. */
+void weft__print_wrapped(FILE *out, const char *text, int column, int indent);
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/log.h"
 
 extern char **environ;
@@ -278,15 +279,24 @@ void weft__settings_each(void (*fn)(const char *name, const char *value, bool is
 
 void weft__settings_print(FILE *out)
 {
+    enum { NAME = 20, VALUE = 18, TEXT = NAME + 1 + VALUE };
     const weft_settings_t *now = weft__settings();
     weft_settings_t defaults;
     set_defaults(&defaults);
-    fprintf(out, "%-20s %-16s %-16s %s\n", "setting", "value", "default", "what it does");
+    fprintf(out, "%-*s %-*s%s\n", NAME, "setting", VALUE, "value", "what it does");
     for (int i = 0; i < ROWS; i++) {
-        char room[32], default_room[32];
+        char room[32], default_room[32], text[512];
         const char *value = print_value(&table[i], now, room, sizeof(room));
         const char *usual = print_value(&table[i], &defaults, default_room, sizeof(default_room));
-        fprintf(out, "%-20s %-16s %-16s %s\n", table[i].name, *value != '\0' ? value : "-",
-                *usual != '\0' ? usual : "-", table[i].text);
+        bool same = strcmp(value, usual) == 0;
+        snprintf(text, sizeof(text), "%s%s%s%s", table[i].text, same ? "" : " (default ",
+                 same             ? ""
+                 : *usual != '\0' ? usual
+                                  : "empty",
+                 same ? "" : ")");
+        int column = fprintf(out, "%-*s %-*s", NAME, table[i].name, VALUE - 1,
+                             *value != '\0' ? value : "-");
+        fprintf(out, "%s%*s", column < TEXT ? "" : "\n", column < TEXT ? TEXT - column : TEXT, "");
+        weft__print_wrapped(out, text, TEXT, TEXT);
     }
 }

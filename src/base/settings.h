@@ -68,8 +68,8 @@
     X(BOOL, overlap, "WEFT_OVERLAP", "yes",                                                        \
       "let small GPU calls be scheduled while the call before runs, where possible")               \
     X(INT, gpus_apart, "WEFT_GPUS_APART", "0",                                                     \
-      "1: ranks that share a GPU do as if each had its own, for tests: flags that reach other "    \
-      "GPUs, NCCL for large calls; 2: and as if none reached the others: NCCL for all calls")      \
+      "1: ranks that share a GPU pretend to have one each, for tests: flags that reach other "     \
+      "GPUs, NCCL for large calls; 2: none reaches the others either: NCCL for all calls")         \
     X(BOOL, take_turns, "WEFT_TAKE_TURNS", "no",                                                   \
       "yes: processes may share a GPU without MPS, where their kernels wait for each other in "    \
       "turns "                                                                                     \
@@ -125,7 +125,8 @@ const char *weft__settings_device(const char *otherwise);
 void weft__settings_parse(char *const *environ_p, weft_settings_t *out,
                           void (*warn)(const char *text));
 
-/* One row per setting: name, value in force, default, text ("weft info"). */
+/* One row per setting: name, value in force, text, and the default where it is another ("weft
+ * info"). */
 void weft__settings_print(FILE *out);
 
 /* Call `fn(name, value in force, is_default, text, ctx)` for every setting, in table order. The

@@ -386,12 +386,13 @@ int weft__cmd_bench(int argc, char **argv)
             "form: halo, balance, handoff, lookup, kv, gradient-sync, put-allgather, gemm-column, "
             "gemm-row, param-server, async-gradients, swap. Gradients in fewer bits: compress (by "
             "itself), compress-allreduce.",
-        .footer = "Collectives have the columns of nccl-tests; sizes are of the larger buffer of a "
-                  "rank.\nThe rest: time, time of the other way, their ratio. docs/patterns.md "
-                  "and docs/training.md explain them.\n"
-                  "Example: weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n"
-                  "         weft bench halo -n 4\n"
-                  "         weft bench --advise -n 8\n",
+        .footer = "Collectives have the columns of nccl-tests; sizes are of the larger buffer of "
+                  "a\nrank. The rest: time, time of the other way, their ratio; docs/patterns.md "
+                  "and\ndocs/training.md explain them.\n\n"
+                  "examples:\n"
+                  "  weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n"
+                  "  weft bench halo -n 4\n"
+                  "  weft bench --advise -n 8",
         .options = options,
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,

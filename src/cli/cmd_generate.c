@@ -109,7 +109,7 @@ int weft__cmd_generate(int argc, char **argv)
         .command = "weft generate",
         .synopsis = "--from PATH [OPTION]...",
         .text = "Write text with a model that weft train, or another, trained.",
-        .footer = "Example: weft generate --from run --prompt 'int main('\n",
+        .footer = "example:\n  weft generate --from run --prompt 'int main('",
         .options = options,
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,

@@ -39,8 +39,8 @@ int weft__cmd_info(int argc, char **argv)
         .command = "weft info",
         .synopsis = "",
         .text = "Show versions, the instructions and libraries in use, and every setting: its "
-                "environment "
-                "variable, the value in force, the default and what it does.",
+                "environment variable, the value in force, what it does, and the default if it "
+                "is another.",
     };
     weft_args_found_t found;
     if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {

@@ -59,9 +59,9 @@ int weft__cmd_run(int argc, char **argv)
             "Ranks find their place in WEFT_RANK, WEFT_SIZE, WEFT_LOCAL_RANK and\n"
             "WEFT_LOCAL_SIZE, and under the names that torchrun uses.\n\n"
             "The exit status is 0 if all ranks exit with 0, else that of the first rank to\n"
-            "fail (128 + signal if it was killed); 128 + signal if ranks did not end after one\n"
-            "and had to be killed; 124 after --timeout, 126 or 127 if PROGRAM cannot be run or\n"
-            "is not there, 2 if the options are wrong.",
+            "fail (128 + signal if it was killed). It is 128 + signal if the job was told to\n"
+            "end and ranks had to be killed, 124 after --timeout, 126 or 127 if PROGRAM\n"
+            "cannot be run or is not there, 2 if the options are wrong.",
         .options = options,
         .count = sizeof(options) / sizeof(options[0]),
         .ranges = ranges,

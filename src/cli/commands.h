@@ -9,10 +9,8 @@
     X("train", weft__cmd_train, "train a language model, on one rank or many")                     \
     X("generate", weft__cmd_generate, "write text with a trained model")                           \
     X("bench", weft__cmd_bench, "measure and verify collectives, one-sided calls and patterns")    \
-    X("topo", weft__cmd_topo,                                                                      \
-      "show cores, caches, NUMA nodes, GPUs and their links, and how ranks are bound")             \
-    X("info", weft__cmd_info,                                                                      \
-      "show versions, libraries that were found, and every setting with its value")
+    X("topo", weft__cmd_topo, "show cores, caches, NUMA nodes, GPUs, and how ranks are bound")     \
+    X("info", weft__cmd_info, "show versions, libraries that were found, and all settings")
 
 #define WEFT_COMMAND_DECLARE(name, function, text) int function(int argc, char **argv);
 WEFT_COMMANDS(WEFT_COMMAND_DECLARE)

@@ -40,9 +40,9 @@ static void print_help(FILE *out)
     for (int i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-*s  %s\n", width, commands[i].name, commands[i].text);
     }
-    fprintf(out,
-            "\nweft COMMAND --help explains one; weft --version prints the version.\n"
-            "They return 0 for success, 1 for a failure, 2 for wrong use: docs/reliability.md.\n");
+    fprintf(out, "\nweft COMMAND --help explains one; weft --version prints the version.\n"
+                 "Every command returns 0 for success, 1 for failure and 2 for wrong use;\n"
+                 "docs/reliability.md has all statuses.\n");
 }
 
 /* A descriptor that the caller closed would be given to the next file opened, and a message would

@@ -313,7 +313,7 @@ static weft_args_t make_args(const weft_arg_t *options)
         .command = "weft train",
         .synopsis = "--data PATH [OPTION]...",
         .text = "Train a language model on virtual or real GPUs.",
-        .footer = "example:\n  weft train -n 4 --data src --steps 200 --out run\n"
+        .footer = "examples:\n  weft train -n 4 --data src --steps 200 --out run\n"
                   "  weft train --config run/config --out again",
         .options = options,
         .count = OPTIONS,

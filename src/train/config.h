@@ -67,7 +67,7 @@
     X(REAL, beta1, "beta1", 0, "X", "0.9", "", "AdamW: decay of the first moment")                 \
     X(REAL, beta2, "beta2", 0, "X", "0.95", "", "AdamW: decay of the second moment")               \
     X(REAL, eps, "eps", 0, "X", "1e-8", "", "AdamW: added to the root of the second moment")       \
-    X(REAL, clip, "clip", 0, "X", "1", "", "largest norm of the gradient; 0: any")                 \
+    X(REAL, clip, "clip", 0, "X", "1", "", "largest norm of the gradient; 0: no limit")            \
     X(REAL, dropout, "dropout", 0, "X", "0", "", "share of activations dropped in training")       \
     X(ONE, precision, "precision", 0, "TYPE", "auto", "auto fp32 bf16 fp16",                       \
       "of weights and activations, not of optimizer state, which is fp32; auto: bf16 on cuda, "    \
@@ -84,7 +84,7 @@
       "write a checkpoint every N steps; 0: at the end only; -1: never")                           \
     X(INT, keep, "keep", 0, "N", "3", "", "newest checkpoints of this run to keep; 0: all")        \
     X(STR, out, "out", 'o', "DIR", "", "",                                                         \
-      "run folder: checkpoints, metrics.jsonl, config; none: nothing is written")                  \
+      "run folder: checkpoints, metrics.jsonl, config; without it nothing is written")             \
     X(STR, resume, "resume", 0, "PATH", "", "",                                                    \
       "go on from a checkpoint or a run folder, and in that folder unless --out names another; "   \
       "auto: from --out, if there is one")                                                         \
@@ -94,9 +94,9 @@
       "how long ranks may take to end after a signal, or when one has failed, before they are "    \
       "killed; 0: after a signal as long as steps and checkpoints take, else 10")                  \
     X(INT, sample_every, "sample", 0, "N", "0", "", "write some text every N steps; 0: not")       \
-    X(INT, sample_tokens, "sample-tokens", 0, "N", "128", "", "how much")                          \
+    X(INT, sample_tokens, "sample-tokens", 0, "N", "128", "", "length of such a text")             \
     X(STR, prompt, "prompt", 0, "TEXT", "", "", "what sampled text starts with")                   \
-    X(INT, log_every, "log", 0, "N", "1", "", "print every Nth step where no terminal is")         \
+    X(INT, log_every, "log", 0, "N", "1", "", "print every Nth step, unless on a terminal")        \
     X(SIZE, bucket, "bucket", 0, "SIZE", "25M", "",                                                \
       "gradients exchanged in one call; 0: each tensor by itself")                                 \
     X(BOOL, overlap, "overlap", 0, "no", "yes", "",                                                \
@@ -113,15 +113,15 @@
     X(INT, zero, "zero", 0, "STAGE", "0", "",                                                      \
       "ZeRO: 0, 1 (optimizer), 2 (and gradients), 3 (and weights) spread over dp")                 \
     X(ONE, schedule, "schedule", 0, "NAME", "1f1b", "gpipe 1f1b interleaved",                      \
-      "order of micro-batches in a pipeline: gpipe, 1f1b or interleaved")                          \
+      "order of micro-batches in a pipeline")                                                      \
     X(ONE, recompute, "recompute", 0, "WHAT", "none", "none selective full",                       \
-      "computed again in the backward pass: none, selective (attention) or full (blocks)")         \
+      "compute again in the backward pass; selective: attention, full: whole blocks")              \
     X(INT, virtual_stages, "virtual-stages", 0, "N", "2", "",                                      \
       "pipeline stages that a rank has with --schedule interleaved")                               \
     X(BOOL, sequence_parallel, "sequence-parallel", 0, "[yes]", "no", "",                          \
       "cut norms and the residual stream among tensor-parallel ranks too, by rows")                \
     X(ONE, offload, "offload", 0, "WHAT", "none", "none optimizer",                                \
-      "none or optimizer: keep its state in host memory and update it there")                      \
+      "optimizer: keep its state in host memory and update it there")                              \
     X(BOOL, lean, "lean", 0, "[yes]", "no", "",                                                    \
       "--zero 2 and 3: exchange gradients after every micro-batch, to hold fewer of them")
 

@@ -201,7 +201,11 @@ static void each_and_print_show_values_but_no_secret(void **state)
     assert_non_null(out);
     weft__settings_print(out);
     fclose(out);
-    assert_non_null(strstr(text, "WEFT_TIMEOUT         90500ms          5m "));
+    assert_non_null(strstr(text, "\nWEFT_TIMEOUT         90500ms           how long"));
+    assert_non_null(strstr(text, "(default 5m)\n"));
+    for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_true(strcspn(line, "\n") <= 80);
+    }
     assert_null(strstr(text, "0123456789abcdef"));
     free(text);
 }
