@@ -8,6 +8,7 @@
 #include "base/try.h"
 
 #define ROUND 256
+#define COLUMN 9
 
 weft_status_t weft__bill_malloc(weft_bill_t *bill, weft_memory_kind_t kind, size_t bytes,
                                 void *memory_pp)
@@ -41,31 +42,43 @@ static double mib(size_t bytes)
     return (double)bytes / (1 << 20);
 }
 
+static const char *const names[] = {
+#define WEFT_MEMORY_NAME(name, text, help) text,
+    WEFT_MEMORY_TABLE(WEFT_MEMORY_NAME)
+#undef WEFT_MEMORY_NAME
+};
+
+/* Of the column of a kind: as wide as its name, or 100 GiB in MiB. */
+static int width(int kind)
+{
+    int length = (int)strlen(names[kind]);
+    return 1 + (length > COLUMN ? length : COLUMN);
+}
+
 void weft__bill_print_head(FILE *out, bool peak)
 {
-    static const char *const names[] = {
-#define WEFT_MEMORY_NAME(name, text, help) text,
-        WEFT_MEMORY_TABLE(WEFT_MEMORY_NAME)
-#undef WEFT_MEMORY_NAME
-    };
-    fprintf(out, "%9s", "ranks");
+    fprintf(out, "memory of devices, in MiB; host is not part of the sum\n%6s", "ranks");
     for (int i = 0; i < WEFT_MEMORY_KINDS; i++) {
-        fprintf(out, " %12s", names[i]);
+        fprintf(out, "%*s", width(i), names[i]);
     }
-    fprintf(out, " %12s%s  (MiB)\n", "predicted", peak ? "     measured" : "");
+    fprintf(out, " %*s", COLUMN, "predicted");
+    if (peak) {
+        fprintf(out, " %*s", COLUMN, "measured");
+    }
+    fputc('\n', out);
 }
 
 void weft__bill_print(FILE *out, int first, int last, const weft_bill_t *bill, const size_t *peak)
 {
     char ranks[32];
     snprintf(ranks, sizeof(ranks), first == last ? "%d" : "%d-%d", first, last);
-    fprintf(out, "%9s", ranks);
+    fprintf(out, "%6s", ranks);
     for (int i = 0; i < WEFT_MEMORY_KINDS; i++) {
-        fprintf(out, " %12.2f", mib(bill->bytes[i]));
+        fprintf(out, "%*.2f", width(i), mib(bill->bytes[i]));
     }
-    fprintf(out, " %12.2f", mib(weft__bill_total(bill)));
+    fprintf(out, " %*.2f", COLUMN, mib(weft__bill_total(bill)));
     if (peak != NULL) {
-        fprintf(out, " %12.2f", mib(*peak));
+        fprintf(out, " %*.2f", COLUMN, mib(*peak));
     }
     fprintf(out, "\n");
 }

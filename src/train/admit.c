@@ -196,7 +196,7 @@ weft_status_t weft__admit_print(const weft_setup_t *setup, int ranks, FILE *out)
     bool gpus = strcmp(setup->device, "cuda") == 0;
     weft_forecast_t forecast;
     char need[256];
-    bytes_text_t a, b;
+    bytes_text_t a, b, c;
     WEFT_TRY(weft__forecast(setup, ranks, &forecast));
     weft_room_t room = look(setup, ranks);
     describe_need(&forecast, gpus, need, sizeof(need));
@@ -206,8 +206,9 @@ weft_status_t weft__admit_print(const weft_setup_t *setup, int ranks, FILE *out)
                 weft__bytes_text(forecast.device_most, a), known(room.device, b));
     }
     if (forecast.saves > 0) {
-        fprintf(out, "disk      %s a checkpoint, %" PRIu64 " more at once; %s free in %s\n",
-                weft__bytes_text(forecast.checkpoint, a), forecast.at_once,
+        fprintf(out, "disk      %s a checkpoint, %s for %" PRIu64 " more; %s free in %s\n",
+                weft__bytes_text(forecast.checkpoint, a),
+                weft__bytes_text(forecast.checkpoint * forecast.at_once, c), forecast.at_once,
                 known(disk_room(config->out), b), config->out);
     }
     return WEFT_OK;

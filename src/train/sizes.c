@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "device/cpu/sysmem.h"
 #include "parallel/dp.h"
 #include "train/planned.h"
 #include "train/setup.h"
@@ -37,7 +38,8 @@ weft_status_t weft__setup_sizes(const weft_setup_t *setup, weft_setup_sizes_t *s
 
 static void print_bytes(FILE *out, const char *what, size_t bytes)
 {
-    fprintf(out, "  %-14s %10.1f MiB\n", what, (double)bytes / (1 << 20));
+    char text[WEFT_BYTES_TEXT];
+    fprintf(out, "  %-14s %12s\n", what, weft__bytes_text(bytes, text));
 }
 
 /* "34720", "124.4 M" */
@@ -57,17 +59,19 @@ weft_status_t weft__setup_print(const weft_setup_t *setup, FILE *out)
     fprintf(out, "model     %s: %d layers of %d, %d heads, vocabulary %d: %s parameters\n",
             m->family == WEFT_GPT2 ? "gpt2" : "llama", m->layers, m->width, m->heads, m->vocab,
             print_count(count, sizeof(count), (double)sizes.params));
-    fprintf(out, "batch     %d sequences of %d tokens = dp %d x %d micro-batches x %d sequences\n",
-            config->batch, config->length, config->dp, config->accumulate, config->micro_batch);
-    fprintf(out, "devices   %d of kind %s, %s\n", config->ranks, setup->device, config->precision);
+    fprintf(out, "batch     %d sequences of %d tokens = dp %d x %d micro-batch%s of %d\n",
+            config->batch, config->length, config->dp, config->accumulate,
+            config->accumulate == 1 ? "" : "es", config->micro_batch);
+    fprintf(out, "ranks     %d on %s, in %s\n", config->ranks,
+            strcmp(setup->device, "cuda") == 0 ? "GPUs" : "virtual GPUs", config->precision);
     double flops = weft__config_flops(m, config->length) * config->batch * config->length;
     fprintf(out, flops < 1e12 ? "compute   %.3g GFLOP a step\n" : "compute   %.1f TFLOP a step\n",
             flops < 1e12 ? flops / 1e9 : flops / 1e12);
     if (weft__planned(config)) {
         return weft__planned_print(setup, out);
     }
-    fprintf(out, "memory of each rank:\n");
-    print_bytes(out, "weights", sizes.weights);
+    fprintf(out, "memory of a rank's device:\n");
+    print_bytes(out, "parameters", sizes.weights);
     print_bytes(out, "gradients", sizes.gradients);
     print_bytes(out, "optimizer", sizes.optimizer);
     print_bytes(out, "activations", sizes.activations);

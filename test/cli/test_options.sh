@@ -88,7 +88,7 @@ name="-n of a configuration file is no contradiction"
 echo 'ranks = 4' >config
 mpi "$weft" train --device cpu --data text --config config --dry-run >out 2>&1 </dev/null ||
     fail "$? $(cat out)"
-grep -q '^devices *2 of kind cpu' out || fail "$(cat out)"
+grep -q '^ranks *2 on virtual GPUs' out || fail "$(cat out)"
 
 name="each reason is told once"
 # told N WORDS: in so many lines, none of them the launcher's account of a rank's last lines

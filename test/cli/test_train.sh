@@ -320,7 +320,7 @@ done
 name="a dry run says what a rank needs"
 train $common -n 4 --dry-run --out refused
 expect_status 0
-expect_in "$out" "16 sequences of 32 tokens = dp 4 x 1 micro-batches x 4 sequences"
+expect_in "$out" "16 sequences of 32 tokens = dp 4 x 1 micro-batch of 4"
 expect_in "$out" "optimizer"
 [ ! -e refused ] || fail "a run folder was made"
 

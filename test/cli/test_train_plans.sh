@@ -34,7 +34,7 @@ train $common --out grid -n 8 --tp 2 --pp 2 --zero 1 --micro-batches 2 --sequenc
     --save 4 --keep 0 --sample 8 --sample-tokens 8
 expect_near grid one 8
 expect "waiting for other stages"
-expect "predicted     measured"
+expect "predicted  measured"
 [ "$(grep -c '^ *[0-7] .*\.' out)" -ge 8 ] || fail "no memory of 8 ranks"
 expect "8 ranks: dp 2 x pp 2 x tp 2"
 train $common --out spread -n 4 --zero 3 --recompute selective --offload optimizer

@@ -87,7 +87,7 @@ name="checkpoints that are there at one time are counted"
 # more OPTION... N: how many more the dry run says
 more() {
     train $common --dry-run "${@:1:$#-1}"
-    expect_in "$out" "a checkpoint, ${*: -1} more at once;"
+    expect_in "$out" "iB for ${*: -1} more;"
 }
 more --out new --steps 10 --save 2 4
 more --out new --steps 10 --save 2 --keep 1 2
