@@ -329,7 +329,7 @@ static weft_status_t run_on_gpu(const job_t *job, weft_stream_h stream)
     int on = weft__symm_comm(symm)->gpu;
     void *native = NULL;
     weft_params_view_t view;
-    weft_status_t status = weft__symm_stream(symm, stream, &native);
+    weft_status_t status = weft__symm_stream(symm, stream, true, &native);
     if (status == WEFT_OK && !weft__symm_reachable(job->dst ? job->dst : job->src)) {
         status = weft__fail(WEFT_ERR_INVALID,
                             "a call on parameters: the GPU cannot reach %p; give memory from "

@@ -437,3 +437,28 @@ void stream_errors(team_t *team)
     CHECK_OK(weft_comm_destroy(child));
     CHECK_OK(weft_barrier(team->comm, NULL)); /* the parent is whole */
 }
+
+void stream_many(team_t *team)
+{
+    enum { MANY = 12 };
+    weft_stream_h s;
+    weft_comm_h comms[MANY];
+    float a[8] = {1, 1, 1, 1}, b[8];
+    CHECK_OK(weft_stream_create(&s));
+    for (int i = 0; i < MANY; i++) {
+        CHECK_OK(weft_comm_split(team->comm, 0, team->rank, &comms[i], NULL));
+    }
+    weft_status_t call = weft_allreduce(a, b, team->rank == 1 ? 5 : 4, WEFT_F32, WEFT_SUM, comms[0],
+                                        s);
+    for (int i = 1; i < MANY; i++) {
+        CHECK_OK(weft_allreduce(a, b, 4, WEFT_F32, WEFT_SUM, comms[i], s));
+    }
+    CHECK_STATUS(outcome(call, weft_stream_synchronize(s)), WEFT_ERR_MISMATCH);
+    CHECK_TEXT(weft_last_error(), "allreduce of 5 f32, sum");
+    CHECK_OK(weft_stream_synchronize(s));
+    CHECK(b[3] == (float)team->size);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_OK(weft_comm_destroy(comms[i]));
+    }
+    CHECK_OK(weft_stream_destroy(s));
+}

@@ -17,5 +17,6 @@ void stream_messages(team_t *team); /* sends and receives */
 void stream_vectors(team_t *team);  /* the counts of an alltoallv are copied */
 void stream_destroy(team_t *team);  /* destroying a communicator finishes its calls */
 void stream_errors(team_t *team);   /* a mismatch, and what comes after */
+void stream_many(team_t *team);     /* a mismatch in the first of many communicators */
 
 #endif

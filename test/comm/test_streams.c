@@ -34,6 +34,7 @@ TEAM_TEST(messages_travel_on_streams, stream_messages)
 TEAM_TEST(alltoallv_copies_its_counts, stream_vectors)
 TEAM_TEST(destroy_finishes_queued_calls, stream_destroy)
 TEAM_TEST(synchronize_tells_the_error, stream_errors)
+TEAM_TEST(synchronize_tells_the_error_of_the_first_of_many, stream_many)
 
 int main(int argc, char **argv)
 {
@@ -49,6 +50,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(alltoallv_copies_its_counts),
         cmocka_unit_test(destroy_finishes_queued_calls),
         cmocka_unit_test(synchronize_tells_the_error),
+        cmocka_unit_test(synchronize_tells_the_error_of_the_first_of_many),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

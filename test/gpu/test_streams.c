@@ -8,9 +8,19 @@
 
 #include <cmocka.h>
 
-static const team_fn all[] = {stream_row,     stream_ahead,   stream_then_group, stream_queues,
-                              stream_order,   stream_comms,   stream_overlap,    stream_messages,
-                              stream_vectors, stream_destroy, stream_errors,     NULL};
+static const team_fn all[] = {stream_row,
+                              stream_ahead,
+                              stream_then_group,
+                              stream_queues,
+                              stream_order,
+                              stream_comms,
+                              stream_overlap,
+                              stream_messages,
+                              stream_vectors,
+                              stream_destroy,
+                              stream_errors,
+                              stream_many,
+                              NULL};
 
 /* ---- other work on the same stream --------------------------------------------------------- */
 
@@ -159,6 +169,7 @@ THREAD_TEST(messages_travel_on_streams, stream_messages)
 THREAD_TEST(alltoallv_copies_its_counts, stream_vectors)
 THREAD_TEST(destroy_finishes_queued_calls, stream_destroy)
 THREAD_TEST(synchronize_tells_the_error, stream_errors)
+THREAD_TEST(synchronize_tells_the_error_of_the_first_of_many, stream_many)
 THREAD_TEST(calls_and_copies_keep_their_order, copies_between)
 THREAD_TEST(device_can_be_used_while_others_wait, device_is_free_meanwhile)
 
@@ -195,6 +206,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(alltoallv_copies_its_counts),
         cmocka_unit_test(destroy_finishes_queued_calls),
         cmocka_unit_test(synchronize_tells_the_error),
+        cmocka_unit_test(synchronize_tells_the_error_of_the_first_of_many),
         cmocka_unit_test(calls_and_copies_keep_their_order),
         cmocka_unit_test(device_can_be_used_while_others_wait),
         cmocka_unit_test(eight_threads),

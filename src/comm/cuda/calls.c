@@ -373,6 +373,9 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
     }
     weft_status_t status = stream || cuda->own ? WEFT_OK
                                                : weft__stream_create_on(cuda->device, &cuda->own);
+    if (status == WEFT_OK && stream) {
+        status = weft__cuda_remember(stream, weft__cuda_ask, cuda);
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -383,12 +386,8 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
     if (status == WEFT_ERR_SYSTEM) {
         return weft__cuda_failed(cuda, 0, NULL);
     }
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK || stream) {
         return status;
-    }
-    if (stream) {
-        weft__cuda_remember(stream, weft__cuda_ask, cuda);
-        return WEFT_OK;
     }
     WEFT_TRY(weft__cuda_await(cuda, mark));
     cuda->behind = false; /* all calls so far are done */

@@ -219,7 +219,10 @@ static weft_status_t nccl_launch(void *ctx, const weft_call_t *calls, int n, wef
     if (atomic_load_explicit(&seat->broken, memory_order_acquire)) {
         return weft__nccl_refuse(seat);
     }
-    weft_status_t status = weft__nccl_stage_in(seat, calls, n, cuda, &stage);
+    weft_status_t status = stream ? weft__cuda_remember(stream, check_seat, seat) : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = weft__nccl_stage_in(seat, calls, n, cuda, &stage);
+    }
     if (status != WEFT_OK) {
         return weft__nccl_claim(seat, status); /* the others are in this call already */
     }
@@ -230,9 +233,6 @@ static weft_status_t nccl_launch(void *ctx, const weft_call_t *calls, int n, wef
     if (status != WEFT_OK ||
         (!stream && atomic_load_explicit(&seat->broken, memory_order_acquire))) {
         return weft__nccl_claim(seat, status);
-    }
-    if (stream) {
-        weft__cuda_remember(stream, check_seat, seat);
     }
     return WEFT_OK;
 }

@@ -82,11 +82,12 @@ bool weft__cuda_held(void);
 
 /* ---- who to ask whether the work of a stream went well ---------------------------------- */
 
-/* `check(ctx, error)` is asked after the stream was waited for, with CUDA's error or 0: kernels cannot
+/* `ask(ctx, error)` is called after the stream was waited for, with CUDA's error or 0: kernels cannot
  * return a status, and CUDA does not know whose fault it was. Until weft__cuda_forget, which also waits
- * for a check that is under way. */
+ * for one that is under way. To be called before the work is queued, as it may fail; once for a `ctx` is
+ * enough. */
 typedef weft_status_t (*weft_cuda_check_fn)(void *ctx, int error);
-void weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn check, void *ctx);
+weft_status_t weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn ask, void *ctx);
 void weft__cuda_forget(void *ctx);
 
 #endif

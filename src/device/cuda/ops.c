@@ -12,7 +12,11 @@
 #include "device/cpu/memory.h"
 #include "device/cuda/memory.h"
 
-#define CHECKS 8 /* communicators that one stream remembers; with more, the oldest is forgotten */
+/* Somebody who launched kernels on a stream, and knows whether they went well. */
+typedef struct check {
+    weft_cuda_check_fn ask;
+    void *ctx;
+} check_t;
 
 struct weft_stream {
     atomic_bool alive; /* released by create, cleared by destroy; acquired by stream_alive */
@@ -21,11 +25,8 @@ struct weft_stream {
     void *native;
     bool wrapped;         /* the program's own */
     pthread_mutex_t lock; /* of checks: a stream's own, as every call takes it */
-    int checks;
-    struct {
-        weft_cuda_check_fn check;
-        void *ctx;
-    } check[CHECKS];
+    int checks, room;
+    check_t *check;
     struct weft_stream *next, *next_free;
 };
 
@@ -240,31 +241,41 @@ static weft_status_t ask_checks(weft_stream_h stream, int error)
     weft_status_t status = WEFT_OK;
     pthread_mutex_lock(&stream->lock);
     for (int i = 0; i < stream->checks && status == WEFT_OK; i++) {
-        status = stream->check[i].check(stream->check[i].ctx, error);
-    }
-    if (status != WEFT_OK) {
-        stream->checks = 0; /* told once */
+        status = stream->check[i].ask(stream->check[i].ctx, error);
+        if (status != WEFT_OK) { /* told once */
+            stream->check[i] = stream->check[--stream->checks];
+        }
     }
     pthread_mutex_unlock(&stream->lock);
     return status;
 }
 
-void weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn check, void *ctx)
+static bool make_room(weft_stream_h stream)
 {
+    int room = stream->room > 0 ? 2 * stream->room : 8;
+    check_t *more = realloc(stream->check, (size_t)room * sizeof(*more));
+    if (more == NULL) {
+        return false;
+    }
+    stream->check = more;
+    stream->room = room;
+    return true;
+}
+
+weft_status_t weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn ask, void *ctx)
+{
+    bool known = false;
     pthread_mutex_lock(&stream->lock);
-    for (int i = 0; i < stream->checks; i++) {
-        if (stream->check[i].ctx == ctx) {
-            pthread_mutex_unlock(&stream->lock);
-            return;
-        }
+    for (int i = 0; i < stream->checks && !known; i++) {
+        known = stream->check[i].ctx == ctx;
     }
-    if (stream->checks == CHECKS) {
-        memmove(stream->check, stream->check + 1, sizeof(stream->check) - sizeof(stream->check[0]));
-        stream->checks--;
+    if (!known && (stream->checks < stream->room || make_room(stream))) {
+        stream->check[stream->checks++] = (check_t){ask, ctx};
+        known = true;
     }
-    stream->check[stream->checks].check = check;
-    stream->check[stream->checks++].ctx = ctx;
     pthread_mutex_unlock(&stream->lock);
+    return known ? WEFT_OK
+                 : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to note whose calls are on a stream");
 }
 
 void weft__cuda_forget(void *ctx)

@@ -30,6 +30,7 @@ weft_status_t weft__symm_launched(weft_symm_h symm, int error, bool waits, weft_
 bool weft__symm_reachable(const void *ptr);
 
 /* The CUDA stream of a call, and whether it exists. */
-weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, void **native_p);
+weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, bool waits,
+                                void **native_p);
 
 #endif

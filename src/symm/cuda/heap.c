@@ -116,14 +116,13 @@ static weft_status_t gpu_view(weft_symm_h symm, weft_symm_view_t *view)
 
 /* ---- calls ------------------------------------------------------------------------------ */
 
-weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, void **native_p)
+weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, bool waits, void **native_p)
 {
-    (void)symm;
     if (stream && !weft__stream_exists(stream)) {
         return weft__fail(WEFT_ERR_INVALID, "a call on a symmetric heap: the stream was destroyed");
     }
     *native_p = weft__cuda_stream(stream);
-    return WEFT_OK;
+    return stream && waits ? weft__cuda_remember(stream, check_stream_work, symm) : WEFT_OK;
 }
 
 weft_status_t weft__symm_launched(weft_symm_h symm, int error, bool waits, weft_stream_h stream)
@@ -133,9 +132,6 @@ weft_status_t weft__symm_launched(weft_symm_h symm, int error, bool waits, weft_
         return weft__cuda_status(error, "a call on a symmetric heap");
     }
     if (stream) {
-        if (waits) {
-            weft__cuda_remember(stream, check_stream_work, symm);
-        }
         return WEFT_OK;
     }
     error = weft__cuda()->stream_sync(comm->gpu, weft__cuda_stream(NULL));
@@ -184,7 +180,8 @@ static weft_status_t gpu_call(const weft_symm_call_t *call, weft_stream_h stream
     weft_symm_gpu_t *gpu = call->symm->kind;
     int on = weft__symm_comm(call->symm)->gpu, error = 0;
     void *native = NULL;
-    weft_status_t status = weft__symm_stream(call->symm, stream, &native);
+    weft_status_t status = weft__symm_stream(call->symm, stream, call->kind == WEFT_SYMM_WAIT,
+                                             &native);
     if (status != WEFT_OK || call->kind == WEFT_SYMM_FENCE) {
         return status; /* work on a stream is complete before what comes after it begins */
     }
