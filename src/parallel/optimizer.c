@@ -104,7 +104,7 @@ const float *weft__optimizer_norm(const weft_optimizer_t *o)
     return o->norm;
 }
 
-/* ---- sums that dp has not made -------------------------------------------------------------------------- */
+/* ---- what dp has left open -------------------------------------------------------------------------- */
 
 /* Piece by piece, under stage 0 too: a call's order of summation depends on its count. */
 static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero)
@@ -120,6 +120,9 @@ static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero
         if (piece->partial) {
             WEFT_TRY(
                 weft_allreduce(grads, grads, count, type, WEFT_SUM, o->mesh->tp_comm, o->stream));
+        }
+        if (piece->rounded) {
+            WEFT_TRY(weft_broadcast(grads, grads, count, type, 0, o->mesh->tp_comm, o->stream));
         }
         if (piece->tied) {
             WEFT_TRY(

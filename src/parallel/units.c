@@ -129,16 +129,19 @@ static weft_piece_t kind_of(const weft_param_t *param, const weft_piece_rules_t 
     bool tokens = param->role == WEFT_TOKENS;
     bool skip = (rules->skip_whole && param->split == WEFT_SPLIT_NONE) ||
                 (rules->skip_tokens && tokens);
+    bool partial = rules->partial && is_norm(param->role);
     return (weft_piece_t){.decay = param->decay,
                           .counted = !skip,
-                          .partial = rules->partial && is_norm(param->role),
+                          .partial = partial,
+                          .rounded = rules->rounded && param->split == WEFT_SPLIT_NONE && !partial,
                           .tied = rules->tied && tokens};
 }
 
 static bool alike(const weft_piece_t *a, const weft_piece_t *b)
 {
     return a->bucket == b->bucket && a->shard == b->shard && a->decay == b->decay &&
-           a->counted == b->counted && a->partial == b->partial && a->tied == b->tied;
+           a->counted == b->counted && a->partial == b->partial && a->rounded == b->rounded &&
+           a->tied == b->tied;
 }
 
 static void add_piece(weft_pieces_t *pieces, const weft_piece_t *piece)

@@ -38,6 +38,7 @@ typedef struct weft_piece {
     bool decay;
     bool counted;    /* for the norm; not if another rank counts the same parameters */
     bool partial;    /* of its gradient each tensor-parallel rank has a part: norms cut by rows */
+    bool rounded;    /* its gradient, which all of them have, was rounded otherwise on each */
     bool tied;       /* its gradient is summed over the first and the last stage */
     int64_t squares; /* where its sums of squares start among those of all counted pieces */
 } weft_piece_t;
@@ -52,6 +53,7 @@ typedef struct weft_piece_rules {
     bool skip_whole;  /* do not count what all parts have: not on part 0 */
     bool skip_tokens; /* do not count the tied embedding: the first stage does */
     bool partial;     /* norms' gradients are partial: sequence parallelism */
+    bool rounded; /* compression rounds by what lies beside, which is not the same on all parts */
     bool tied;        /* the embedding is tied to that of another stage */
 } weft_piece_rules_t;
 

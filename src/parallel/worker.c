@@ -107,6 +107,7 @@ static weft_status_t make_store(weft_worker_t *w, weft_chunk_t *chunk)
 {
     const weft_plan_t *plan = &w->o.plan;
     bool tied = w->o.model.tied && plan->pp > 1;
+    bool rounds = w->o.compress == WEFT_COMPRESS_FP16 || w->o.compress == WEFT_COMPRESS_INT8;
     weft_zero_options_t options = {.plan = plan,
                                    .bucket_bytes = w->o.bucket_bytes,
                                    .overlap = w->o.overlap,
@@ -114,6 +115,7 @@ static weft_status_t make_store(weft_worker_t *w, weft_chunk_t *chunk)
                                    .rules = {.skip_whole = w->mesh.tp_index > 0,
                                              .skip_tokens = tied && !chunk->first,
                                              .partial = plan->sequence_parallel,
+                                             .rounded = plan->tp > 1 && rounds,
                                              .tied = tied},
                                    .dp_index = w->mesh.dp_index,
                                    .dp_comm = w->mesh.dp_comm,
