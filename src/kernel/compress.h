@@ -57,20 +57,12 @@ typedef struct weft_f16 {
     int sum_of;        /* how many of these will be added up */
 } weft_f16_t;
 
-/* out += in. */
-typedef struct weft_add {
-    int64_t count;
-    const float *in;
-    float *out;
-} weft_add_t;
-
 #define WEFT_COMPRESS_TABLE(X)                                                                     \
     X(quantize, weft_quantize_t)                                                                   \
     X(dequantize, weft_dequantize_t)                                                               \
     X(peak, weft_peak_t)                                                                           \
     X(to_f16, weft_f16_t)                                                                          \
-    X(from_f16, weft_f16_t)                                                                        \
-    X(add, weft_add_t)
+    X(from_f16, weft_f16_t)
 
 typedef struct weft_compress_ops {
     const char *kind; /* "cpu", "cuda" */

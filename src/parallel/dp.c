@@ -36,7 +36,6 @@ struct weft_dp {
     int *missing; /* by bucket: gradients that have still to come in this micro-batch */
     int next;     /* the first bucket not yet under way */
     bool last;    /* this micro-batch exchanges */
-    bool exact;
     int64_t step;
     weft_status_t status; /* the first failure inside backward, which cannot return it ... */
     char sentence[512];   /* ... and what it said */
@@ -65,6 +64,17 @@ weft_status_t weft__dp_bytes(const weft_model_t *model, const weft_dp_options_t 
     if (ranks > 1) {
         *bytes_p += weft__squeeze_bytes(options->compress, false, &layout, ranks);
     }
+    weft__layout_destroy(&layout);
+    return WEFT_OK;
+}
+
+weft_status_t weft__dp_residual_bytes(const weft_model_t *model, const weft_dp_options_t *options,
+                                      int ranks, size_t *bytes_p)
+{
+    weft_layout_t layout;
+    WEFT_TRY(make_layout(model, options, ranks, &layout));
+    *bytes_p = ranks > 1 ? weft__squeeze_residual_bytes(options->compress, false, &layout, ranks)
+                         : 0;
     weft__layout_destroy(&layout);
     return WEFT_OK;
 }
@@ -238,6 +248,11 @@ void *const *weft__dp_grads(const weft_dp_t *dp)
     return dp->grads;
 }
 
+float *weft__dp_residuals(const weft_dp_t *dp, int64_t *count_p)
+{
+    return weft__squeeze_residuals(dp->squeeze, count_p);
+}
+
 bool weft__dp_updates(const weft_dp_t *dp)
 {
     return !dp->options.naive || dp->rank == 0;
@@ -257,10 +272,9 @@ static weft_status_t clear(const weft_dp_t *dp)
     return WEFT_OK;
 }
 
-weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step, bool exact)
+weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step)
 {
     dp->step = step;
-    dp->exact = exact;
     dp->next = 0;
     dp->last = false;
     dp->status = WEFT_OK;
@@ -297,7 +311,7 @@ static weft_status_t exchange(weft_dp_t *dp, int bucket)
         float *x = dp->memory + b->first;
         status = weft_reduce(x, x, (size_t)b->count, WEFT_F32, WEFT_SUM, 0, dp->comm, dp->lane);
     } else {
-        status = weft__squeeze_allreduce(dp->squeeze, bucket, dp->memory, dp->exact, dp->lane);
+        status = weft__squeeze_allreduce(dp->squeeze, bucket, dp->memory, dp->lane);
     }
     weft__timeline_end(dp->timeline, span, dp->lane);
     return status;

@@ -9,7 +9,7 @@
  *
  * One step of several micro-batches:
  *
- *     weft__dp_begin(dp, step, exact)
+ *     weft__dp_begin(dp, step)
  *     for each micro-batch:
  *         weft__dp_micro(dp, last)                 only the last one exchanges
  *         weft__model_backward(pass, acts)         pass.grads and pass.grad_ready are dp's
@@ -70,8 +70,11 @@ void *const *weft__dp_grads(const weft_dp_t *dp); /* by parameter, for weft_pass
  * stream has passed weft__dp_finish: made bucket by bucket, while each is still in the cache. */
 const double *weft__dp_squares(const weft_dp_t *dp);
 
-/* Start a step: gradients become 0, where they are added to. `step` counts up by one; `exact` as in squeeze.h. */
-weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step, bool exact);
+/* Residuals of compressed gradients, as weft__squeeze_residuals has them; complete between steps. */
+float *weft__dp_residuals(const weft_dp_t *dp, int64_t *count_p);
+
+/* Start a step: gradients become 0, where they are added to. `step` counts up by one. */
+weft_status_t weft__dp_begin(weft_dp_t *dp, int64_t step);
 
 /* Start a micro-batch; `last`: its backward completes the gradients. With an `exchange` of one's own
  * there may be several such in a step. */
@@ -94,8 +97,10 @@ bool weft__dp_updates(const weft_dp_t *dp);
 /* Naive: hand rank 0's weights (all of the layout, elements of `type`) to all. */
 weft_status_t weft__dp_hand_out(weft_dp_t *dp, void *weights, weft_dtype_t type);
 
-/* Bytes of device memory that create takes. */
+/* Bytes of device memory that create takes, and of these the residuals'. */
 weft_status_t weft__dp_bytes(const weft_model_t *model, const weft_dp_options_t *options, int ranks,
                              size_t *bytes_p);
+weft_status_t weft__dp_residual_bytes(const weft_model_t *model, const weft_dp_options_t *options,
+                                      int ranks, size_t *bytes_p);
 
 #endif

@@ -28,7 +28,6 @@ struct weft_grads {
     weft_dp_t *dp;
     weft_comm_h comm;
     weft_squeeze_t *squeeze; /* stages 1 to 3, compressed; else NULL */
-    bool exact;
     /* lean */
     int slot_count;
     slot_t *slots;
@@ -53,7 +52,7 @@ static weft_status_t scatter(const weft_zero_t *zero, int bucket, char *all, cha
     size_t count = (size_t)(zero->layout.buckets[bucket].count / zero->ranks);
     return grads->squeeze != NULL
                ? weft__squeeze_scatter(grads->squeeze, bucket, (float *)(void *)all,
-                                       (float *)(void *)out, grads->exact, lane)
+                                       (float *)(void *)out, lane)
                : weft_reduce_scatter(all, out, count, zero->model->grad_type, WEFT_SUM, grads->comm,
                                      lane);
 }
@@ -227,13 +226,19 @@ void weft__grads_close(weft_grads_t *grads)
 
 /* ---- a step --------------------------------------------------------------------------------------------- */
 
-weft_status_t weft__grads_begin(weft_zero_t *zero, int64_t step, bool exact)
+float *weft__grads_residuals(const weft_zero_t *zero, int64_t *count_p)
+{
+    const weft_grads_t *grads = zero->grads;
+    return grads->squeeze != NULL ? weft__squeeze_residuals(grads->squeeze, count_p)
+                                  : weft__dp_residuals(grads->dp, count_p);
+}
+
+weft_status_t weft__grads_begin(weft_zero_t *zero, int64_t step)
 {
     for (int b = 0; b < zero->layout.bucket_count && zero->lean; b++) {
         zero->grads->summed[b] = false;
     }
-    zero->grads->exact = exact;
-    WEFT_TRY(weft__dp_begin(zero->grads->dp, step, exact));
+    WEFT_TRY(weft__dp_begin(zero->grads->dp, step));
     return zero->lean || weft__dp_memory(zero->grads->dp) != NULL
                ? WEFT_OK
                : weft_memset(zero->all_grads, 0, (size_t)zero->layout.total * grad_size(zero),

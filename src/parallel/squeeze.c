@@ -24,8 +24,8 @@ struct weft_squeeze {
     char *in;                         /* int8: pieces from everybody */
     float *sum;                       /* int8, all-reduce: this rank's part, summed */
     float *peak;                      /* fp16 */
-    float *residual;                  /* int8: of all buckets */
-    float *owner_residual;            /* int8, all-reduce: of this rank's parts of them */
+    float *residual;                  /* int8: of all buckets ... */
+    float *owner_residual; /* ... and, all-reduce, of this rank's parts of them, behind it */
 };
 
 static const char *const names[] = {"none", "bf16", "fp16", "int8"};
@@ -63,19 +63,25 @@ static int64_t piece_bytes(int64_t part)
     return part + part / WEFT_QUANT_BLOCK * (int64_t)sizeof(float);
 }
 
+/* Elements of both residuals. */
+static int64_t residual_count(const weft_squeeze_t *s, const weft_layout_t *layout)
+{
+    if (s->kind != WEFT_COMPRESS_INT8) {
+        return 0;
+    }
+    return layout->total + (s->scatters ? 0 : layout->total / s->ranks);
+}
+
 /* Cut `memory` (NULL: only count) into buffers; returns the bytes. */
 static size_t carve(weft_squeeze_t *s, const weft_layout_t *layout, char *memory)
 {
-    enum { OUT, IN, SUM, RESIDUAL, OWNER_RESIDUAL, PEAK, BUFFERS };
+    enum { OUT, IN, SUM, RESIDUAL, PEAK, BUFFERS };
     int64_t most = largest_bucket(layout), part = most / s->ranks;
     size_t sizes[BUFFERS] = {0}, offsets[BUFFERS], used = 0;
     if (s->kind == WEFT_COMPRESS_INT8) {
         sizes[OUT] = sizes[IN] = (size_t)(piece_bytes(part) * s->ranks);
-        sizes[RESIDUAL] = (size_t)layout->total * sizeof(float);
-        if (!s->scatters) {
-            sizes[SUM] = (size_t)part * sizeof(float);
-            sizes[OWNER_RESIDUAL] = (size_t)(layout->total / s->ranks) * sizeof(float);
-        }
+        sizes[RESIDUAL] = (size_t)residual_count(s, layout) * sizeof(float);
+        sizes[SUM] = s->scatters ? 0 : (size_t)part * sizeof(float);
     } else if (s->kind != WEFT_COMPRESS_NONE) {
         sizes[OUT] = (size_t)most * 2;
         sizes[PEAK] = sizeof(float);
@@ -89,7 +95,7 @@ static size_t carve(weft_squeeze_t *s, const weft_layout_t *layout, char *memory
         s->in = memory + offsets[IN];
         s->sum = (float *)(memory + offsets[SUM]);
         s->residual = (float *)(memory + offsets[RESIDUAL]);
-        s->owner_residual = (float *)(memory + offsets[OWNER_RESIDUAL]);
+        s->owner_residual = s->residual + layout->total;
         s->peak = (float *)(memory + offsets[PEAK]);
     }
     return used;
@@ -100,6 +106,19 @@ size_t weft__squeeze_bytes(weft_compress_t kind, bool scatters, const weft_layou
 {
     weft_squeeze_t squeeze = {.kind = kind, .scatters = scatters, .ranks = ranks};
     return carve(&squeeze, layout, NULL);
+}
+
+size_t weft__squeeze_residual_bytes(weft_compress_t kind, bool scatters,
+                                    const weft_layout_t *layout, int ranks)
+{
+    weft_squeeze_t squeeze = {.kind = kind, .scatters = scatters, .ranks = ranks};
+    return (size_t)residual_count(&squeeze, layout) * sizeof(float);
+}
+
+float *weft__squeeze_residuals(const weft_squeeze_t *s, int64_t *count_p)
+{
+    *count_p = s != NULL ? residual_count(s, s->layout) : 0;
+    return *count_p > 0 ? s->residual : NULL;
 }
 
 static weft_status_t allocate(weft_squeeze_t *s)
@@ -138,8 +157,7 @@ static weft_status_t rehearse(const weft_squeeze_t *s, float *zeros)
     }
     int8_t *bytes = (int8_t *)packed;
     WEFT_TRY(s->ops->quantize(&(weft_quantize_t){n, zeros, residual, bytes, one}, NULL));
-    WEFT_TRY(s->ops->dequantize(&(weft_dequantize_t){n, 1, 0, bytes, one, back}, NULL));
-    return s->ops->add(&(weft_add_t){n, residual, back}, NULL);
+    return s->ops->dequantize(&(weft_dequantize_t){n, 1, 0, bytes, one, back}, NULL);
 }
 
 static weft_status_t load_kernels(const weft_squeeze_t *s)
@@ -273,24 +291,7 @@ static weft_status_t by_int8(weft_squeeze_t *s, float *x, int64_t first, int64_t
     return WEFT_OK;
 }
 
-/* Put the residuals of a bucket back into its gradients. */
-static weft_status_t restore_residuals(weft_squeeze_t *s, float *x, int64_t first, int64_t count,
-                                       weft_stream_h stream)
-{
-    int64_t part = count / s->ranks;
-    float *residual = s->residual + first, *owned = s->owner_residual + first / s->ranks;
-    weft_add_t mine = {count, residual, x};
-    WEFT_TRY(s->ops->add(&mine, stream));
-    WEFT_TRY(weft_memset(residual, 0, (size_t)count * sizeof(float), stream));
-    if (s->scatters) {
-        return WEFT_OK;
-    }
-    weft_add_t owners = {part, owned, x + s->rank * part};
-    WEFT_TRY(s->ops->add(&owners, stream));
-    return weft_memset(owned, 0, (size_t)part * sizeof(float), stream);
-}
-
-weft_status_t weft__squeeze_allreduce(weft_squeeze_t *s, int bucket, float *grads, bool exact,
+weft_status_t weft__squeeze_allreduce(weft_squeeze_t *s, int bucket, float *grads,
                                       weft_stream_h stream)
 {
     const weft_bucket_t *b = &s->layout->buckets[bucket];
@@ -301,19 +302,14 @@ weft_status_t weft__squeeze_allreduce(weft_squeeze_t *s, int bucket, float *grad
     case WEFT_COMPRESS_FP16:
         return by_fp16(s, x, b->count, x, stream);
     case WEFT_COMPRESS_INT8:
-        if (!exact) {
-            return by_int8(s, x, b->first, b->count, stream);
-        }
-        WEFT_TRY(restore_residuals(s, x, b->first, b->count, stream));
-        break;
+        return by_int8(s, x, b->first, b->count, stream);
     default:
-        break;
+        return weft_allreduce(x, x, (size_t)b->count, WEFT_F32, WEFT_SUM, s->comm, stream);
     }
-    return weft_allreduce(x, x, (size_t)b->count, WEFT_F32, WEFT_SUM, s->comm, stream);
 }
 
 weft_status_t weft__squeeze_scatter(weft_squeeze_t *s, int bucket, float *grads, float *out,
-                                    bool exact, weft_stream_h stream)
+                                    weft_stream_h stream)
 {
     const weft_bucket_t *b = &s->layout->buckets[bucket];
     int64_t part = b->count / s->ranks;
@@ -323,13 +319,8 @@ weft_status_t weft__squeeze_scatter(weft_squeeze_t *s, int bucket, float *grads,
     case WEFT_COMPRESS_FP16:
         return by_fp16(s, grads, b->count, out, stream);
     case WEFT_COMPRESS_INT8:
-        if (!exact) {
-            return sum_bytes(s, grads, b->first, part, out, stream);
-        }
-        WEFT_TRY(restore_residuals(s, grads, b->first, b->count, stream));
-        break;
+        return sum_bytes(s, grads, b->first, part, out, stream);
     default:
-        break;
+        return weft_reduce_scatter(grads, out, (size_t)part, WEFT_F32, WEFT_SUM, s->comm, stream);
     }
-    return weft_reduce_scatter(grads, out, (size_t)part, WEFT_F32, WEFT_SUM, s->comm, stream);
 }

@@ -9,10 +9,8 @@
  *
  *          A reduce-scatter ends with the owner's sum, in f32: it rounds once.
  *
- * All ranks get the same bits. Residuals are state of a rank and in no checkpoint: with int8 an
- * exchange that is asked to be `exact` sends gradients and residuals in f32 and leaves residuals of
- * zero, so that nothing is lost and nothing needs to be saved. Ask for it in the step before a
- * checkpoint. The others have no state and ignore it. */
+ * All ranks get the same bits. Residuals are state of a rank, of which checkpoints hold a copy
+ * (train/residuals.h); the others have none. */
 #ifndef WEFT_PARALLEL_SQUEEZE_H
 #define WEFT_PARALLEL_SQUEEZE_H
 
@@ -49,14 +47,23 @@ void weft__squeeze_destroy(weft_squeeze_t *squeeze);
 size_t weft__squeeze_bytes(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
                            int ranks);
 
+/* What both roundings have left so far, on the device, for those who save or restore it between steps: of
+ * all that this rank sends, in the order of the layout, and of an all-reduce behind that of this rank's
+ * parts of the sums. NULL and 0 where nothing is kept; `squeeze` may be NULL. */
+float *weft__squeeze_residuals(const weft_squeeze_t *squeeze, int64_t *count_p);
+
+/* Bytes of it. */
+size_t weft__squeeze_residual_bytes(weft_compress_t kind, bool scatters,
+                                    const weft_layout_t *layout, int ranks);
+
 /* Sum bucket `bucket` of `grads` (the whole row, f32) over all ranks, in place, in the order of
  * `stream`. All calls must be on one stream. Collective. */
-weft_status_t weft__squeeze_allreduce(weft_squeeze_t *squeeze, int bucket, float *grads, bool exact,
+weft_status_t weft__squeeze_allreduce(weft_squeeze_t *squeeze, int bucket, float *grads,
                                       weft_stream_h stream);
 
 /* The same, but each rank gets its own of `ranks` equal parts of the bucket, in `out`, which may be that
  * part of `grads` itself. `grads` is where the bucket starts, and may be changed. */
 weft_status_t weft__squeeze_scatter(weft_squeeze_t *squeeze, int bucket, float *grads, float *out,
-                                    bool exact, weft_stream_h stream);
+                                    weft_stream_h stream);
 
 #endif

@@ -59,7 +59,6 @@ weft_status_t weft__worker_start(weft_worker_t *worker, uint64_t seed);
 typedef struct weft_worker_input {
     uint64_t step;      /* 0, 1, ... */
     weft_hyper_t hyper; /* its step counts from 1 */
-    bool exact;         /* as in squeeze.h */
     const int32_t
         *tokens; /* of this data-parallel rank's sequences: micro_batches x micro_batch x */
     const int32_t *targets; /* length; in host memory that lives until settle */
@@ -97,6 +96,15 @@ const weft_bill_t *weft__worker_bill(const weft_worker_t *worker);
 /* What a rank at this place of the mesh would allocate. */
 weft_status_t weft__worker_predict(const weft_worker_options_t *options,
                                    const weft_compute_t *compute, int place, weft_bill_t *bill_p);
+
+/* This rank's slices of the model, and residuals of compressed gradients of one of them, as
+ * weft__squeeze_residuals has them, with the layout whose order they have; between steps. */
+int weft__worker_chunks(const weft_worker_t *worker);
+float *weft__worker_residuals(const weft_worker_t *worker, int chunk,
+                              const weft_layout_t **layout_p, int64_t *count_p);
+
+/* Bytes of them on all ranks; ranks of a stage count as alike. */
+weft_status_t weft__worker_residual_bytes(const weft_worker_options_t *options, uint64_t *bytes_p);
 
 /* ---- state without a plan -------------------------------------------------------------------------------- */
 

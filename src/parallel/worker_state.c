@@ -151,3 +151,46 @@ weft_status_t weft__worker_gather(weft_worker_t *w, int index, weft_state_kind_t
     w->failed = w->failed || status != WEFT_OK;
     return status;
 }
+
+/* ---- state with a plan ------------------------------------------------------------------------------------ */
+
+int weft__worker_chunks(const weft_worker_t *w)
+{
+    return w->chunk_count;
+}
+
+float *weft__worker_residuals(const weft_worker_t *w, int chunk, const weft_layout_t **layout_p,
+                              int64_t *count_p)
+{
+    const weft_zero_t *zero = &w->chunks[chunk].zero;
+    *layout_p = &zero->layout;
+    return weft__grads_residuals(zero, count_p);
+}
+
+static weft_status_t stage_residuals(const weft_worker_options_t *o, int stage, size_t *bytes_p)
+{
+    weft_slice_t slice = weft__stage_slice(o, stage, 0);
+    weft_model_t *model;
+    weft_layout_t layout;
+    WEFT_TRY(weft__model_create(&o->model, &slice, o->type, o->grad_type, &model));
+    weft_status_t status = weft__units_layout(model, (int64_t)(o->bucket_bytes / sizeof(float)),
+                                              o->plan.dp, &layout);
+    if (status == WEFT_OK) {
+        *bytes_p = weft__squeeze_residual_bytes(o->compress, o->plan.zero > 0, &layout, o->plan.dp);
+        weft__layout_destroy(&layout);
+    }
+    weft__model_destroy(model);
+    return status;
+}
+
+weft_status_t weft__worker_residual_bytes(const weft_worker_options_t *o, uint64_t *bytes_p)
+{
+    int stages = o->plan.dp > 1 ? o->plan.pp * o->plan.virtual_stages : 0;
+    *bytes_p = 0;
+    for (int stage = 0; stage < stages; stage++) {
+        size_t bytes;
+        WEFT_TRY(stage_residuals(o, stage, &bytes));
+        *bytes_p += (uint64_t)bytes * (uint64_t)o->plan.dp * (uint64_t)o->plan.tp;
+    }
+    return WEFT_OK;
+}

@@ -33,7 +33,7 @@ static weft_status_t queue(weft_worker_t *w, const weft_worker_input_t *input)
     w->tokens = input->tokens;
     w->targets = input->targets;
     for (int i = 0; i < w->chunk_count; i++) {
-        WEFT_TRY(weft__grads_begin(&w->chunks[i].zero, (int64_t)input->step, input->exact));
+        WEFT_TRY(weft__grads_begin(&w->chunks[i].zero, (int64_t)input->step));
     }
     WEFT_TRY(weft__worker_run(w, true));
     int stretch = weft__meter_begin(&w->meter, WEFT_STRETCH_UPDATE);

@@ -121,11 +121,12 @@ void weft__grads_close(weft_grads_t *grads);
 
 /* As weft__dp_begin and so on; gradients of a bucket may be added to from `use` on, until all of the
  * bucket's have been told to weft__grads_ready in this micro-batch. */
-weft_status_t weft__grads_begin(weft_zero_t *zero, int64_t step, bool exact);
+weft_status_t weft__grads_begin(weft_zero_t *zero, int64_t step);
 void weft__grads_micro(weft_zero_t *zero, bool last);
 weft_status_t weft__grads_use(weft_zero_t *zero, int bucket);
 void weft__grads_ready(void *zero, int first, int count);
 weft_status_t weft__grads_finish(weft_zero_t *zero);
 double weft__grads_exposed(const weft_zero_t *zero, int64_t step);
+float *weft__grads_residuals(const weft_zero_t *zero, int64_t *count_p);
 
 #endif

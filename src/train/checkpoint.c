@@ -124,15 +124,15 @@ static weft_status_t prune(const weft_checkpoint_writer_t *writer, uint64_t writ
     return status == WEFT_OK && number == WEFT_CHECKPOINT_UNKNOWN ? WEFT_ERR_SYSTEM : status;
 }
 
-/* Another run's checkpoint of the same step, or something else of that name, is in the way: it is not ours to
- * write over. */
+/* Another run's checkpoint of the same step is in the way: it is not ours to write over. */
 static weft_status_t make_way(const weft_checkpoint_writer_t *writer, uint64_t step,
                               const char *name, const char *place)
 {
-    bool ours;
+    bool taken, ours;
+    WEFT_TRY(weft__is_folder(place, &taken));
     WEFT_TRY(weft__run_wrote(writer->run, writer->id, step, &ours));
-    bool free = ours || rmdir(place) == 0 || errno == ENOENT; /* what is empty is no loss */
-    return free ? WEFT_OK : weft__run_set_aside_one(writer->run, name);
+    return !taken || ours || rmdir(place) == 0 ? WEFT_OK
+                                               : weft__run_set_aside_one(writer->run, name);
 }
 
 static size_t text_bytes(const char *text)
@@ -140,17 +140,23 @@ static size_t text_bytes(const char *text)
     return text != NULL ? strlen(text) + 1 : 0;
 }
 
+static uint64_t tensors_bytes(const weft_tensor_source_t *sources, int count)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes += weft__tensor_bytes(&sources[i].form);
+    }
+    return bytes;
+}
+
 static weft_status_t check_room(const char *run, const weft_checkpoint_t *checkpoint)
 {
     uint64_t needed = ((uint64_t)1 << 16) + text_bytes(checkpoint->config_json) +
-                      text_bytes(checkpoint->tokenizer_json) + text_bytes(checkpoint->settings);
+                      text_bytes(checkpoint->tokenizer_json) + text_bytes(checkpoint->settings) +
+                      tensors_bytes(checkpoint->model, checkpoint->model_count) +
+                      tensors_bytes(checkpoint->optimizer, checkpoint->optimizer_count) +
+                      tensors_bytes(checkpoint->residuals, checkpoint->residual_count);
     uint64_t there = weft__disk_free(run);
-    for (int i = 0; i < checkpoint->model_count; i++) {
-        needed += weft__tensor_bytes(&checkpoint->model[i].form);
-    }
-    for (int i = 0; i < checkpoint->optimizer_count; i++) {
-        needed += weft__tensor_bytes(&checkpoint->optimizer[i].form);
-    }
     if (needed > there) {
         return weft__fail(WEFT_ERR_SYSTEM,
                           "no room in %s: a checkpoint takes %" PRIu64 " MiB, %" PRIu64
@@ -250,6 +256,7 @@ static weft_status_t copy_checkpoint(weft_checkpoint_writer_t *writer,
 {
     size_t bytes = sources_bytes(from->model, from->model_count) +
                    sources_bytes(from->optimizer, from->optimizer_count) +
+                   sources_bytes(from->residuals, from->residual_count) +
                    rounded(text_bytes(from->config_json)) +
                    rounded(text_bytes(from->tokenizer_json)) + rounded(text_bytes(from->settings));
     if (bytes > writer->room) {
@@ -268,6 +275,9 @@ static weft_status_t copy_checkpoint(weft_checkpoint_writer_t *writer,
     weft_status_t status = copy_sources(&at, from->model, from->model_count, &to->model);
     if (status == WEFT_OK) {
         status = copy_sources(&at, from->optimizer, from->optimizer_count, &to->optimizer);
+    }
+    if (status == WEFT_OK) {
+        status = copy_sources(&at, from->residuals, from->residual_count, &to->residuals);
     }
     to->config_json = copy_text(&at, from->config_json);
     to->tokenizer_json = copy_text(&at, from->tokenizer_json);
@@ -365,6 +375,9 @@ static weft_status_t begin(weft_checkpoint_writer_t *writer, const weft_checkpoi
     weft_status_t status = check_forms(checkpoint->model, checkpoint->model_count);
     if (status == WEFT_OK) {
         status = check_forms(checkpoint->optimizer, checkpoint->optimizer_count);
+    }
+    if (status == WEFT_OK) {
+        status = check_forms(checkpoint->residuals, checkpoint->residual_count);
     }
     if (status != WEFT_OK) {
         return status;

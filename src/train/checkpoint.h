@@ -7,11 +7,13 @@
  *         model.safetensors        the weights, by their Hugging Face names
  *         optimizer.safetensors    exp_avg.<name>, exp_avg_sq.<name> and, unless the weights are
  *                                  f32, master.<name>; all f32
+ *         residuals.safetensors    with --compress int8: what rounding left of gradients, by rank
+ *                                  (residuals.h); f32
  *         tokenizer.json           so that text can be made from this folder alone
  *         trainer.json             run, step, position in the data, seed, settings; size and CRC-32C
  *                                  of every other file. Written last: no checkpoint without it
  *
- * Tensors are global, whatever plan made them; any plan can load them. A checkpoint is written as
+ * Tensors are global, whatever plan made them; any plan can load them, but for residuals. A checkpoint is written as
  * RUN/.step-000100.tmp, made durable, read back and compared, and then renamed; so killing the
  * writer at any instant leaves what was there whole, and at most a folder whose name starts with
  * a dot, which the next writer removes. */
@@ -62,6 +64,8 @@ typedef struct weft_checkpoint {
     int model_count;
     const weft_tensor_source_t *optimizer;
     int optimizer_count;
+    const weft_tensor_source_t *residuals;
+    int residual_count;         /* 0: none */
     const char *config_json;    /* the text of config.json */
     const char *tokenizer_json; /* NULL: none */
     const char *settings;       /* the run's configuration as text (config.h); NULL: none */
@@ -118,14 +122,15 @@ typedef struct weft_loaded {
     weft_tensors_t *model;
     weft_tensors_t
         *optimizer; /* NULL if the folder has none (made by others), or none was wanted */
+    weft_tensors_t *residuals; /* likewise */
     bool foreign;              /* no trainer.json: weights only, state is zero */
 } weft_loaded_t;
 
 /* How much is wanted of a checkpoint. */
 typedef enum weft_load {
     WEFT_LOAD_LOOK, /* sizes are compared, contents are not */
-    WEFT_LOAD_MODEL, /* all but the optimizer's state, which may be missing; checksums are compared */
-    WEFT_LOAD_ALL    /* everything; checksums are compared */
+    WEFT_LOAD_MODEL, /* all but the optimizer's state and residuals, which may be missing; checksums are compared */
+    WEFT_LOAD_ALL /* everything; checksums are compared */
 } weft_load_t;
 
 /* Load from `path`: a checkpoint, a run folder (its `latest`; without one the newest that is

@@ -66,7 +66,7 @@ out:
 static weft_status_t list(const char *folder, const char *name, weft_manifest_t *manifest,
                           weft_listed_file_t **listed_p, char *path)
 {
-    *listed_p = &manifest->files[manifest->count++]; /* 4 of 8 */
+    *listed_p = &manifest->files[manifest->count++]; /* 5 of 8 */
     memcpy((*listed_p)->name, name, strlen(name) + 1);
     return weft__path_join(path, folder, name);
 }
@@ -121,6 +121,10 @@ weft_status_t weft__checkpoint_write(const char *folder, const char *id,
     if (status == WEFT_OK && checkpoint->optimizer_count > 0) {
         status = write_tensors(folder, WEFT_CHECKPOINT_OPTIMIZER, checkpoint->optimizer,
                                checkpoint->optimizer_count, &manifest);
+    }
+    if (status == WEFT_OK && checkpoint->residual_count > 0) {
+        status = write_tensors(folder, WEFT_CHECKPOINT_RESIDUALS, checkpoint->residuals,
+                               checkpoint->residual_count, &manifest);
     }
     status = status == WEFT_OK
                  ? write_text(folder, "config.json", checkpoint->config_json, &manifest)

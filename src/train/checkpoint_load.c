@@ -77,6 +77,22 @@ static weft_status_t suggest_older(const char *folder, weft_status_t status)
     return status;
 }
 
+/* Map a file of tensors that the checkpoint need not have. */
+static weft_status_t open_tensors(const char *folder, const weft_manifest_t *manifest,
+                                  const char *name, weft_tensors_t **tensors_p)
+{
+    char path[WEFT_PATH_BYTES];
+    bool listed = false;
+    for (int i = 0; i < manifest->count; i++) {
+        listed = listed || strcmp(manifest->files[i].name, name) == 0;
+    }
+    if (!listed) {
+        return WEFT_OK;
+    }
+    weft_status_t status = weft__path_join(path, folder, name);
+    return status == WEFT_OK ? weft__tensors_open(path, tensors_p) : status;
+}
+
 static weft_status_t load_own(weft_loaded_t *out, weft_load_t want)
 {
     weft_manifest_t manifest;
@@ -90,13 +106,11 @@ static weft_status_t load_own(weft_loaded_t *out, weft_load_t want)
         status = weft__path_join(path, out->path, WEFT_CHECKPOINT_MODEL);
         status = status == WEFT_OK ? weft__tensors_open(path, &out->model) : status;
     }
-    bool optimizer = false;
     if (status == WEFT_OK && want != WEFT_LOAD_MODEL) {
-        status = has(out->path, WEFT_CHECKPOINT_OPTIMIZER, &optimizer);
+        status = open_tensors(out->path, &manifest, WEFT_CHECKPOINT_OPTIMIZER, &out->optimizer);
     }
-    if (status == WEFT_OK && optimizer) {
-        status = weft__path_join(path, out->path, WEFT_CHECKPOINT_OPTIMIZER);
-        status = status == WEFT_OK ? weft__tensors_open(path, &out->optimizer) : status;
+    if (status == WEFT_OK && want != WEFT_LOAD_MODEL) {
+        status = open_tensors(out->path, &manifest, WEFT_CHECKPOINT_RESIDUALS, &out->residuals);
     }
     return status == WEFT_OK ? WEFT_OK : suggest_older(out->path, status);
 }
@@ -127,6 +141,7 @@ void weft__checkpoint_unload(weft_loaded_t *loaded)
 {
     weft__tensors_close(loaded->model);
     weft__tensors_close(loaded->optimizer);
+    weft__tensors_close(loaded->residuals);
     free(loaded->settings);
     *loaded = (weft_loaded_t){0};
 }

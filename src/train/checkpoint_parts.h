@@ -8,6 +8,7 @@
 #define WEFT_CHECKPOINT_STATE "trainer.json"
 #define WEFT_CHECKPOINT_MODEL "model.safetensors"
 #define WEFT_CHECKPOINT_OPTIMIZER "optimizer.safetensors"
+#define WEFT_CHECKPOINT_RESIDUALS "residuals.safetensors"
 #define WEFT_CHECKPOINT_FILES_MOST 8
 
 /* A file as trainer.json lists it. */

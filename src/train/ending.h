@@ -3,8 +3,8 @@
  * A signal only sets a flag. Ranks tell each other with the statistics of every step whether theirs is set
  * (weft_vote_t), and after what comes between steps: validation, text, a checkpoint. On virtual GPUs a step is
  * over when it has been queued, so the one under way when the signal comes is the last: at most one step passes,
- * or whatever was going on between two. On GPUs the host is a step ahead, so it may be two. With --compress
- * int8 it is one more, the exact one that leaves nothing to be saved but the weights. Then the state is saved.
+ * or whatever was going on between two. On GPUs the host is a step ahead, so it may be two. Then the state is
+ * saved.
  *
  * How long that may take follows from what it took so far. Rank 0 tells the launcher, which kills nobody
  * before; after every time that was longer it says so again. */

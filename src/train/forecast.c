@@ -34,6 +34,27 @@ static uint64_t checkpoint_bytes(const weft_setup_t *setup, const weft_model_t *
            (uint64_t)whole->param_count * (uint64_t)copies * 192 + tokenizer + (MIB >> 4);
 }
 
+/* What ranks keep of compressed gradients (residuals.h), with its entries. */
+static weft_status_t add_residuals(const weft_setup_t *setup, const weft_model_t *whole,
+                                   weft_forecast_t *out)
+{
+    const weft_train_config_t *config = setup->config;
+    weft_dp_options_t options = {
+        .bucket_bytes = config->bucket,
+        .compress = (weft_compress_t)weft__compress_named(config->compress)};
+    uint64_t bytes;
+    size_t one;
+    if (weft__planned(config)) {
+        WEFT_TRY(weft__planned_residuals(setup, &bytes));
+    } else {
+        WEFT_TRY(weft__dp_residual_bytes(whole, &options, config->dp, &one));
+        bytes = (uint64_t)one * (uint64_t)config->dp;
+    }
+    uint64_t rows = (uint64_t)config->ranks * (uint64_t)weft__planned_plan(config).virtual_stages;
+    out->checkpoint += bytes > 0 ? bytes + rows * 192 : 0;
+    return WEFT_OK;
+}
+
 static uint64_t saves_of(const weft_setup_t *setup)
 {
     const weft_train_config_t *config = setup->config;
@@ -134,9 +155,10 @@ static weft_status_t add_copies(const weft_setup_t *setup, weft_forecast_t *out)
     out->saves = saves_of(setup);
     out->at_once = more_at_once(setup, out->saves);
     out->checkpoint = out->saves > 0 ? checkpoint_bytes(setup, whole) : 0;
+    weft_status_t status = out->saves > 0 ? add_residuals(setup, whole, out) : WEFT_OK;
     out->copy = copy_bytes(setup, whole, out);
     weft__model_destroy(whole);
-    return WEFT_OK;
+    return status;
 }
 
 weft_status_t weft__forecast_disk(const weft_setup_t *setup, weft_forecast_t *out)

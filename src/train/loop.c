@@ -15,6 +15,7 @@
 #include "train/peak.h"
 #include "train/planned.h"
 #include "train/record.h"
+#include "train/residuals.h"
 #include "train/run_folder.h"
 #include "train/scale.h"
 #include "train/tracing.h"
@@ -155,6 +156,19 @@ static void compare_data(run_t *run)
             "warning: %s is not the data of the first %llu steps; the run goes on with "
             "it, at the same place",
             run->config->data, (unsigned long long)state->step);
+    }
+}
+
+/* Residuals of compressed gradients are of a plan (residuals.h). */
+static void compare_residuals(run_t *run)
+{
+    const weft_trainer_t *t = &run->t;
+    if (run->setup->resumed && run->setup->loaded.residuals != NULL && !t->took_residuals &&
+        run->metrics != NULL) {
+        weft__metrics_say(run->metrics,
+                          "%s holds residuals of --compress int8 under another plan: this run "
+                          "drops them, which costs the rounding of one step",
+                          run->setup->loaded.path);
     }
 }
 
@@ -412,7 +426,7 @@ static bool is_last(const run_t *run, uint64_t steps_done)
 static weft_status_t save(run_t *run, bool last)
 {
     weft_trainer_t *t = &run->t;
-    if (t->worker == NULL && t->rank != 0) {
+    if (t->worker == NULL && t->rank != 0 && !weft__residuals_kept(t)) {
         return WEFT_OK;
     }
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_SAVE, "checkpoint", -1, t->stream);
@@ -540,17 +554,11 @@ static weft_status_t meet(run_t *run)
     return WEFT_OK;
 }
 
-/* A signal came: end with this state, unless ranks hold residuals of gradients, which no checkpoint has: the
- * next step leaves none. */
-static weft_status_t end_early(run_t *run, bool exact)
+/* A signal came: end with this state. */
+static weft_status_t end_early(run_t *run, bool saved)
 {
-    bool residuals = run->t.size > 1 && run->ending.saves &&
-                     strcmp(run->config->compress, "int8") == 0;
-    if (residuals && !exact) {
-        return WEFT_OK;
-    }
     run->finished = true;
-    return run->ending.saves && !exact ? save(run, true) : WEFT_OK;
+    return run->ending.saves && !saved ? save(run, true) : WEFT_OK;
 }
 
 static weft_status_t one_step(run_t *run, uint64_t step)
@@ -565,7 +573,7 @@ static weft_status_t one_step(run_t *run, uint64_t step)
     if (weft__scale_used(run->setup)) { /* this step's scale depends on it */
         WEFT_TRY(settle(run, before, false));
     }
-    WEFT_TRY(weft__step_queue(t, step, duties.save, now));
+    WEFT_TRY(weft__step_queue(t, step, now));
     WEFT_TRY(settle(run, before, false));
     watch_writer(run);
     if (!ahead || pauses || run->signal != 0) {
@@ -637,11 +645,12 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     }
     WEFT_TRY(open_reports(run, out));
     compare_data(run);
-    run->ending = (weft_ending_t){
-        .config = run->config,
-        .reports = rank == 0,
-        .saves = run->config->out[0] != '\0' && run->config->save_every >= 0,
-        .steps = 1 + (run->t.stream != NULL) + (strcmp(run->config->compress, "int8") == 0)};
+    compare_residuals(run);
+    run->ending = (weft_ending_t){.config = run->config,
+                                  .reports = rank == 0,
+                                  .saves = run->config->out[0] != '\0' &&
+                                           run->config->save_every >= 0,
+                                  .steps = 1 + (run->t.stream != NULL)};
     return run->t.state.step < (uint64_t)run->config->steps ? open_feed(run) : WEFT_OK;
 }
 

@@ -259,7 +259,9 @@ weft_status_t weft__manifest_verify(const char *folder, const weft_manifest_t *m
     weft_status_t status = WEFT_OK;
     for (int i = 0; i < manifest->count && status == WEFT_OK; i++) {
         const weft_listed_file_t *file = &manifest->files[i];
-        if (want != WEFT_LOAD_MODEL || strcmp(file->name, WEFT_CHECKPOINT_OPTIMIZER) != 0) {
+        bool trains = strcmp(file->name, WEFT_CHECKPOINT_OPTIMIZER) == 0 ||
+                      strcmp(file->name, WEFT_CHECKPOINT_RESIDUALS) == 0;
+        if (want != WEFT_LOAD_MODEL || !trains) {
             status = verify_file(folder, file, want != WEFT_LOAD_LOOK);
         }
     }

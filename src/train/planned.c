@@ -160,6 +160,12 @@ weft_status_t weft__planned_bytes(const weft_setup_t *setup, uint64_t *all_p, ui
     return WEFT_OK;
 }
 
+weft_status_t weft__planned_residuals(const weft_setup_t *setup, uint64_t *bytes_p)
+{
+    weft_worker_options_t options = options_of(setup);
+    return weft__worker_residual_bytes(&options, bytes_p);
+}
+
 weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out)
 {
     weft_plan_t plan = weft__planned_plan(setup->config);
@@ -237,7 +243,7 @@ weft_status_t weft__planned_start(weft_trainer_t *t)
 /* ---- steps ----------------------------------------------------------------------------------------- */
 
 weft_status_t weft__planned_queue(weft_trainer_t *t, const int32_t *inputs, const int32_t *targets,
-                                  bool exact, weft_flight_t *flight)
+                                  weft_flight_t *flight)
 {
     const weft_train_config_t *config = t->config;
     weft_worker_input_t input = {.step = flight->step,
@@ -249,7 +255,6 @@ weft_status_t weft__planned_queue(weft_trainer_t *t, const int32_t *inputs, cons
                                            .max_norm = (float)config->clip,
                                            .loss_scale = (float)flight->loss_scale,
                                            .step = weft__trainer_updates(t, flight->step)},
-                                 .exact = exact,
                                  .tokens = inputs,
                                  .targets = targets};
     WEFT_TRY(weft__worker_queue(t->worker, &input));

@@ -24,6 +24,9 @@ weft_status_t weft__planned_print(const weft_setup_t *setup, FILE *out);
 weft_status_t weft__planned_bytes(const weft_setup_t *setup, uint64_t *all_p, uint64_t *most_p,
                                   uint64_t *host_p);
 
+/* Residuals of compressed gradients of all ranks, likewise. */
+weft_status_t weft__planned_residuals(const weft_setup_t *setup, uint64_t *bytes_p);
+
 /* After it, with a worker: what each rank was predicted to need, and what was measured (bytes, by rank). */
 weft_status_t weft__planned_print_memory(const weft_trainer_t *trainer, FILE *out,
                                          const double *measured);
@@ -31,7 +34,7 @@ weft_status_t weft__planned_print_memory(const weft_trainer_t *trainer, FILE *ou
 weft_status_t weft__planned_open(weft_trainer_t *trainer);
 weft_status_t weft__planned_start(weft_trainer_t *trainer);
 weft_status_t weft__planned_queue(weft_trainer_t *trainer, const int32_t *inputs,
-                                  const int32_t *targets, bool exact, weft_flight_t *flight);
+                                  const int32_t *targets, weft_flight_t *flight);
 weft_status_t weft__planned_validate(weft_trainer_t *trainer, uint64_t samples, double *sum_p);
 weft_status_t weft__planned_save(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer);
 weft_status_t weft__planned_sample(weft_trainer_t *trainer, const char *prompt, int count,

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "train/generate.h"
 #include "train/planned.h"
+#include "train/residuals.h"
 
 /* ---- tensors of a checkpoint ------------------------------------------------------------------------- */
 
@@ -27,7 +28,7 @@ typedef struct list {
     entry_t *entries;
     weft_tensor_source_t *sources; /* rank 0 */
     char *gathered;                /* of the tensor that is being read, as saved */
-    const entry_t *holds;
+    int next;                      /* the first that has not been gathered */
 } list_t;
 
 static weft_status_t gather(const entry_t *entry, char *gathered)
@@ -48,9 +49,10 @@ static weft_status_t gather(const entry_t *entry, char *gathered)
 static weft_status_t read_entry(void *ctx, uint64_t offset, void *out, size_t bytes)
 {
     const entry_t *entry = ctx;
-    if (entry->list->holds != entry) {
-        WEFT_TRY(gather(entry, entry->list->gathered));
-        entry->list->holds = entry;
+    list_t *list = entry->list;
+    if (list->next == entry - list->entries) {
+        list->next++;
+        WEFT_TRY(gather(entry, list->gathered));
     }
     memcpy(out, entry->list->gathered + offset, bytes);
     return WEFT_OK;
@@ -116,20 +118,51 @@ static void close_list(list_t *list)
     free(list->gathered);
 }
 
+/* All ranks but 0 give what it reads; and it reads what it has not where a failure came first, so that none
+ * waits. */
+static weft_status_t gather_rest(list_t *list)
+{
+    while (list->next < list->count) {
+        WEFT_TRY(gather(&list->entries[list->next++], list->gathered));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t save_list(weft_trainer_t *t, weft_checkpoint_writer_t *writer, list_t *list,
+                               const weft_residuals_t *residuals)
+{
+    char why[1024];
+    int model = fill_list(list, t->worker, t->setup->type);
+    weft_save_list_t all = {.model = list->sources,
+                            .model_count = model,
+                            .optimizer = list->sources + model,
+                            .optimizer_count = list->count - model};
+    if (t->rank != 0) {
+        return gather_rest(list);
+    }
+    weft_status_t status = weft__save_tensors(t, writer, &all, residuals);
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    weft_status_t rest = gather_rest(list);
+    if (status != WEFT_OK) {
+        weft__error_restore(why);
+        return status;
+    }
+    return rest;
+}
+
 weft_status_t weft__planned_save(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
 {
     list_t list;
+    weft_residuals_t residuals = {0};
     weft_status_t status = open_list(&list, t);
     if (status == WEFT_OK) {
-        int model = fill_list(&list, t->worker, t->setup->type);
-        if (t->rank == 0) {
-            status = weft__save_tensors(t, writer, list.sources, model, list.sources + model,
-                                        list.count - model);
-        }
-        for (int i = 0; i < list.count && t->rank != 0 && status == WEFT_OK; i++) {
-            status = gather(&list.entries[i], NULL);
-        }
+        status = weft__residuals_open(t, &residuals);
     }
+    if (status == WEFT_OK) {
+        status = save_list(t, writer, &list, &residuals);
+    }
+    status = weft__residuals_finish(&residuals, status);
+    weft__residuals_close(&residuals);
     close_list(&list);
     return status;
 }

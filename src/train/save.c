@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "train/record.h"
+#include "train/residuals.h"
 #include "train/trainer.h"
 
 /* One tensor on the device. Padding of the vocabulary lies behind the last row, so what a checkpoint
@@ -83,8 +84,7 @@ static weft_status_t list_tensors(const weft_trainer_t *t, tensors_t *model, ten
 }
 
 weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *writer,
-                                 const weft_tensor_source_t *model, int model_count,
-                                 const weft_tensor_source_t *optimizer, int optimizer_count)
+                                 const weft_save_list_t *list, const weft_residuals_t *residuals)
 {
     char *config_json = NULL, *settings = NULL;
     size_t length;
@@ -95,10 +95,12 @@ weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *wr
     if (status == WEFT_OK) {
         weft_checkpoint_t checkpoint = {
             .state = t->state,
-            .model = model,
-            .model_count = model_count,
-            .optimizer = optimizer,
-            .optimizer_count = optimizer_count,
+            .model = list->model,
+            .model_count = list->model_count,
+            .optimizer = list->optimizer,
+            .optimizer_count = list->optimizer_count,
+            .residuals = residuals->sources,
+            .residual_count = residuals->count,
             .config_json = config_json,
             .tokenizer_json = t->setup->tokenizer != NULL
                                   ? weft__tokenizer_json(t->setup->tokenizer, &length)
@@ -111,15 +113,32 @@ weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *wr
     return status;
 }
 
-weft_status_t weft__save(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
+/* Rank 0's part. */
+static weft_status_t save_all(weft_trainer_t *t, weft_checkpoint_writer_t *writer,
+                              const weft_residuals_t *residuals)
 {
     tensors_t model = {0}, optimizer = {0};
     weft_status_t status = list_tensors(t, &model, &optimizer);
     if (status == WEFT_OK) {
-        status = weft__save_tensors(t, writer, model.sources, model.count, optimizer.sources,
-                                    optimizer.count);
+        weft_save_list_t list = {.model = model.sources,
+                                 .model_count = model.count,
+                                 .optimizer = optimizer.sources,
+                                 .optimizer_count = optimizer.count};
+        status = weft__save_tensors(t, writer, &list, residuals);
     }
     free_tensors(&model);
     free_tensors(&optimizer);
+    return status;
+}
+
+weft_status_t weft__save(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
+{
+    weft_residuals_t residuals;
+    weft_status_t status = weft__residuals_open(t, &residuals);
+    if (status == WEFT_OK && t->rank == 0) {
+        status = save_all(t, writer, &residuals);
+    }
+    status = weft__residuals_finish(&residuals, status);
+    weft__residuals_close(&residuals);
     return status;
 }

@@ -137,12 +137,12 @@ static weft_status_t optimize(weft_trainer_t *t, weft_flight_t *flight)
 }
 
 static weft_status_t run_step(weft_trainer_t *t, const int32_t *inputs, const int32_t *targets,
-                              bool exact, weft_flight_t *flight)
+                              weft_flight_t *flight)
 {
     if (t->worker != NULL) {
-        return weft__planned_queue(t, inputs, targets, exact, flight);
+        return weft__planned_queue(t, inputs, targets, flight);
     }
-    WEFT_TRY(weft__dp_begin(t->dp, (int64_t)flight->step, exact));
+    WEFT_TRY(weft__dp_begin(t->dp, (int64_t)flight->step));
     for (int i = 0; i < t->config->accumulate; i++) {
         WEFT_TRY(micro_batch(t, i, inputs, targets, flight));
     }
@@ -150,7 +150,7 @@ static weft_status_t run_step(weft_trainer_t *t, const int32_t *inputs, const in
     return optimize(t, flight);
 }
 
-weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, weft_flight_t *flight)
+weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, weft_flight_t *flight)
 {
     const int32_t *inputs, *targets;
     flight->there = true;
@@ -166,7 +166,7 @@ weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, bool exact, wef
     weft__timeline_step(t->timeline, (int64_t)step + 1); /* as they are counted in the output */
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_STEP, "step", -1, t->stream);
     WEFT_TRY(take_tokens(t, step, &inputs, &targets));
-    WEFT_TRY(run_step(t, inputs, targets, exact, flight));
+    WEFT_TRY(run_step(t, inputs, targets, flight));
     weft__timeline_end(t->timeline, span, t->stream);
     return weft_event_record(flight->end, t->stream);
 }

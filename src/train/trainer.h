@@ -5,6 +5,7 @@
  *   step.c      one step, validation
  *   vote.c      what ranks tell each other in every step
  *   save.c      checkpoints
+ *   residuals.c what ranks keep of compressed gradients, in checkpoints
  *   planned.c   all of these with a worker (parallel/worker.h), where the plan asks for one
  *   ending.c    the end before the last step
  *   loop.c      what happens when */
@@ -86,6 +87,7 @@ typedef struct weft_trainer {
     weft_flight_t flights[WEFT_FLIGHTS]; /* in turn */
     weft_feed_t *feed;
     weft_train_state_t state;
+    bool took_residuals; /* of compressed gradients, from the checkpoint (residuals.h) */
 } weft_trainer_t;
 
 /* Everything allocated, weights in place and equal on all ranks. Collective. */
@@ -105,9 +107,8 @@ static inline int64_t weft__trainer_updates(const weft_trainer_t *trainer, uint6
     return (int64_t)(step + 1 - trainer->state.skipped);
 }
 
-/* Queue step `step` (0, 1, ...) and describe it in *flight. `exact` as in parallel/squeeze.h. */
-weft_status_t weft__step_queue(weft_trainer_t *trainer, uint64_t step, bool exact,
-                               weft_flight_t *flight);
+/* Queue step `step` (0, 1, ...) and describe it in *flight. */
+weft_status_t weft__step_queue(weft_trainer_t *trainer, uint64_t step, weft_flight_t *flight);
 
 /* Wait for it, and gather what all ranks have to say about it in trainer->votes. `stop`: what this
  * rank says, as in weft_vote_t. */
@@ -124,13 +125,20 @@ weft_status_t weft__step_samples(const weft_trainer_t *trainer, uint64_t first, 
 /* Tell everybody `mine`, and gather trainer->votes. Collective. */
 weft_status_t weft__vote(weft_trainer_t *trainer, const weft_vote_t *mine);
 
-/* Begin to write a checkpoint of trainer->state. Rank 0 only. */
+/* Begin to write a checkpoint of trainer->state; `writer` is rank 0's. Collective. */
 weft_status_t weft__save(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer);
 
-/* The same, of these tensors. */
+/* The tensors of a checkpoint, of which rank 0 reads those of the model first, then those of the optimizer. */
+typedef struct weft_save_list {
+    const weft_tensor_source_t *model, *optimizer;
+    int model_count, optimizer_count;
+} weft_save_list_t;
+
+/* The same, of these tensors and the residuals, which are read last. Rank 0 only. */
+struct weft_residuals;
 weft_status_t weft__save_tensors(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer,
-                                 const weft_tensor_source_t *model, int model_count,
-                                 const weft_tensor_source_t *optimizer, int optimizer_count);
+                                 const weft_save_list_t *list,
+                                 const struct weft_residuals *residuals);
 
 /* Text of `count` tokens that follows `prompt`, malloced. Rank 0 only. */
 weft_status_t weft__sample(weft_trainer_t *trainer, const char *prompt, int count, char **text_p);

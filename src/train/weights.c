@@ -10,6 +10,7 @@
 #include "parallel/agree.h"
 #include "train/model_load.h"
 #include "train/planned.h"
+#include "train/residuals.h"
 #include "train/scale.h"
 #include "train/trainer.h"
 
@@ -152,10 +153,14 @@ weft_status_t weft__weights_start(weft_trainer_t *t)
     }
     weft__scale_start(t->setup, &t->state);
     if (t->worker != NULL) {
-        return weft__planned_start(t);
+        WEFT_TRY(weft__planned_start(t));
+        return weft__residuals_start(t);
     }
     if (t->rank == 0) {
         WEFT_TRY(fill_all(t));
     }
-    return t->size > 1 ? spread_all(t) : WEFT_OK;
+    if (t->size > 1) {
+        WEFT_TRY(spread_all(t));
+    }
+    return weft__residuals_start(t);
 }

@@ -94,9 +94,10 @@ rm -rf bf16 fp16 int8
 
 name="a resumed run goes on bit for bit"
 for kind in "--precision fp32" "--precision bf16" "--precision fp16 --loss-scale 1e8" \
-    "--accumulate 4" "--micro-batch 2" "--pp 2 --micro-batches 2" "--compress int8 --dropout 0.2"; do
+    "--accumulate 4" "--micro-batch 2" "--pp 2 --micro-batches 2" "--compress int8 --zero 1" \
+    "--compress int8 --zero 2 --accumulate 2 --lean" "--compress int8 --dropout 0.2"; do
     rm -rf straight first
-    train $common --steps 10 -n 2 --out straight --save 5 $kind
+    train $common --steps 10 -n 2 --out straight --save 10 $kind # no checkpoint on its way
     train $common --steps 10 -n 2 --out first --save 5 $kind
     expect_status 0
     rm -rf first/step-000010
@@ -104,9 +105,11 @@ for kind in "--precision fp32" "--precision bf16" "--precision fp16 --loss-scale
     train --resume first -n 2 # everything else is inherited
     expect_status 0
     grep -Fxq "$(grep '^accumulate' straight/config)" first/config || fail "$kind: batches are divided otherwise"
-    for file in model.safetensors optimizer.safetensors; do
-        expect_same straight/step-000010/$file first/step-000010/$file
+    for file in straight/step-000010/*.safetensors; do
+        expect_same "$file" first/step-000010/"${file##*/}"
     done
+    [[ $kind != *int8* ]] || [ -s first/step-000010/residuals.safetensors ] || fail "$kind: residuals are not saved"
+    expect_not_in "$out" "residuals"
     [ -s first/machine.json ] && [ -s first/machine-5.json ] || fail "where it ran is not recorded"
     [ "$(wc -l <first/metrics.jsonl)" = 10 ] || fail "metrics.jsonl has not 10 lines"
     if [[ $kind = *fp16* ]]; then # some steps before the checkpoint were skipped, and some were not
@@ -121,10 +124,17 @@ name="a run can be resumed by another number of ranks"
 rm -rf first/step-000010
 ln -sfn step-000005 first/latest
 cp -r first third
+cp -r first fourth
 train --resume first -n 4 --compress none --dropout 0
+expect_in "$out" "step-000005 holds residuals of --compress int8 under another plan: this run drops them"
 train --resume third -n 1 --compress none --dropout 0
 expect_status 0
 expect_near first third 1e-4 10
+train --resume fourth -n 4 --dropout 0 # int8 again, from zero
+expect_status 0
+expect_in "$out" "step-000005 holds residuals of --compress int8 under another plan: this run drops them"
+expect_near fourth third 2e-3 10
+rm -rf fourth
 
 name="names of files that are not UTF-8 survive"
 odd=$'odd\xff\xfe \xc3\xa9'

@@ -68,7 +68,8 @@ common="--model ./config.json --data text --length 64 --batch 16 --log 100"
 
 name="what is forecast is what a run takes"
 for plan in "-n 2" "-n 2 --precision bf16" "-n 4 --tp 2 --pp 2 --micro-batch 4" "-n 4 --zero 3 --recompute full" \
-    "-n 2 --micro-batch 2" "-n 1 --offload optimizer"; do
+    "-n 2 --micro-batch 2" "-n 1 --offload optimizer" "-n 2 --compress int8" \
+    "-n 4 --pp 2 --zero 1 --compress int8 --schedule interleaved --micro-batches 2"; do
     rm -rf run
     train $common $plan --steps 2 --save 1 --out run --dry-run
     expect_status 0

@@ -140,7 +140,7 @@ static bool names_matter(const point_t *point, const ended_t *ended)
         {"EMFILE", {"Too many open files", "open files"}},
         {"EIO", {"Input/output error"}},
         {"EAGAIN", {"temporarily unavailable", "in use", "another process"}},
-        {"EACCES", {"Permission denied", "may not read"}},
+        {"EACCES", {"Permission denied"}},
         {"EPIPE", {"Broken pipe", "closed"}},
         {"ECONNRE", {"Connection re", "closed"}},
         {"ETIMEDOUT", {"timed out"}},
@@ -169,9 +169,9 @@ static bool names_matter(const point_t *point, const ended_t *ended)
 /* The files of the last checkpoint are those of the undisturbed run. */
 static bool same_weights(const path_t *path)
 {
-    return shell("cmp -s run/latest/model.safetensors ../%s/latest/model.safetensors && "
-                 "cmp -s run/latest/optimizer.safetensors ../%s/latest/optimizer.safetensors",
-                 path->name, path->name);
+    return shell("for file in ../%s/latest/*.safetensors; do "
+                 "cmp -s \"$file\" run/latest/\"${file##*/}\" || exit 1; done",
+                 path->name);
 }
 
 /* `more`: there may be the checkpoint of step 2 too, which only the next one to be saved removes. */

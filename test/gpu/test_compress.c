@@ -179,20 +179,6 @@ static void halves_have_the_bits_of_the_cpu(void **state)
     }
 }
 
-static void sums_have_the_bits_of_the_cpu(void **state)
-{
-    (void)state;
-    float *in = draw_numbers(true), *out = draw_numbers(true);
-    weft_add_t c = {COUNT - 5, in, out};
-    weft_add_t g = {COUNT - 5, device(COUNT * sizeof(float), in),
-                    device(COUNT * sizeof(float), out)};
-    check(cpu->add(&c, NULL));
-    check(gpu->add(&g, NULL));
-    same("sum", out, g.out, COUNT * sizeof(float));
-    free(in);
-    check(weft_free((void *)(uintptr_t)g.in));
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -200,7 +186,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_of_quantized_have_the_bits_of_the_cpu),
         cmocka_unit_test(peaks_are_found),
         cmocka_unit_test(halves_have_the_bits_of_the_cpu),
-        cmocka_unit_test(sums_have_the_bits_of_the_cpu),
     };
     gpu_start(argc, argv, false);
     seed = (uint64_t)time(NULL);

@@ -34,10 +34,14 @@ void small_run_init(small_run_t *run, size_t count)
     run->optimizer[1] = source("exp_avg_sq.wte.weight", WEFT_F32, count / 4, 4, run->moments);
     run->optimizer[2] = source("exp_avg.h.0.ln_1.weight", WEFT_F32, 33, 0, run->moments);
     run->optimizer[3] = source("master.h.0.ln_1.weight", WEFT_F32, 33, 0, run->weights);
+    run->residuals[0] = source("stage-0.dp-0", WEFT_F32, 64, 0, run->moments);
+    run->residuals[1] = source("stage-0.dp-1", WEFT_F32, 64, 0, run->weights);
     run->checkpoint = (weft_checkpoint_t){.model = run->model,
                                           .model_count = 3,
                                           .optimizer = run->optimizer,
                                           .optimizer_count = 4,
+                                          .residuals = run->residuals,
+                                          .residual_count = 2,
                                           .config_json = config,
                                           .settings = settings};
     small_run_set(run, 0);
@@ -98,5 +102,6 @@ bool small_run_same(small_run_t *run, const weft_loaded_t *loaded)
         return false;
     }
     return same_tensors(run->model, 3, loaded->model) &&
-           same_tensors(run->optimizer, 4, loaded->optimizer);
+           same_tensors(run->optimizer, 4, loaded->optimizer) &&
+           same_tensors(run->residuals, 2, loaded->residuals);
 }

@@ -8,7 +8,7 @@
 
 typedef struct small_run {
     weft_checkpoint_t checkpoint;
-    weft_tensor_source_t model[3], optimizer[4];
+    weft_tensor_source_t model[3], optimizer[4], residuals[2];
     float *weights, *moments;
     uint16_t halves[33];
     size_t count; /* of weights and moments */

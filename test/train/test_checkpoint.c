@@ -237,11 +237,11 @@ static void damage_is_refused_with_file_and_reason(void **state)
 {
     (void)state;
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "config.json",
-                                        "trainer.json"};
+                                        "trainer.json", "residuals.safetensors"};
     const char *folder = in_scratch("damaged");
-    for (uint64_t i = 0; i < 16; i++) {
-        const char *file = files[i % 4];
-        long at = i < 4 ? -(long)(1 + i) : (long)(weft__rng_at(1, i) >> 20);
+    for (uint64_t i = 0; i < 20; i++) {
+        const char *file = files[i % 5];
+        long at = i < 5 ? -(long)(1 + i) : (long)(weft__rng_at(1, i) >> 20);
         weft_loaded_t loaded;
         char path[4096];
         weft__path_remove(folder);

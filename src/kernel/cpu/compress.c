@@ -67,12 +67,6 @@ static weft_status_t run_from_f16(const void *args)
     return WEFT_OK;
 }
 
-static weft_status_t run_add(const void *args)
-{
-    inner()->add(args);
-    return WEFT_OK;
-}
-
 #define ON_STREAM(name, args_t)                                                                    \
     static weft_status_t name##_on_stream(const args_t *args, weft_stream_h stream)                \
     {                                                                                              \

@@ -11,7 +11,6 @@ typedef struct weft_compress_inner {
     void (*peak)(const weft_peak_t *args);
     void (*to_f16)(const weft_f16_t *args, float scale);
     void (*from_f16)(const weft_f16_t *args, float scale);
-    void (*add)(const weft_add_t *args);
 } weft_compress_inner_t;
 
 /* The table of kernel/compress.h for virtual GPUs. */

@@ -9,7 +9,6 @@ const weft_compress_inner_t weft__compress_avx512 = {
     .peak = peak,
     .to_f16 = to_f16,
     .from_f16 = from_f16,
-    .add = add,
 };
 
 #else

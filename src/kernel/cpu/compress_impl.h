@@ -95,13 +95,6 @@ static void peak(const weft_peak_t *a)
     *a->out = float_of(most < INFINITE ? most : INFINITE);
 }
 
-static void add(const weft_add_t *a)
-{
-    for (int64_t i = 0; i < a->count; i++) {
-        a->out[i] += a->in[i];
-    }
-}
-
 /* ---- halves ------------------------------------------------------------------------------- */
 
 /* Round to nearest, ties to even. NaN stays one. */

@@ -9,5 +9,4 @@ const weft_compress_inner_t weft__compress_none = {
     .peak = peak,
     .to_f16 = to_f16,
     .from_f16 = from_f16,
-    .add = add,
 };

@@ -105,14 +105,6 @@ template <bool NARROW> static __global__ void __launch_bounds__(THREADS) convert
     }
 }
 
-static __global__ void __launch_bounds__(THREADS) add(weft_add_t args)
-{
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i < args.count) {
-        args.out[i] = __fadd_rn(args.out[i], args.in[i]);
-    }
-}
-
 /* ---- the table --------------------------------------------------------------------------------- */
 
 static int run_quantize(int gpu, const weft_quantize_t *args, void *stream)
@@ -151,13 +143,6 @@ static int run_from_f16(int gpu, const weft_f16_t *args, void *stream)
 {
     WEFT_TRY(cudaSetDevice(gpu));
     convert<false><<<grid_of(args->count, THREADS), THREADS, 0, (cudaStream_t)stream>>>(*args);
-    return launched();
-}
-
-static int run_add(int gpu, const weft_add_t *args, void *stream)
-{
-    WEFT_TRY(cudaSetDevice(gpu));
-    add<<<grid_of(args->count, THREADS), THREADS, 0, (cudaStream_t)stream>>>(*args);
     return launched();
 }
 

@@ -1,0 +1,232 @@
+/* Residuals of compressed gradients in checkpoints: see residuals.h. */
+#include "train/residuals.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/device.h>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/try.h"
+
+#define PIECE ((int64_t)1 << 18) /* elements of a message */
+
+/* As ranks tell each other: bytes. */
+typedef struct weft_residual_row {
+    char name[120];
+    int64_t count; /* elements */
+} weft_residual_row_t;
+
+/* ---- of this rank ---------------------------------------------------------------------------------- */
+
+static int rows_here(const weft_trainer_t *t)
+{
+    return t->worker != NULL ? weft__worker_chunks(t->worker) : 1;
+}
+
+static float *row_here(const weft_trainer_t *t, int index, const weft_layout_t **layout_p,
+                       int64_t *count_p)
+{
+    if (t->worker != NULL) {
+        return weft__worker_residuals(t->worker, index, layout_p, count_p);
+    }
+    *layout_p = weft__dp_layout(t->dp);
+    return weft__dp_residuals(t->dp, count_p);
+}
+
+bool weft__residuals_kept(const weft_trainer_t *t)
+{
+    const weft_layout_t *layout;
+    int64_t count;
+    return row_here(t, 0, &layout, &count) != NULL;
+}
+
+/* The order of gradients in memory, as a number. */
+static uint32_t print_of(const weft_layout_t *layout)
+{
+    uint32_t sum = weft__crc32c(0, layout->offset, (size_t)layout->param_count * sizeof(int64_t));
+    for (int i = 0; i < layout->bucket_count; i++) {
+        int64_t range[] = {layout->buckets[i].first, layout->buckets[i].count};
+        sum = weft__crc32c(sum, range, sizeof(range));
+    }
+    return sum;
+}
+
+static void describe(const weft_trainer_t *t, int index, weft_residual_row_t *row)
+{
+    const weft_layout_t *layout;
+    int stage = 0, stages = 1, dp = t->rank, tp = 0;
+    row_here(t, index, &layout, &row->count);
+    if (t->worker != NULL) {
+        const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
+        stage = index * mesh->pp + mesh->pp_index;
+        stages = rows_here(t) * mesh->pp;
+        dp = mesh->dp_index;
+        tp = mesh->tp_index;
+    }
+    snprintf(row->name, sizeof(row->name),
+             "stage-%d-of-%d.dp-%d-of-%d.tp-%d-of-%d.layout-%08" PRIx32, stage, stages, dp,
+             t->config->dp, tp, t->config->tp, print_of(layout));
+}
+
+/* ---- from a checkpoint ----------------------------------------------------------------------------- */
+
+static const weft_tensor_t *find_row(const weft_trainer_t *t, int index)
+{
+    weft_residual_row_t row;
+    describe(t, index, &row);
+    const weft_tensor_t *tensor = weft__tensors_find(t->setup->loaded.residuals, row.name);
+    bool fits = tensor != NULL && tensor->form.dtype == WEFT_F32 &&
+                tensor->bytes == (size_t)row.count * sizeof(float);
+    return fits ? tensor : NULL;
+}
+
+weft_status_t weft__residuals_start(weft_trainer_t *t)
+{
+    int32_t found = 1;
+    if (!t->setup->resumed || t->setup->loaded.residuals == NULL || !weft__residuals_kept(t)) {
+        return WEFT_OK;
+    }
+    for (int i = 0; i < rows_here(t); i++) {
+        found = found && find_row(t, i) != NULL;
+    }
+    WEFT_TRY(weft_allreduce(&found, &found, 1, WEFT_I32, WEFT_MIN, t->comm, NULL));
+    t->took_residuals = found;
+    for (int i = 0; i < rows_here(t) && found; i++) {
+        const weft_layout_t *layout;
+        int64_t count;
+        const weft_tensor_t *tensor = find_row(t, i);
+        WEFT_TRY(weft_memcpy(row_here(t, i, &layout, &count), tensor->data, tensor->bytes, NULL));
+    }
+    return WEFT_OK;
+}
+
+/* ---- to a checkpoint ------------------------------------------------------------------------------- */
+
+static int64_t piece_of(int64_t left)
+{
+    return left < PIECE ? left : PIECE;
+}
+
+/* Rank 0: the next piece of all into `out`; *count_p are its elements. */
+static weft_status_t receive(weft_residuals_t *r, float *out, int64_t *count_p)
+{
+    const weft_trainer_t *t = r->trainer;
+    int from = r->next / rows_here(t);
+    int64_t elements, at = r->at, count = piece_of(r->rows[r->next].count - at);
+    if (from != 0) {
+        WEFT_TRY(weft_recv(out, (size_t)count, WEFT_F32, from, t->comm, NULL));
+    } else {
+        const weft_layout_t *layout;
+        float *memory = row_here(t, r->next, &layout, &elements);
+        WEFT_TRY(weft_memcpy(out, memory + at, (size_t)count * sizeof(float), NULL));
+    }
+    bool ends = at + count == r->rows[r->next].count;
+    r->next += ends;
+    r->at = ends ? 0 : at + count;
+    *count_p = count;
+    return WEFT_OK;
+}
+
+/* For weft_tensor_source_t, whose reads are in order: a whole row at once, or several pieces of it. */
+static weft_status_t read_rows(void *ctx, uint64_t offset, void *out, size_t bytes)
+{
+    weft_residuals_t *r = ctx;
+    int64_t count;
+    if (offset != (uint64_t)r->at * sizeof(float)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "residuals are read from byte %" PRIu64 " on, out of order", offset);
+    }
+    for (size_t at = 0; at < bytes; at += (size_t)count * sizeof(float)) {
+        WEFT_TRY(receive(r, (float *)(void *)((char *)out + at), &count));
+    }
+    return WEFT_OK;
+}
+
+/* Room for `count` rows, and on rank 0 for what reads them. */
+static weft_status_t make_room(weft_residuals_t *r, int count)
+{
+    bool reads = r->trainer->rank == 0;
+    r->rows = calloc((size_t)count, sizeof(*r->rows));
+    r->sources = reads ? calloc((size_t)count, sizeof(*r->sources)) : NULL;
+    r->piece = reads ? malloc((size_t)PIECE * sizeof(float)) : NULL;
+    if (r->rows == NULL || (reads && (r->sources == NULL || r->piece == NULL))) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to gather residuals of %d ranks",
+                          r->trainer->size);
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__residuals_open(weft_trainer_t *t, weft_residuals_t *r)
+{
+    int here = rows_here(t), count = here * t->size;
+    *r = (weft_residuals_t){.trainer = t};
+    if (!weft__residuals_kept(t)) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(make_room(r, count));
+    weft_residual_row_t *mine = r->rows + (size_t)t->rank * (size_t)here;
+    for (int i = 0; i < here; i++) {
+        describe(t, i, &mine[i]);
+    }
+    WEFT_TRY(weft_allgather(mine, r->rows, (size_t)here * sizeof(*mine), WEFT_U8, t->comm, NULL));
+    for (int i = 0; i < count && t->rank == 0; i++) {
+        r->sources[i] = (weft_tensor_source_t){.form = {.name = r->rows[i].name,
+                                                        .dtype = WEFT_F32,
+                                                        .dims = 1,
+                                                        .shape = {(uint64_t)r->rows[i].count}},
+                                               .read = read_rows,
+                                               .ctx = r};
+    }
+    r->count = count;
+    return WEFT_OK;
+}
+
+static weft_status_t send_mine(const weft_trainer_t *t)
+{
+    for (int i = 0; i < rows_here(t); i++) {
+        const weft_layout_t *layout;
+        int64_t count, piece;
+        const float *memory = row_here(t, i, &layout, &count);
+        for (int64_t at = 0; at < count; at += piece) {
+            piece = piece_of(count - at);
+            WEFT_TRY(weft_send(memory + at, (size_t)piece, WEFT_F32, 0, t->comm, NULL));
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t take_rest(weft_residuals_t *r)
+{
+    int64_t count;
+    while (r->next < r->count) {
+        WEFT_TRY(receive(r, r->piece, &count));
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__residuals_finish(weft_residuals_t *r, weft_status_t status)
+{
+    char why[1024];
+    if (r->count > 0 && r->trainer->rank != 0) {
+        return status == WEFT_OK ? send_mine(r->trainer) : status;
+    }
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    weft_status_t rest = take_rest(r);
+    if (status != WEFT_OK) {
+        weft__error_restore(why);
+        return status;
+    }
+    return rest;
+}
+
+void weft__residuals_close(weft_residuals_t *r)
+{
+    free(r->rows);
+    free(r->sources);
+    free(r->piece);
+    *r = (weft_residuals_t){0};
+}
