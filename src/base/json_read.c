@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mac.h"
 #include "base/settings.h"
 #include "base/utf8.h"
 
@@ -248,15 +249,6 @@ static bool parse_word(parser_t *p)
 
 /* ---- arrays and objects --------------------------------------------------------------------- */
 
-static uint64_t hash_key(const weft_json_value_t *key)
-{
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (uint32_t i = 0; i < key->length; i++) {
-        hash = (hash ^ (unsigned char)key->as.text[i]) * 0x100000001B3u;
-    }
-    return hash ^ hash >> 29;
-}
-
 static bool same_key(const weft_json_value_t *a, const weft_json_value_t *b)
 {
     return a->length == b->length && memcmp(a->as.text, b->as.text, a->length) == 0;
@@ -278,7 +270,7 @@ static bool check_keys(parser_t *p, const weft_json_value_t *object)
     bool good = true;
     const weft_json_value_t *key = weft__json_first(object);
     for (; key != NULL && good; key = weft__json_next(object, key)) {
-        size_t at = hash_key(key) & (room - 1);
+        size_t at = weft__hash(key->as.text, key->length) & (room - 1);
         while (seen[at] != NULL && !same_key(seen[at], key)) {
             at = (at + 1) & (room - 1);
         }

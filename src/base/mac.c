@@ -2,6 +2,12 @@
  * four rounds before each half of the result. */
 #include "base/mac.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+
 static uint64_t load64(const uint8_t *bytes)
 {
     uint64_t word = 0;
@@ -72,6 +78,27 @@ void weft__mac(const uint8_t key[WEFT_MAC_KEY_BYTES], const void *bytes, size_t 
     v[1] ^= 0xdd;
     rounds(v, 4);
     store64(v[0] ^ v[1] ^ v[2] ^ v[3], mac + 8);
+}
+
+static uint8_t hash_key[WEFT_MAC_KEY_BYTES];
+static pthread_once_t hash_once = PTHREAD_ONCE_INIT;
+
+static void make_hash_key(void)
+{
+    if (weft__random_bytes(hash_key, sizeof(hash_key)) !=
+        WEFT_OK) { /* then what outsiders hardly know */
+        uint64_t now = weft__now_ns(), place = (uint64_t)(uintptr_t)&now;
+        store64(now, hash_key);
+        store64(place ^ (uint64_t)getpid(), hash_key + 8);
+    }
+}
+
+uint64_t weft__hash(const void *bytes, size_t count)
+{
+    uint8_t mac[WEFT_MAC_BYTES];
+    pthread_once(&hash_once, make_hash_key);
+    weft__mac(hash_key, bytes, count, mac);
+    return load64(mac);
 }
 
 bool weft__mac_equal(const uint8_t a[WEFT_MAC_BYTES], const uint8_t b[WEFT_MAC_BYTES])

@@ -296,12 +296,26 @@ static void stop_and_go_on(weft_launcher_t *launcher, bool from_terminal)
     signal_ranks(launcher, SIGCONT, from_terminal);
 }
 
+/* Is it one that we have heard, on another way? */
+static bool is_echo(weft_launcher_t *launcher, int signal, bool from_terminal)
+{
+    uint64_t now = weft__now_ns(), *heard = &launcher->heard_ns[signal];
+    if (*heard == 0) {
+        *heard = now;
+        return false;
+    }
+    return !from_terminal && now - *heard < WEFT_SIGNAL_ECHO_NS;
+}
+
 /* INT, QUIT, TERM or HUP: pass it on. The last two end jobs, and so does INT where the launch says so;
  * what others do about INT and QUIT is up to the ranks. */
 static void interrupt(weft_launcher_t *launcher, int signal, bool from_terminal)
 {
     bool ends = signal == SIGTERM || signal == SIGHUP ||
                 (signal == SIGINT && launcher->launch->int_ends);
+    if (is_echo(launcher, signal, from_terminal)) {
+        return;
+    }
     if (launcher->ending_ns == 0) {
         launcher->interrupted = signal;
     }
@@ -600,22 +614,43 @@ static void raise_file_limit(weft_launcher_t *launcher)
     }
 }
 
-/* Say what is left to be said, for as long as somebody may listen. */
-static void flush_all(weft_launcher_t *launcher)
+static size_t unsent(const weft_launcher_t *launcher)
+{
+    return launcher->out.count - launcher->out.sent + launcher->err.count - launcher->err.sent;
+}
+
+/* Say what is left to be said, for as long as somebody may listen: until a signal comes, or the time of the job
+ * is over; after a signal until nobody has read anything for a while. Then the reason is *exit_p, unless there is one. */
+static void flush_all(weft_launcher_t *launcher, int *exit_p)
 {
     struct pollfd polls[3] = {{.fd = launcher->signal_fd, .events = POLLIN}};
+    int reason = launcher->interrupted;
+    uint64_t deadline = reason != 0 ? weft__deadline(KILL_AFTER_MS) : WEFT_NEVER;
     launcher->interrupted = 0;
-    for (;;) {
+    launcher->ending_ns = 0;
+    for (size_t left = unsent(launcher); left > 0;) {
         weft__sink_flush(&launcher->out);
         weft__sink_flush(&launcher->err);
         watch_sink(&polls[1], &launcher->out);
         watch_sink(&polls[2], &launcher->err);
-        int left = weft__deadline_left(launcher->job_deadline);
-        if ((polls[1].fd < 0 && polls[2].fd < 0) || launcher->interrupted != 0 || left == 0) {
-            return;
+        if (unsent(launcher) < left && reason != 0) {
+            deadline = weft__deadline(KILL_AFTER_MS);
         }
-        poll(polls, 3, left);
+        left = unsent(launcher);
+        reason = launcher->interrupted != 0 ? launcher->interrupted : reason;
+        int job_ms = weft__deadline_left(launcher->job_deadline),
+            ms = weft__deadline_left(deadline);
+        if (left == 0 || launcher->interrupted != 0 || job_ms == 0 || ms == 0) {
+            break;
+        }
+        poll(polls, 3, ms < 0 || (job_ms >= 0 && job_ms < ms) ? job_ms : ms);
         read_signals(launcher);
+    }
+    if (unsent(launcher) > 0 && *exit_p == 0) {
+        *exit_p = reason != 0 ? 128 + reason : WEFT_EXIT_TIMEOUT;
+        weft__say(launcher, "nobody reads what the ranks wrote: %zu bytes are lost",
+                  unsent(launcher));
+        weft__sink_flush(&launcher->err);
     }
 }
 
@@ -672,7 +707,7 @@ static weft_status_t run(weft_launcher_t *launcher, int *exit_p)
     }
     launcher->order_fd = epoll_create1(EPOLL_CLOEXEC);
     status = run_with_restarts(launcher, exit_p);
-    flush_all(launcher);
+    flush_all(launcher, exit_p);
     check_last_output(launcher, exit_p);
     if (launcher->order_fd >= 0) {
         close(launcher->order_fd);

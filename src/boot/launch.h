@@ -40,6 +40,9 @@ typedef struct weft_launch {
 } weft_launch_t;
 
 #define WEFT_LAUNCH_GRACE_MS 3000
+/* A signal that comes again within this time is the same one: timeout(1), batch systems and service managers send
+ * it to a whole group or job, whose launcher passes it on as well. Keys of a terminal count one by one. */
+#define WEFT_SIGNAL_ECHO_NS 1000000000ull
 #define WEFT_LAUNCH_SELF "/proc/self/exe" /* this program, replaced or removed meanwhile or not */
 
 /* Exit statuses that are not a rank's. */

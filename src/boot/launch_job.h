@@ -3,6 +3,7 @@
 #define WEFT_BOOT_LAUNCH_JOB_H
 
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 
 #include "boot/launch.h"
@@ -55,6 +56,7 @@ typedef struct weft_launcher {
     int exit;           /* set by something else than a rank; -1: not */
     int interrupted;    /* the signal that asked us to end; 0: none */
     int interrupts;     /* how often that was SIGINT */
+    uint64_t heard_ns[SIGTERM + 1]; /* when each such signal came first; 0: it did not */
     uint64_t ending_ns; /* when a signal that ends jobs came; 0: none did */
     uint64_t grace_ms;  /* that ranks had after it */
 } weft_launcher_t;

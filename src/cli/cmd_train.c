@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include <weft/weft.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
@@ -117,18 +119,37 @@ static void tell_signal(int signal, const char *text)
     (void)written; /* nobody is there to be told */
 }
 
+/* As if it had not been caught, when the handler returns. */
+static void die_of(int number)
+{
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* When each kind of signal came first; 0: it did not. Its own partner, as the handler may run in two threads. */
+static _Atomic uint64_t heard_ns[SIGTERM + 1];
+
 /* The first of its kind: a second one has the default action. */
-static void on_signal(int signal)
+static void on_signal(int number, siginfo_t *info, void *context)
 {
     int error = errno;
     const char *text;
-    bool waits = weft__train_interrupt(signal, &text);
+    uint64_t first = 0, now = weft__now_ns();
+    (void)context;
+    if (!atomic_compare_exchange_strong(&heard_ns[number], &first, now)) {
+        if (info->si_code == SI_KERNEL || now - first >= WEFT_SIGNAL_ECHO_NS) {
+            die_of(number);
+        }
+        errno = error;
+        return;
+    }
+    bool waits = weft__train_interrupt(number, &text);
     text = waits ? text : before_steps;
     if (speaks && text != NULL) {
-        tell_signal(signal, text);
+        tell_signal(number, text);
     }
     if (!waits) {
-        raise(signal); /* as if it had not been caught, when we return */
+        die_of(number);
     }
     errno = error;
 }
@@ -143,7 +164,7 @@ static void catch_signals(const weft_job_t *job)
     }
     speaks = job->rank == 0;
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
         struct sigaction old;
         sigaction(signals[i], NULL, &old);

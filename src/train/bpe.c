@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mac.h"
 
 #define NO_RANK UINT32_MAX
 #define SHORT_WORD 64
@@ -46,7 +47,8 @@ struct weft_bpe {
     seen_t *seen;
 };
 
-static uint64_t hash_bytes(const char *bytes, size_t length)
+/* Of words that are remembered, where it does not matter which ones share a row. */
+static uint64_t hash_word(const char *bytes, size_t length)
 {
     uint64_t hash = 0x9E3779B97F4A7C15u ^ length;
     for (; length >= 8; length -= 8, bytes += 8) {
@@ -123,7 +125,7 @@ void weft__bpe_destroy(weft_bpe_t *bpe)
 /* The row of by_bytes where these bytes are or would be. */
 static size_t bytes_row(const weft_bpe_t *bpe, const char *bytes, size_t length)
 {
-    size_t row = hash_bytes(bytes, length) & bpe->by_bytes_mask;
+    size_t row = weft__hash(bytes, length) & bpe->by_bytes_mask; /* a file chooses the bytes */
     for (; bpe->by_bytes[row] != NO_TOKEN; row = (row + 1) & bpe->by_bytes_mask) {
         const span_t *span = &bpe->spans[bpe->by_bytes[row]];
         if (span->length == length && memcmp(bpe->bytes + span->start, bytes, length) == 0) {
@@ -419,7 +421,7 @@ out:
 /* Where a short word is remembered, if it is; the row in any case. */
 static seen_t *seen_row(const weft_bpe_t *bpe, const char *word, size_t length, bool *known_p)
 {
-    seen_t *row = &bpe->seen[hash_bytes(word, length) & (SEEN_ROWS - 1)];
+    seen_t *row = &bpe->seen[hash_word(word, length) & (SEEN_ROWS - 1)];
     *known_p = row->length == length && memcmp(row->bytes, word, length) == 0;
     return row;
 }

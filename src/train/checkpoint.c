@@ -124,15 +124,15 @@ static weft_status_t prune(const weft_checkpoint_writer_t *writer, uint64_t writ
     return status == WEFT_OK && number == WEFT_CHECKPOINT_UNKNOWN ? WEFT_ERR_SYSTEM : status;
 }
 
-/* Another run's checkpoint of the same step is in the way: it is not ours to write over. */
+/* Another run's checkpoint of the same step, or something else of that name, is in the way: it is not ours to
+ * write over. */
 static weft_status_t make_way(const weft_checkpoint_writer_t *writer, uint64_t step,
                               const char *name, const char *place)
 {
-    bool taken, ours;
-    WEFT_TRY(weft__is_folder(place, &taken));
+    bool ours;
     WEFT_TRY(weft__run_wrote(writer->run, writer->id, step, &ours));
-    return !taken || ours || rmdir(place) == 0 ? WEFT_OK
-                                               : weft__run_set_aside_one(writer->run, name);
+    bool free = ours || rmdir(place) == 0 || errno == ENOENT; /* what is empty is no loss */
+    return free ? WEFT_OK : weft__run_set_aside_one(writer->run, name);
 }
 
 static size_t text_bytes(const char *text)

@@ -45,8 +45,7 @@ size_t weft__metrics_until(const char *text, size_t size, uint64_t last)
     while (at < size) {
         const char *end = memchr(text + at, '\n', size - at);
         size_t length = end != NULL ? (size_t)(end - (text + at)) : 0;
-        uint64_t step = end != NULL ? step_of(text + at, length) : 0;
-        if (step == 0 || step > last) {
+        if (end == NULL || step_of(text + at, length) > last) {
             break;
         }
         at += length + 1;

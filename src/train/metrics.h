@@ -67,8 +67,8 @@ void weft__metrics_summary(weft_metrics_t *metrics);
 
 weft_status_t weft__metrics_close(weft_metrics_t *metrics);
 
-/* How much of the text of metrics.jsonl belongs to steps up to `last`: whole lines, as far as they
- * count up. */
+/* How much of the text of metrics.jsonl belongs to steps up to `last`: whole lines, up to the first of a
+ * later step. A line that tells no step is not ours to remove, and does not end it. */
 size_t weft__metrics_until(const char *text, size_t size, uint64_t last);
 
 #endif

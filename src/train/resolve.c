@@ -43,7 +43,7 @@ static weft_status_t check_ranges(const weft_train_config_t *c)
         {"weight-decay", c->weight_decay, 0, 1e3, "0 or more and at most 1000"},
         {"beta1", c->beta1, 0, below_1, "0 or more and less than 1"},
         {"beta2", c->beta2, 0, below_1, "0 or more and less than 1"},
-        {"eps", c->eps, above_0, 1, "more than 0 and at most 1"},
+        {"eps", c->eps, 1e-30, 1, "at least 1e-30 and at most 1"}, /* a float, and not 0 */
         {"clip", c->clip, 0, 1e30, "0 or more"},
         {"loss-scale", c->loss_scale, 2, 0x1p40, "2 or more and at most 2^40"},
         {"dropout", c->dropout, 0, below_1, "0 or more and less than 1"},

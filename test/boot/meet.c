@@ -2,9 +2,11 @@
  * then asks for as many seconds of grace as the first says, and takes as many as the second to end after
  * SIGTERM. */
 #define _GNU_SOURCE 1 /* pause, sigaction */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "boot/job.h"
@@ -70,10 +72,10 @@ int main(int argc, char **argv)
             return 1;
         }
     }
-    printf("%s %d/%d %d/%d met\n", job->launcher, job->rank, job->size, job->local_rank,
-           job->local_size);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "cannot write to stdout\n");
+    if (printf("%s %d/%d %d/%d met\n", job->launcher, job->rank, job->size, job->local_rank,
+               job->local_size) < 0 ||
+        fflush(stdout) != 0) {
+        fprintf(stderr, "cannot write to stdout: %s\n", strerror(errno));
         return 1;
     }
     if (weft__store_barrier(store, "end", job->size, 60000) != WEFT_OK) {

@@ -369,7 +369,8 @@ env --default-signal=INT "$weft" run -n 2 sh -c "trap '' INT; echo ready; while 
 launcher=$!
 wait_for 60 has_lines "$work/out" 2 || fail "ranks did not start"
 kill -INT $launcher
-sleep 0.3
+kill -INT $launcher # the same, on another way
+sleep 1.2
 kill -0 $launcher 2>/dev/null || fail "ended at the first"
 kill -INT $launcher
 wait $launcher
@@ -377,6 +378,31 @@ expect_equal "$?" 130
 expect_in "$(cat "$work/err")" "ended by signal 2 (Interrupt), which came twice; rank 0 (pid "
 expect_in "$(cat "$work/err")" "and rank 1 (pid "
 none_left || fail "a rank was left"
+
+name="output that nobody reads is no success, and keeps nobody waiting"
+mkfifo "$work/pipe"
+sleep "$tag" <"$work/pipe" & # holds it open
+reader=$!
+: >"$work/err"
+"$weft" run -n 1 --no-prefix sh -c "head -c 200000 /dev/zero; echo ready >&2" >"$work/pipe" 2>"$work/err" </dev/null &
+launcher=$!
+wait_for 60 has_lines "$work/err" 1 || fail "the rank did not end"
+sleep 0.5
+kill -TERM $launcher
+wait $launcher
+expect_equal "$?" 143
+expect_in "$(cat "$work/err")" "weft run: nobody reads what the ranks wrote: "
+: >"$work/err"
+"$weft" run -n 1 --no-prefix sh -c "trap 'exit 0' TERM; head -c 200000 /dev/zero; echo ready >&2; while :; do sleep 0.02; done" \
+    >"$work/pipe" 2>"$work/err" </dev/null &
+launcher=$!
+wait_for 60 has_lines "$work/err" 1 || fail "the rank did not start"
+kill -TERM $launcher
+wait_for 60 eval "! kill -0 $launcher 2>/dev/null" || fail "it still waits for a reader"
+wait $launcher
+expect_equal "$?" 143
+kill $reader
+wait $reader 2>/dev/null
 
 name="a guard that was stopped keeps nobody waiting"
 start sh -c "echo ready; exec sleep 0.5"

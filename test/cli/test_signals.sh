@@ -94,6 +94,21 @@ finish
 expect_status 0
 check_checkpoint run
 
+name="launcher and ranks have it from others, and from each other"
+for n in 1 2; do
+    for signal in TERM INT HUP; do
+        rm -rf run
+        start -n $n --accumulate "$(slow 0.5)" --out run
+        wait_for 200 has_steps run 1 || fail "no step: $(cat err)"
+        for _ in 1 2; do # as timeout, a batch system or a service manager does
+            kill -s $signal $pid $(ranks_of $pid)
+        done
+        finish
+        expect_status 0
+        check_checkpoint run
+    done
+done
+
 name="residuals of compressed gradients are saved: whatever ends a run, it goes on to the same weights"
 for plan in "-n 2" "-n 4 --tp 2 --zero 1"; do
     rm -rf run calm
@@ -193,7 +208,7 @@ for signal in INT TERM; do
     start -n 2 --accumulate "$(slow 100)" --out run
     wait_for 100 grep -q "parameters in" out || fail "no start: $(cat err)"
     kill -s $signal $pid
-    sleep 0.3
+    sleep 1.2
     kill -s $signal $pid 2>/dev/null || true # the first may have come before steps began, and been enough
     finish 60
     expect_status $((128 + $(kill -l $signal)))

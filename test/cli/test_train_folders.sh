@@ -75,6 +75,17 @@ expect_status 0
 [ "$(sum kept/set-aside-1/step-000009)" = "$before" ] || fail "step-000009 was written over: $(listed kept)"
 expect_in "$(cat kept/step-000009/trainer.json)" "$(sed -n 's/.*"id": //p' kept/run.json)"
 
+name="a file or link in the way is kept aside as well"
+train $common --steps 2 --save 1 --out way
+expect_status 0
+echo mine >way/step-000003
+ln -s /elsewhere way/step-000004
+train --resume way --steps 4
+expect_status 0
+expect_list way "config latest machine-2.json machine.json metrics.jsonl run.json set-aside-1 set-aside-2 step-000002 step-000003 step-000004 tokens"
+[ "$(cat way/set-aside-1/step-000003)" = mine ] || fail "step-000003 was written over: $(listed way)"
+[ "$(readlink way/set-aside-2/step-000004)" = /elsewhere ] || fail "step-000004 was written over: $(listed way)"
+
 name="a folder with files of others is not taken for a run"
 mkdir project
 echo "mine" >project/config

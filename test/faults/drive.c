@@ -347,11 +347,41 @@ static int try_one(const path_t *path, const char *scratch)
     return good ? 0 : 1;
 }
 
+static void usage(FILE *out, int status)
+{
+    fprintf(out, "usage: WEFT_BUILD=FOLDER drive [-j N] [--path NAME] [--who launcher|0|1|2] [--op "
+                 "OPERATION]\n"
+                 "       WEFT_BUILD=FOLDER drive --points N [--seed S]\n"
+                 "       WEFT_BUILD=FOLDER drive --path NAME --who WHO --point OPERATION:K:FAULT\n"
+                 "Every point (an hour), about N of them, or one. Paths:");
+    for (int i = 0; i < PATHS; i++) {
+        fprintf(out, " %s", paths[i].name);
+    }
+    fprintf(out, "\n");
+    exit(status);
+}
+
+static bool is_path(const char *name)
+{
+    for (int i = 0; i < PATHS; i++) {
+        if (strcmp(paths[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void read_options(int argc, char **argv)
 {
     options.seed = (unsigned long)time(NULL);
-    for (int i = 1; i + 1 < argc; i += 2) {
+    for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
+        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+            usage(stdout, 0);
+        }
+        if (value == NULL) {
+            usage(stderr, 2); /* not every point, which a word too many would begin */
+        }
         if (strcmp(name, "--path") == 0) {
             options.path = value;
         } else if (strcmp(name, "--who") == 0) {
@@ -367,9 +397,12 @@ static void read_options(int argc, char **argv)
         } else if (strcmp(name, "-j") == 0) {
             options.jobs = (int)strtol(value, NULL, 10);
         } else {
-            fprintf(stderr, "unknown option %s\n", name);
-            exit(2);
+            usage(stderr, 2);
         }
+    }
+    if ((options.path != NULL && !is_path(options.path)) ||
+        (options.point != NULL && options.path == NULL)) {
+        usage(stderr, 2);
     }
     if (options.points > 0) {
         printf("--seed %lu\n", options.seed);

@@ -140,7 +140,7 @@ static bool names_matter(const point_t *point, const ended_t *ended)
         {"EMFILE", {"Too many open files", "open files"}},
         {"EIO", {"Input/output error"}},
         {"EAGAIN", {"temporarily unavailable", "in use", "another process"}},
-        {"EACCES", {"Permission denied"}},
+        {"EACCES", {"Permission denied", "may not read"}},
         {"EPIPE", {"Broken pipe", "closed"}},
         {"ECONNRE", {"Connection re", "closed"}},
         {"ETIMEDOUT", {"timed out"}},

@@ -97,6 +97,24 @@ static void resume_cuts_what_came_after(void **state)
     check_file(path, 2);
 }
 
+static void resume_keeps_lines_that_are_not_its_own(void **state)
+{
+    (void)state;
+    const char *folder = in_scratch("odd"), *path = in_scratch("odd/metrics.jsonl");
+    char *text;
+    write_steps(open_metrics(folder, 0, NULL, 1), 1, 2);
+    FILE *file = fopen(path, "a");
+    fputs("root:x:0:0\n{\"note\": 1}\n", file);
+    fclose(file);
+    write_steps(open_metrics(folder, 2, NULL, 1), 3, 9);
+    write_steps(open_metrics(folder, 4, NULL, 1), 5, 5);
+    assert_int_equal(weft__file_read(path, &text, NULL), WEFT_OK);
+    assert_non_null(strstr(text, "\nroot:x:0:0\n{\"note\": 1}\n{\"step\": 3,"));
+    assert_non_null(strstr(text, "{\"step\": 5,"));
+    assert_null(strstr(text, "{\"step\": 6,"));
+    free(text);
+}
+
 static void a_full_disk_leaves_whole_lines(void **state)
 {
     (void)state;
@@ -417,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_terminal_of_another_launcher_gets_plain_lines),
         cmocka_unit_test(resume_cuts_what_came_after),
+        cmocka_unit_test(resume_keeps_lines_that_are_not_its_own),
         cmocka_unit_test(a_full_disk_leaves_whole_lines),
         cmocka_unit_test(a_loss_that_is_no_number_is_null),
         cmocka_unit_test(lines_are_plain_where_no_terminal_is),

@@ -363,6 +363,26 @@ static void a_word_without_memory_is_an_error(void **state)
     free(word);
 }
 
+/* Tokens of which a file could choose the bytes so that an unkeyed hash (multiply and shift, from 8 bytes to the
+ * next) were the same for all. */
+static void tokens_that_would_share_a_row(void **state)
+{
+    (void)state;
+    enum { TOKENS = 60000 };
+    weft_bpe_t *bpe;
+    assert_int_equal(weft__bpe_create(TOKENS, &bpe), WEFT_OK);
+    clock_t start = clock();
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        uint64_t words[2] = {i * 0x9E3779B97F4A7C15u, 0};
+        uint64_t hash = (0x9E3779B97F4A7C15u ^ 16 ^ words[0]) * 0xFF51AFD7ED558CCDu;
+        words[1] = hash ^ hash >> 32;
+        assert_int_equal(weft__bpe_add(bpe, i, (const char *)words, sizeof(words)), WEFT_OK);
+    }
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    assert_true(seconds < 2); /* of this process; one by one it were 6 */
+    weft__bpe_destroy(bpe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +393,7 @@ int main(void)
         cmocka_unit_test(runs_of_one_character),
         cmocka_unit_test(tokens_of_any_length_are_kept),
         cmocka_unit_test(a_word_without_memory_is_an_error),
+        cmocka_unit_test(tokens_that_would_share_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

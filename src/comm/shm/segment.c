@@ -178,10 +178,15 @@ static weft_status_t open_fd(const weft_segment_handle_t *handle, int *fd_p)
             handle->pid, path, strerror(errno));
     }
     struct stat info;
-    if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != handle->bytes) {
+    int error = fstat(fd, &info) == 0 ? 0 : errno;
+    if (error != 0 || (uint64_t)info.st_size != handle->bytes) {
         close(fd);
-        return weft__fail(WEFT_ERR_SYSTEM, "%s is not the control segment that was announced",
-                          path);
+        return error != 0 ? weft__fail(WEFT_ERR_SYSTEM,
+                                       "looking at the control segment of process %d (%s) failed: "
+                                       "%s",
+                                       handle->pid, path, strerror(error))
+                          : weft__fail(WEFT_ERR_SYSTEM,
+                                       "%s is not the control segment that was announced", path);
     }
     *fd_p = fd;
     return WEFT_OK;
@@ -227,8 +232,9 @@ weft_status_t weft__segment_open(const weft_segment_handle_t *handle, weft_segme
     if (handle->host != host) {
         return weft__fail(
             WEFT_ERR_UNSUPPORTED,
-            "this rank is on another host (or in another pid name space) than rank 0; "
-            "shared memory reaches only ranks of one host");
+            "this rank is on another host than rank 0, or in another pid name space, or one of "
+            "them may not read /proc/sys/kernel/random/boot_id; shared memory reaches only ranks "
+            "of one host");
     }
     pthread_mutex_lock(&table_lock);
     weft_status_t status = open_locked(handle, segment_p);

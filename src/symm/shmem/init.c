@@ -42,8 +42,9 @@ static weft_status_t check_card(const weft_shmem_card_t *card, int pe)
     }
     if (card->host != mine->host) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "PE %d runs on another host than PE %d, or in another container; all PEs "
-                          "must be on one host",
+                          "PE %d runs on another host than PE %d, or in another container, or one "
+                          "of them may not read /proc/sys/kernel/random/boot_id; all PEs must be "
+                          "on one host",
                           pe, weft__shmem.me);
     }
     if (card->heap_bytes != mine->heap_bytes) {

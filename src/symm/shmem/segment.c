@@ -316,9 +316,11 @@ weft_status_t weft__shmem_segment_open(const weft_shmem_card_t *card, int pe,
             pe, path, strerror(errno));
     }
     char *base = NULL;
-    bool same = fstat(fd, &info) == 0 && (uint64_t)info.st_size == card->file_bytes;
-    if (same) {
+    int error = fstat(fd, &info) == 0 ? 0 : errno;
+    bool same = error != 0 || (uint64_t)info.st_size == card->file_bytes;
+    if (error == 0 && same) {
         base = map_file(fd, card->file_bytes, card->heap_at, ALIGN_LEAST);
+        error = base == NULL ? errno : 0;
     }
     close(fd);
     if (base == NULL) {
@@ -326,9 +328,9 @@ weft_status_t weft__shmem_segment_open(const weft_shmem_card_t *card, int pe,
             WEFT_ERR_NO_MEMORY, "mapping %s of memory of PE %d failed: %s",
             weft__bytes_text(card->file_bytes, size), pe,
             !same ? "it is not the file that was announced"
-            : errno == ENOMEM
+            : error == ENOMEM
                 ? "no address space; set SHMEM_SYMMETRIC_SIZE to less, or see ulimit -v"
-                : strerror(errno));
+                : strerror(error));
     }
     bool apart = card->data_bytes != s->data.bytes || card->program != file.program;
     *peer_p = (weft_shmem_peer_t){.heap = (intptr_t)(base + card->heap_at) - (intptr_t)s->heap.base,
