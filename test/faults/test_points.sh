@@ -8,7 +8,7 @@ if [ -n "$SANITIZER" ]; then
 fi
 failures=0
 for path in launch store join2 join3 split symm shmem save train resume resume2; do
-    "$WEFT_BUILD/test/faults/drive" --path $path --points "${FAULT_POINTS:-18}" --seed "${FAULT_SEED:-1}" -j 6 ||
+    "$WEFT_BUILD/test/faults/drive" --path $path --points "${FAULT_POINTS:-12}" --seed "${FAULT_SEED:-1}" -j 6 ||
         failures=$((failures + 1))
 done
 [ $failures -eq 0 ]
