@@ -64,7 +64,8 @@ weft_status_t weft_host_malloc(void **ptr_p, size_t bytes);
 weft_status_t weft_host_free(void *ptr);
 
 /* Copy or fill `bytes` in stream order. Pointers may be device memory or plain host memory.
- * Regions of a copy may overlap. */
+ * Regions of a copy may overlap. Device memory must be in use and hold all `bytes`, else WEFT_ERR_INVALID; on GPUs
+ * with the setting WEFT_CHECK_MEMORY only. */
 weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream);
 weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream);
 

@@ -304,6 +304,33 @@ weft_status_t weft_pool_trim(int device, size_t keep)
     return status != WEFT_OK ? status : ops->trim(device, keep);
 }
 
+/* Is [ptr, ptr + bytes) in one allocation that is in use, if it is of a pool at all? */
+static weft_status_t check_bounds(const char *call, bool dst, const void *ptr, size_t bytes)
+{
+    static _Thread_local weft_bounds_t known[2]; /* of the last src and dst: most are used again */
+    weft_bounds_t *bounds = &known[dst];
+    const char *name = dst ? "dst" : "src";
+    int device = 0;
+    bool checks = bytes > 0 && (!weft__device_is_cuda() || weft__settings()->check_memory) &&
+                  !weft__bounds_hold(bounds, ptr, bytes);
+    weft_status_t status = checks ? weft__bounds_find(ptr, bounds, &device) : WEFT_PENDING;
+    if (status == WEFT_ERR_NOT_FOUND) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s: %s, %zu bytes at %p, is memory of device %d that is not in use: it "
+                          "was freed, or weft_malloc never gave it",
+                          call, name, bytes, ptr, device);
+    }
+    if (status == WEFT_OK && !weft__bounds_hold(bounds, ptr, bytes)) {
+        uintptr_t base = atomic_load_explicit(&bounds->base, memory_order_relaxed);
+        size_t has = atomic_load_explicit(&bounds->end, memory_order_relaxed) - base;
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s: %s needs %zu bytes at %p, but that is byte %zu of an allocation "
+                          "(weft_malloc) of %zu bytes",
+                          call, name, bytes, ptr, (uintptr_t)ptr - base, has);
+    }
+    return WEFT_OK;
+}
+
 weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream)
 {
     const weft_device_ops_t *ops;
@@ -317,6 +344,8 @@ weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_
     if (status == WEFT_OK) {
         status = weft__device_ops(&ops);
     }
+    status = status == WEFT_OK ? check_bounds("weft_memcpy", true, dst, bytes) : status;
+    status = status == WEFT_OK ? check_bounds("weft_memcpy", false, src, bytes) : status;
     return status != WEFT_OK || bytes == 0 ? status
                                            : ops->copy(device_now(), dst, src, bytes, stream);
 }
@@ -331,6 +360,7 @@ weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stre
     if (status == WEFT_OK) {
         status = weft__device_ops(&ops);
     }
+    status = status == WEFT_OK ? check_bounds("weft_memset", true, dst, bytes) : status;
     return status != WEFT_OK || bytes == 0 ? status
                                            : ops->fill(device_now(), dst, value, bytes, stream);
 }

@@ -83,6 +83,28 @@ CHILD_TEST(devices_say_of_what_kind_they_are)
     CHECK_EQ(weft_device_kind(NULL), WEFT_ERR_INVALID);
 }
 
+CHILD_TEST(copies_stay_inside_of_allocations)
+{
+    char host[4096] = {0};
+    char *a, *b;
+    CHECK_EQ(weft_malloc((void **)&a, 1000), WEFT_OK);
+    CHECK_EQ(weft_malloc((void **)&b, 4096), WEFT_OK);
+    CHECK_EQ(weft_memcpy(a, host, 1000, NULL), WEFT_OK);
+    CHECK_EQ(weft_memcpy(a + 999, b + 4095, 1, NULL), WEFT_OK);
+    CHECK_EQ(weft_memcpy(a, host, 1001, NULL), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "dst needs 1001 bytes");
+    CHECK_TEXT(weft_last_error(), "of 1000 bytes");
+    CHECK_EQ(weft_memcpy(host, b + 4000, 97, NULL), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "src needs 97 bytes");
+    CHECK_TEXT(weft_last_error(), "byte 4000");
+    CHECK_EQ(weft_memset(a, 1, 1001, NULL), WEFT_ERR_INVALID);
+    CHECK_EQ(weft_free(a), WEFT_OK);
+    CHECK_EQ(weft_memset(a, 1, 1, NULL), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "not in use");
+    CHECK_EQ(weft_memcpy(a, b, 0, NULL), WEFT_OK);
+    CHECK_EQ(weft_free(b), WEFT_OK);
+}
+
 CHILD_TEST(bad_arguments_are_refused)
 {
     char buffer[8];
@@ -425,6 +447,7 @@ int main(void)
         cmocka_unit_test(ranks_share_the_machine),
         cmocka_unit_test(bad_frees_are_refused),
         cmocka_unit_test(devices_say_of_what_kind_they_are),
+        cmocka_unit_test(copies_stay_inside_of_allocations),
         cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(sizes_near_the_largest_are_no_memory),
         cmocka_unit_test(devices_are_per_thread_and_counted),
