@@ -15,7 +15,6 @@
 #include "train/peak.h"
 #include "train/planned.h"
 #include "train/record.h"
-#include "train/residuals.h"
 #include "train/run_folder.h"
 #include "train/scale.h"
 #include "train/tracing.h"
@@ -426,7 +425,7 @@ static bool is_last(const run_t *run, uint64_t steps_done)
 static weft_status_t save(run_t *run, bool last)
 {
     weft_trainer_t *t = &run->t;
-    if (t->worker == NULL && t->rank != 0 && !weft__residuals_kept(t)) {
+    if (t->worker == NULL && t->rank != 0 && t->residuals == NULL) {
         return WEFT_OK;
     }
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_SAVE, "checkpoint", -1, t->stream);

@@ -128,8 +128,7 @@ static weft_status_t gather_rest(list_t *list)
     return WEFT_OK;
 }
 
-static weft_status_t save_list(weft_trainer_t *t, weft_checkpoint_writer_t *writer, list_t *list,
-                               const weft_residuals_t *residuals)
+static weft_status_t save_list(weft_trainer_t *t, weft_checkpoint_writer_t *writer, list_t *list)
 {
     char why[1024];
     int model = fill_list(list, t->worker, t->setup->type);
@@ -140,7 +139,7 @@ static weft_status_t save_list(weft_trainer_t *t, weft_checkpoint_writer_t *writ
     if (t->rank != 0) {
         return gather_rest(list);
     }
-    weft_status_t status = weft__save_tensors(t, writer, &all, residuals);
+    weft_status_t status = weft__save_tensors(t, writer, &all);
     snprintf(why, sizeof(why), "%s", weft_last_error());
     weft_status_t rest = gather_rest(list);
     if (status != WEFT_OK) {
@@ -153,16 +152,11 @@ static weft_status_t save_list(weft_trainer_t *t, weft_checkpoint_writer_t *writ
 weft_status_t weft__planned_save(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
 {
     list_t list;
-    weft_residuals_t residuals = {0};
     weft_status_t status = open_list(&list, t);
+    weft__residuals_begin(t);
     if (status == WEFT_OK) {
-        status = weft__residuals_open(t, &residuals);
+        status = weft__residuals_finish(t, save_list(t, writer, &list));
     }
-    if (status == WEFT_OK) {
-        status = save_list(t, writer, &list, &residuals);
-    }
-    status = weft__residuals_finish(&residuals, status);
-    weft__residuals_close(&residuals);
     close_list(&list);
     return status;
 }

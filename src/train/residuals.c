@@ -37,13 +37,6 @@ static float *row_here(const weft_trainer_t *t, int index, const weft_layout_t *
     return weft__dp_residuals(t->dp, count_p);
 }
 
-bool weft__residuals_kept(const weft_trainer_t *t)
-{
-    const weft_layout_t *layout;
-    int64_t count;
-    return row_here(t, 0, &layout, &count) != NULL;
-}
-
 /* The order of gradients in memory, as a number. */
 static uint32_t print_of(const weft_layout_t *layout)
 {
@@ -84,10 +77,10 @@ static const weft_tensor_t *find_row(const weft_trainer_t *t, int index)
     return fits ? tensor : NULL;
 }
 
-weft_status_t weft__residuals_start(weft_trainer_t *t)
+static weft_status_t load(weft_trainer_t *t)
 {
     int32_t found = 1;
-    if (!t->setup->resumed || t->setup->loaded.residuals == NULL || !weft__residuals_kept(t)) {
+    if (!t->setup->resumed || t->setup->loaded.residuals == NULL) {
         return WEFT_OK;
     }
     for (int i = 0; i < rows_here(t); i++) {
@@ -160,14 +153,11 @@ static weft_status_t make_room(weft_residuals_t *r, int count)
     return WEFT_OK;
 }
 
-weft_status_t weft__residuals_open(weft_trainer_t *t, weft_residuals_t *r)
+/* What every rank has, told to all. */
+static weft_status_t fill(weft_residuals_t *r, int count)
 {
-    int here = rows_here(t), count = here * t->size;
-    *r = (weft_residuals_t){.trainer = t};
-    if (!weft__residuals_kept(t)) {
-        return WEFT_OK;
-    }
-    WEFT_TRY(make_room(r, count));
+    const weft_trainer_t *t = r->trainer;
+    int here = rows_here(t);
     weft_residual_row_t *mine = r->rows + (size_t)t->rank * (size_t)here;
     for (int i = 0; i < here; i++) {
         describe(t, i, &mine[i]);
@@ -181,8 +171,45 @@ weft_status_t weft__residuals_open(weft_trainer_t *t, weft_residuals_t *r)
                                                .read = read_rows,
                                                .ctx = r};
     }
-    r->count = count;
+    r->next = r->count = count;
     return WEFT_OK;
+}
+
+weft_status_t weft__residuals_open(weft_trainer_t *t)
+{
+    const weft_layout_t *layout;
+    int64_t elements;
+    int count = rows_here(t) * t->size;
+    if (row_here(t, 0, &layout, &elements) == NULL) {
+        return WEFT_OK;
+    }
+    t->residuals = calloc(1, sizeof(*t->residuals));
+    if (t->residuals == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe residuals of gradients");
+    }
+    t->residuals->trainer = t;
+    WEFT_TRY(make_room(t->residuals, count));
+    WEFT_TRY(fill(t->residuals, count));
+    return load(t);
+}
+
+void weft__residuals_close(weft_trainer_t *t)
+{
+    if (t->residuals != NULL) {
+        free(t->residuals->rows);
+        free(t->residuals->sources);
+        free(t->residuals->piece);
+        free(t->residuals);
+        t->residuals = NULL;
+    }
+}
+
+void weft__residuals_begin(weft_trainer_t *t)
+{
+    if (t->residuals != NULL) {
+        t->residuals->next = 0;
+        t->residuals->at = 0;
+    }
 }
 
 static weft_status_t send_mine(const weft_trainer_t *t)
@@ -208,25 +235,20 @@ static weft_status_t take_rest(weft_residuals_t *r)
     return WEFT_OK;
 }
 
-weft_status_t weft__residuals_finish(weft_residuals_t *r, weft_status_t status)
+weft_status_t weft__residuals_finish(weft_trainer_t *t, weft_status_t status)
 {
     char why[1024];
-    if (r->count > 0 && r->trainer->rank != 0) {
-        return status == WEFT_OK ? send_mine(r->trainer) : status;
+    if (t->residuals == NULL) {
+        return status;
+    }
+    if (t->rank != 0) {
+        return status == WEFT_OK ? send_mine(t) : status;
     }
     snprintf(why, sizeof(why), "%s", weft_last_error());
-    weft_status_t rest = take_rest(r);
+    weft_status_t rest = take_rest(t->residuals);
     if (status != WEFT_OK) {
         weft__error_restore(why);
         return status;
     }
     return rest;
-}
-
-void weft__residuals_close(weft_residuals_t *r)
-{
-    free(r->rows);
-    free(r->sources);
-    free(r->piece);
-    *r = (weft_residuals_t){0};
 }

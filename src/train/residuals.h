@@ -16,16 +16,10 @@
 
 #include "train/trainer.h"
 
-/* Does this run have any? All ranks agree on it. */
-bool weft__residuals_kept(const weft_trainer_t *trainer);
-
-/* Take those of the checkpoint that the run goes on from, if they are of this plan. Collective. */
-weft_status_t weft__residuals_start(weft_trainer_t *trainer);
-
-/* One checkpoint's. */
+/* Those of all ranks. */
 typedef struct weft_residuals {
     weft_trainer_t *trainer;
-    struct weft_residual_row *rows; /* of all ranks, in the order of ranks */
+    struct weft_residual_row *rows; /* in the order of ranks */
     int count;
     weft_tensor_source_t *sources; /* rank 0: as many */
     float *piece;                  /* rank 0: room for one that nobody reads */
@@ -33,11 +27,15 @@ typedef struct weft_residuals {
     int64_t at;                    /* and elements of it that are */
 } weft_residuals_t;
 
-/* Describe them: with a count of 0 if there are none, or after a failure. Collective. */
-weft_status_t weft__residuals_open(weft_trainer_t *trainer, weft_residuals_t *residuals);
-/* Other ranks send theirs; rank 0, which has read them from `sources`, takes what it has not where a failure came
+/* Describe them in trainer->residuals, which stays NULL if there are none, so that saving needs no memory of its own;
+ * and take those of the checkpoint that the run goes on from, if they are of this plan. Collective. */
+weft_status_t weft__residuals_open(weft_trainer_t *trainer);
+void weft__residuals_close(weft_trainer_t *trainer);
+
+/* Of a checkpoint: begin to read from `sources`, on rank 0. */
+void weft__residuals_begin(weft_trainer_t *trainer);
+/* End it. Other ranks send theirs; rank 0, which has read them from `sources`, takes what it has not where a failure came
  * first, so that none waits. `status` is what came of the checkpoint so far; returns the first failure. */
-weft_status_t weft__residuals_finish(weft_residuals_t *residuals, weft_status_t status);
-void weft__residuals_close(weft_residuals_t *residuals);
+weft_status_t weft__residuals_finish(weft_trainer_t *trainer, weft_status_t status);
 
 #endif

@@ -84,7 +84,7 @@ static weft_status_t list_tensors(const weft_trainer_t *t, tensors_t *model, ten
 }
 
 weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *writer,
-                                 const weft_save_list_t *list, const weft_residuals_t *residuals)
+                                 const weft_save_list_t *list)
 {
     char *config_json = NULL, *settings = NULL;
     size_t length;
@@ -99,8 +99,8 @@ weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *wr
             .model_count = list->model_count,
             .optimizer = list->optimizer,
             .optimizer_count = list->optimizer_count,
-            .residuals = residuals->sources,
-            .residual_count = residuals->count,
+            .residuals = t->residuals != NULL ? t->residuals->sources : NULL,
+            .residual_count = t->residuals != NULL ? t->residuals->count : 0,
             .config_json = config_json,
             .tokenizer_json = t->setup->tokenizer != NULL
                                   ? weft__tokenizer_json(t->setup->tokenizer, &length)
@@ -114,8 +114,7 @@ weft_status_t weft__save_tensors(weft_trainer_t *t, weft_checkpoint_writer_t *wr
 }
 
 /* Rank 0's part. */
-static weft_status_t save_all(weft_trainer_t *t, weft_checkpoint_writer_t *writer,
-                              const weft_residuals_t *residuals)
+static weft_status_t save_all(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
 {
     tensors_t model = {0}, optimizer = {0};
     weft_status_t status = list_tensors(t, &model, &optimizer);
@@ -124,7 +123,7 @@ static weft_status_t save_all(weft_trainer_t *t, weft_checkpoint_writer_t *write
                                  .model_count = model.count,
                                  .optimizer = optimizer.sources,
                                  .optimizer_count = optimizer.count};
-        status = weft__save_tensors(t, writer, &list, residuals);
+        status = weft__save_tensors(t, writer, &list);
     }
     free_tensors(&model);
     free_tensors(&optimizer);
@@ -133,12 +132,6 @@ static weft_status_t save_all(weft_trainer_t *t, weft_checkpoint_writer_t *write
 
 weft_status_t weft__save(weft_trainer_t *t, weft_checkpoint_writer_t *writer)
 {
-    weft_residuals_t residuals;
-    weft_status_t status = weft__residuals_open(t, &residuals);
-    if (status == WEFT_OK && t->rank == 0) {
-        status = save_all(t, writer, &residuals);
-    }
-    status = weft__residuals_finish(&residuals, status);
-    weft__residuals_close(&residuals);
-    return status;
+    weft__residuals_begin(t);
+    return weft__residuals_finish(t, t->rank == 0 ? save_all(t, writer) : WEFT_OK);
 }

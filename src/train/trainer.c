@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "train/planned.h"
+#include "train/residuals.h"
 
 int64_t weft__trainer_sequences(const weft_trainer_t *trainer)
 {
@@ -154,6 +155,7 @@ static void drop_event(weft_event_h event)
 
 void weft__trainer_close(weft_trainer_t *t)
 {
+    weft__residuals_close(t);
     weft__worker_destroy(t->worker);
     if (t->stream != NULL) {
         weft_stream_destroy(t->stream);

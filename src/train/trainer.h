@@ -87,7 +87,8 @@ typedef struct weft_trainer {
     weft_flight_t flights[WEFT_FLIGHTS]; /* in turn */
     weft_feed_t *feed;
     weft_train_state_t state;
-    bool took_residuals; /* of compressed gradients, from the checkpoint (residuals.h) */
+    struct weft_residuals *residuals; /* of compressed gradients (residuals.h); NULL: none */
+    bool took_residuals;              /* from the checkpoint that the run goes on from */
 } weft_trainer_t;
 
 /* Everything allocated, weights in place and equal on all ranks. Collective. */
@@ -135,10 +136,8 @@ typedef struct weft_save_list {
 } weft_save_list_t;
 
 /* The same, of these tensors and the residuals, which are read last. Rank 0 only. */
-struct weft_residuals;
 weft_status_t weft__save_tensors(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer,
-                                 const weft_save_list_t *list,
-                                 const struct weft_residuals *residuals);
+                                 const weft_save_list_t *list);
 
 /* Text of `count` tokens that follows `prompt`, malloced. Rank 0 only. */
 weft_status_t weft__sample(weft_trainer_t *trainer, const char *prompt, int count, char **text_p);

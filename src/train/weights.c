@@ -154,7 +154,7 @@ weft_status_t weft__weights_start(weft_trainer_t *t)
     weft__scale_start(t->setup, &t->state);
     if (t->worker != NULL) {
         WEFT_TRY(weft__planned_start(t));
-        return weft__residuals_start(t);
+        return weft__residuals_open(t);
     }
     if (t->rank == 0) {
         WEFT_TRY(fill_all(t));
@@ -162,5 +162,5 @@ weft_status_t weft__weights_start(weft_trainer_t *t)
     if (t->size > 1) {
         WEFT_TRY(spread_all(t));
     }
-    return weft__residuals_start(t);
+    return weft__residuals_open(t);
 }
