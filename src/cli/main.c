@@ -64,7 +64,11 @@ static int find_error(void)
     if (poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0) {
         return EPIPE;
     }
-    return (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY ? EBADF : 0;
+    if ((fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY) {
+        return EBADF;
+    }
+    /* A disk that is still full says so again. After lines that are lost an empty one does no harm. */
+    return (out.revents & POLLOUT) != 0 && write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;
 }
 
 /* Output that did not arrive is a failure, however late it shows. A reader that left is told as if we had

@@ -148,6 +148,7 @@ lost() {
         case $1 in
         # sh of oshcc may speak; the table of --json - goes to stderr
         left*) [[ $words == *osh* ]] || ! grep -q '^[^# ]' err || fail "$words: it says: $(cat err)" ;;
+        full) says "No space left\|echo: I/O error" ;; # the second are words of sh, of osh*
         *) says . ;;
         esac
     done < <(short "$2" && more "$2")
