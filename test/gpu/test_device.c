@@ -280,6 +280,35 @@ static void lookups(team_t *team)
     }
 }
 
+/* More slabs than the list of them begins with. With WEFT_POOL=0. */
+static void many_slabs(team_t *team)
+{
+    enum { MANY = 300 };
+    weft_cuda_slab_t slab;
+    char *at[MANY];
+    (void)team;
+    for (int i = 0; i < MANY; i++) {
+        at[i] = get(1000);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK(weft__cuda_find(at[i], 1000, &slab) && slab.base == at[i]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK_OK(weft_free(at[i]));
+        CHECK(!weft__cuda_find(at[i], 1000, &slab));
+    }
+}
+
+/* Ranks of a host share the 64 queues that work under MPS; none needs more than 32. */
+static void queues(team_t *team)
+{
+    const char *variable = "CUDA_DEVICE_MAX_CONNECTIONS", *ranks = getenv("LOCAL_WORLD_SIZE");
+    (void)team;
+    unsetenv(variable);
+    CHECK_OK(weft_free(get(1000)));
+    CHECK(getenv(variable) && strcmp(getenv(variable), ranks ? "16" : "32") == 0);
+}
+
 static void check_short(size_t bytes, const char *asked)
 {
     void *memory = (void *)(uintptr_t)1;
@@ -311,6 +340,10 @@ static void small_device(team_t *team)
     void *memory = get(40 * MIB);
     check_short(40 * MIB, "40 MiB");
     CHECK_TEXT(weft_last_error(), "64 MiB");
+    if (!gpu_virtual()) { /* the limit is the setting's, not the GPU's */
+        CHECK_TEXT(weft_last_error(), "and the GPU has ");
+        CHECK(strstr(weft_last_error(), "and the GPU has 0 ") == NULL);
+    }
     CHECK_OK(weft_free(memory));
     CHECK_OK(weft_free(get(40 * MIB)));
 }
@@ -463,6 +496,7 @@ static void overlapping_copies(team_t *team)
     char *memory = get(MIB);
     (void)team;
     CHECK_OK(weft_stream_create(&stream));
+    size_t used = stats_of(0).in_use;
     for (int i = 0; i < 2; i++) {
         weft_stream_h on = i ? stream : NULL;
         check_moved(memory, 0, 100, 900000, on);
@@ -470,6 +504,7 @@ static void overlapping_copies(team_t *team)
         check_moved(memory, 500, 500, 1000, on);
         check_moved(memory, 1, 2, 3, on);
     }
+    CHECK_EQ(stats_of(0).in_use, used); /* what was between is given back */
     CHECK_OK(weft_stream_destroy(stream));
     CHECK_OK(weft_free(memory));
 }
@@ -556,6 +591,9 @@ GPU_TEST(pool_gives_nothing_back_beside_a_comm, trim_beside_comm, NULL)
 GPU_TEST(pool_keeps_nothing_if_told_so, nothing_kept, "WEFT_POOL_KEEP=0")
 GPU_TEST(without_a_pool_each_has_its_own, no_pool, "WEFT_POOL=0")
 GPU_TEST(lookups_follow_every_change, lookups, "WEFT_POOL=0")
+GPU_TEST(slabs_may_be_many, many_slabs, "WEFT_POOL=0")
+GPU_TEST(one_rank_has_queues_enough, queues, NULL)
+GPU_TEST(four_ranks_share_the_queues, queues, "LOCAL_WORLD_SIZE=4")
 GPU_TEST(lack_of_memory_is_told, shortage, NULL)
 DEVICE_TEST(limit_of_a_device_is_told, small_device, "WEFT_DEVICE_MEMORY=64M")
 DEVICE_TEST(wrong_pointers_are_not_freed, wrong_frees, NULL)
@@ -576,6 +614,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(pool_keeps_nothing_if_told_so),
         cmocka_unit_test(without_a_pool_each_has_its_own),
         cmocka_unit_test(lookups_follow_every_change),
+        cmocka_unit_test(slabs_may_be_many),
+        cmocka_unit_test(one_rank_has_queues_enough),
+        cmocka_unit_test(four_ranks_share_the_queues),
         cmocka_unit_test(lack_of_memory_is_told),
         cmocka_unit_test(limit_of_a_device_is_told),
         cmocka_unit_test(wrong_pointers_are_not_freed),

@@ -96,7 +96,8 @@ SHMEM_SYMMETRIC_SIZE=$(sed -n 's/^.weft.*SHMEM_SYMMETRIC_SIZE to at least \([0-9
 run 2 heap_too_small
 [ "$status" -eq 0 ] || complain "the size that was advised, $SHMEM_SYMMETRIC_SIZE, is not enough"
 SHMEM_SYMMETRIC_SIZE=21t
-expect 2 no_memory 42 shmem_malloc "the machine has no memory for 20 TiB"
+# the first PE that has none tells, and only it
+expect 2 no_memory 42 "shmem_malloc on PE 0: the machine has no memory for 20 TiB"
 # a size that is none, or not the same everywhere
 SHMEM_SYMMETRIC_SIZE=much
 run 2 nothing
