@@ -319,6 +319,41 @@ static void set_and_add_wake_all_who_wait(void **state)
     }
 }
 
+static void *wait_a_moment(void *arg)
+{
+    worker_t *worker = arg;
+    weft_store_conn_t *store = connect_store();
+    size_t bytes = sizeof(worker->number);
+    worker_fails(worker, weft__store_get(store, "later", &worker->number, &bytes,
+                                         worker->index == 1 ? 300 : 9000));
+    weft__store_close(store);
+    return NULL;
+}
+
+/* The second of three gives up. */
+static void who_gives_up_leaves_the_others_waiting(void **state)
+{
+    (void)state;
+    worker_t workers[3] = {0};
+    weft_store_conn_t *store = connect_store();
+    const int64_t number = 7;
+    assert_non_null(store);
+    for (int i = 0; i < 3; i++) {
+        workers[i].index = i;
+        pthread_create(&workers[i].thread, NULL, wait_a_moment, &workers[i]);
+        usleep(50000);
+    }
+    pthread_join(workers[1].thread, NULL);
+    assert_int_equal(workers[1].status, WEFT_ERR_TIMEOUT);
+    assert_int_equal(weft__store_set(store, "later", &number, sizeof(number)), WEFT_OK);
+    for (int i = 0; i < 3; i += 2) {
+        pthread_join(workers[i].thread, NULL);
+        assert_int_equal(workers[i].status, WEFT_OK);
+        assert_int_equal(workers[i].number, 7);
+    }
+    weft__store_close(store);
+}
+
 /* ---- barriers ---------------------------------------------------------------------------- */
 
 #define ROUNDS 50
@@ -521,6 +556,7 @@ int main(void)
         cmocka_unit_test(will_taken_back_or_too_late_changes_nothing),
         cmocka_unit_test(get_times_out_and_the_connection_lives_on),
         cmocka_unit_test(set_and_add_wake_all_who_wait),
+        cmocka_unit_test(who_gives_up_leaves_the_others_waiting),
         cmocka_unit_test(one_barrier_key_serves_many_rounds_of_8),
         cmocka_unit_test(barrier_timeout_says_how_many_arrived),
         cmocka_unit_test(barrier_with_another_size_is_refused),

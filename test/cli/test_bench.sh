@@ -41,6 +41,21 @@ refused 'there is no benchmark "hallo"; did you mean "halo"?' hallo
 refused 'there is no benchmark "put_signal"; did you mean "put-signal"?' put_signal
 refused 'one benchmark at a time' put get
 
+name="roots other than the first, in place too"
+for collective in scatter gather broadcast reduce; do
+    bench $collective -n 3 -r 2 -b 64 -e 4K -f 8 --iters 2
+    expect_status 0
+    expect_in "$out" "wrong elements: 0 (all results verified)"
+done
+
+name="a column for copies where there are some"
+for pair in put:no handoff:yes; do
+    bench ${pair%:*} -n 2 --iters 2 --repeat 2
+    expect_status 0
+    head=$(grep '^# *bytes' <<<"$out" | head -1)
+    [ "${pair#*:}" = "$(grep -q ' copy ' <<<"$head" && echo yes || echo no)" ] || fail "$pair: $head"
+done
+
 name="sizes that make no sense"
 refused '--min must be at least 1 byte and at most --max' put -b 0
 refused '--min must be at least 1 byte and at most --max' put -b 4K -e 1K

@@ -124,6 +124,16 @@ void symm_refused(team_t *team)
                  WEFT_ERR_INVALID);
     CHECK_STATUS(weft_symm_signal_wait(symm, &local, WEFT_CMP_EQ, 0, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_symm_signal_wait(symm, word, (weft_cmp_t)6, 0, NULL), WEFT_ERR_INVALID);
+    CHECK_OK(weft_symm_signal_op(symm, word, 5, WEFT_SIGNAL_SET, team->rank, NULL));
+    static const struct {
+        weft_cmp_t cmp;
+        uint64_t value;
+    } hold[] = {{WEFT_CMP_EQ, 5}, {WEFT_CMP_NE, 4}, {WEFT_CMP_GT, 4}, {WEFT_CMP_GE, 5},
+                {WEFT_CMP_GE, 4}, {WEFT_CMP_LT, 6}, {WEFT_CMP_LE, 5}, {WEFT_CMP_LE, 6}};
+    for (size_t i = 0; i < sizeof(hold) / sizeof(hold[0]); i++) { /* nobody has to come */
+        CHECK_OK(weft_symm_signal_wait(symm, word, hold[i].cmp, hold[i].value, NULL));
+    }
+    CHECK_OK(weft_symm_signal_op(symm, word, 0, WEFT_SIGNAL_SET, team->rank, NULL));
     CHECK(weft_symm_ptr(symm, plain, 0) == NULL);
     CHECK(weft_symm_ptr(symm, word, team->rank) == word);
     CHECK_STATUS(weft_symm_free(symm, word + 1), WEFT_ERR_INVALID);
