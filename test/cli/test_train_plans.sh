@@ -54,6 +54,14 @@ else
     grep -o '"loss_scale": [0-9]*' half/metrics.jsonl | sort -u | wc -l | awk '{ exit !($1 > 2) }' || fail "no step was skipped"
 fi
 
+name="bf16 under a plan goes on from a checkpoint to the same bits"
+halves="$common --precision bf16 -n 2 --zero 1 --steps 6 --save 3 --keep 0"
+train $halves --out bits
+train $halves --resume bits/step-000003 --out bits-again
+for file in model optimizer; do
+    cmp bits/step-000006/$file.safetensors bits-again/step-000006/$file.safetensors || fail "$file.safetensors is another"
+done
+
 name="a dry run has one row for ranks that are alike"
 train $common -n 8 --zero 3 --dry-run
 [ "$(grep -cE '^ +0-7 +[0-9.]+ ' out)" = 1 ] || fail "no row of ranks 0 to 7 in $(cat out)"

@@ -398,11 +398,30 @@ static void tmpfs_body(void)
     fill_and_save(folder, fill_tmpfs);
 }
 
+/* The weights would fit, what the optimizer knows would not: nothing of it is written. */
+static void short_body(void)
+{
+    snprintf(tmpfs, sizeof(tmpfs), "%s", in_scratch("short"));
+    weft__folder_make(tmpfs);
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", tmpfs, "tmpfs", 0, "size=320k") != 0) {
+        fprintf(stderr, "left out: no file system may be mounted here to be filled\n");
+        return;
+    }
+    weft_checkpoint_writer_t *writer = open_writer(tmpfs, 1, true);
+    weft_status_t status = weft__checkpoint_save(writer, &run.checkpoint, NULL);
+    status = status == WEFT_OK ? weft__checkpoint_wait(writer) : status;
+    MUST(status != WEFT_OK && strstr(weft_last_error(), "no room in") != NULL);
+    MUST(!there(tmpfs, "latest"));
+    weft__checkpoint_writer_close(writer);
+}
+
 static void a_full_disk_leaves_the_one_before(void **state)
 {
     (void)state;
     in_a_child(limited_body);
     in_a_child(tmpfs_body);
+    in_a_child(short_body);
 }
 
 /* Write `crc` for the checksum fedcba99 of the only file in the list, and seal the list again. */

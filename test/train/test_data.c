@@ -99,6 +99,19 @@ static void windows_run_across_shards(void **state)
     }
 }
 
+static void the_smallest_share_keeps_one_window(void **state)
+{
+    (void)state;
+    write_shard(in_scratch("share.bin"), 20240801, 7, 4, 0, 101, 1000);
+    const weft_data_options_t options = {.length = 10, .vocab = 1000, .validation = 1e-6};
+    weft_data_t *data = open_or_die(in_scratch("share.bin"), &options);
+    weft_data_info_t info;
+    weft__data_info(data, &info);
+    assert_int_equal(info.windows, 9);
+    assert_int_equal(info.validation_windows, 1);
+    weft__data_close(data);
+}
+
 static void each_window_comes_once_per_epoch_for_any_ranks_and_batch(void **state)
 {
     (void)state;
@@ -340,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_run_across_shards),
+        cmocka_unit_test(the_smallest_share_keeps_one_window),
         cmocka_unit_test(each_window_comes_once_per_epoch_for_any_ranks_and_batch),
         cmocka_unit_test(texts_are_encoded_once),
         cmocka_unit_test(long_texts_are_cut_without_a_trace),
