@@ -1,6 +1,8 @@
 /* ctest: timeout=120 */
 /* Making, splitting and destroying communicators on virtual GPUs. */
 #include <setjmp.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "comm/comm_cases.h"
 
@@ -48,6 +50,43 @@ PLAN_TEST(second_rank_0_is_refused_at_once, comm_duplicate_first, .ranks = 3, .b
 PLAN_TEST(second_rank_0_of_threads_is_refused_at_once, comm_duplicate_first, .ranks = 3, .procs = 1,
           .bare = true)
 PLAN_TEST(rank_0_may_try_again, comm_first_again, .ranks = 2, .bare = true)
+/* Let this process open nothing more, or as much as before. */
+static void close_the_door(bool closed)
+{
+    static struct rlimit usual;
+    struct rlimit none;
+    if (!closed) {
+        CHECK_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+        return;
+    }
+    int next = dup(0);
+    CHECK(next >= 0 && close(next) == 0 && getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    none = usual;
+    none.rlim_cur = (rlim_t)next;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
+static void without_descriptors(team_t *team)
+{
+    weft_comm_h comm = NULL, child = NULL;
+    void *memory;
+    CHECK_OK(weft_malloc(&memory, 8)); /* the device has its own already */
+    if (team->rank == 0) {
+        close_the_door(true);
+        CHECK_STATUS(weft_comm_init_all(&comm, 1, NULL), WEFT_ERR_SYSTEM);
+        CHECK(comm == NULL);
+        CHECK_TEXT(weft_last_error(), "Too many open files");
+    }
+    CHECK(weft_comm_split(team->comm, 0, team->rank, &child, NULL) != WEFT_OK && child == NULL);
+    if (team->rank == 0) {
+        close_the_door(false);
+        CHECK_OK(weft_comm_init_all(&comm, 1, NULL));
+        CHECK_OK(weft_comm_destroy(comm));
+    }
+    CHECK_OK(weft_free(memory));
+}
+
+PLAN_TEST(no_descriptor_is_no_comm, without_descriptors, .ranks = 2)
 PLAN_TEST(sizes_must_agree, comm_sizes_differ, .ranks = 2, .bare = true)
 PLAN_TEST(settings_must_agree, comm_settings_differ, .ranks = 3, .bare = true)
 PLAN_TEST(handle_of_the_parent_is_refused, comm_after_fork, .ranks = 2)
@@ -76,6 +115,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(second_rank_0_is_refused_at_once),
         cmocka_unit_test(second_rank_0_of_threads_is_refused_at_once),
         cmocka_unit_test(rank_0_may_try_again),
+        cmocka_unit_test(no_descriptor_is_no_comm),
         cmocka_unit_test(sizes_must_agree),
         cmocka_unit_test(settings_must_agree),
         cmocka_unit_test(handle_of_the_parent_is_refused),
