@@ -30,6 +30,7 @@ common="$common --steps 8 --dropout 0.1 --eval-batches 1"
 
 name="plans follow the losses of one rank"
 train $common --out one
+expect "saved step 8 in one"
 train $common --out grid -n 8 --tp 2 --pp 2 --zero 1 --micro-batches 2 --sequence-parallel \
     --save 4 --keep 0 --sample 8 --sample-tokens 8
 expect_near grid one 8

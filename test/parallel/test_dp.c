@@ -143,6 +143,33 @@ static void run_teams(plan_t plan)
     }
 }
 
+/* A communicator that breaks is told at the end of a step, also where all sums of it are there. */
+static void run_broken(team_t *team)
+{
+    const weft_dp_options_t options = {.bucket_bytes = 10000, .overlap = true};
+    const weft_compute_t *compute;
+    weft_dp_t *dp;
+    weft_model_t *model = make_model();
+    CHECK_OK(weft__compute(&compute));
+    CHECK_OK(weft__dp_create(model, compute, team->comm, &options, NULL, NULL, &dp));
+    CHECK_OK(weft__dp_begin(dp, 0, false));
+    weft__dp_micro(dp, true);
+    backward(team, model, dp, 0, 0, false);
+    CHECK_OK(weft__dp_finish(dp));
+    team_meet(team);
+    CHECK_OK(weft_comm_abort(team->comm));
+    CHECK(weft__dp_finish(dp) != WEFT_OK);
+    weft__dp_destroy(dp);
+    weft__model_destroy(model);
+}
+
+static void a_broken_step_is_told(void **state)
+{
+    (void)state;
+    assert_true(team_run(&(team_plan_t){.ranks = 4, .procs = 1}, run_broken));
+    assert_true(team_run(&(team_plan_t){.ranks = 1}, run_broken));
+}
+
 static void buckets_of_any_size_give_the_sum(void **state)
 {
     const size_t sizes[] = {0, 10000, 25 << 20};
@@ -318,6 +345,7 @@ int main(void)
         cmocka_unit_test(fresh_passes_start_without_zeros),
         cmocka_unit_test(naive_gives_the_sum_to_rank_0_and_hands_out),
         cmocka_unit_test(compressed_sums_are_near),
+        cmocka_unit_test(a_broken_step_is_told),
         cmocka_unit_test(an_overflow_is_over_in_the_next_step),
         cmocka_unit_test(int8_loses_nothing_over_many_steps),
         cmocka_unit_test(a_rank_that_differs_is_named),
