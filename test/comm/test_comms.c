@@ -1,6 +1,7 @@
 /* ctest: timeout=120 */
 /* Making, splitting and destroying communicators on virtual GPUs. */
 #include <setjmp.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -86,6 +87,17 @@ static void without_descriptors(team_t *team)
     CHECK_OK(weft_free(memory));
 }
 
+static void in_a_wrong_job(team_t *team)
+{
+    int rank = -7;
+    (void)team;
+    setenv("WEFT_RANK", "5", 1);
+    setenv("WEFT_SIZE", "2", 1);
+    CHECK_STATUS(weft_job_info(&rank, NULL, NULL, NULL), WEFT_ERR_INVALID);
+    CHECK_EQ(rank, -7);
+}
+
+PLAN_TEST(wrong_job_is_told, in_a_wrong_job, .ranks = 1, .bare = true)
 PLAN_TEST(no_descriptor_is_no_comm, without_descriptors, .ranks = 2)
 PLAN_TEST(sizes_must_agree, comm_sizes_differ, .ranks = 2, .bare = true)
 PLAN_TEST(settings_must_agree, comm_settings_differ, .ranks = 3, .bare = true)
@@ -115,6 +127,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(second_rank_0_is_refused_at_once),
         cmocka_unit_test(second_rank_0_of_threads_is_refused_at_once),
         cmocka_unit_test(rank_0_may_try_again),
+        cmocka_unit_test(wrong_job_is_told),
         cmocka_unit_test(no_descriptor_is_no_comm),
         cmocka_unit_test(sizes_must_agree),
         cmocka_unit_test(settings_must_agree),
