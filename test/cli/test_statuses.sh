@@ -209,6 +209,10 @@ name="the table is read"
 name="the first rank that fails, as signal"
 run_it "$weft" run -n 2 sh -c 'kill -9 $$'
 [ "$status" = 137 ] || fail "status $status"
+name="a program that is not there, by its name"
+run_it "$weft" run -n 1 no-such-program first second
+[ "$status" = 127 ] || fail "status $status"
+says "cannot run 'no-such-program'"
 name="a model that is not there"
 run_it "$weft" generate --from nowhere
 [ "$status" = 1 ] || fail "status $status"
