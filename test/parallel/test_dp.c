@@ -152,7 +152,7 @@ static void run_broken(team_t *team)
     weft_model_t *model = make_model();
     CHECK_OK(weft__compute(&compute));
     CHECK_OK(weft__dp_create(model, compute, team->comm, &options, NULL, NULL, &dp));
-    CHECK_OK(weft__dp_begin(dp, 0, false));
+    CHECK_OK(weft__dp_begin(dp, 0));
     weft__dp_micro(dp, true);
     backward(team, model, dp, 0, 0, false);
     CHECK_OK(weft__dp_finish(dp));
