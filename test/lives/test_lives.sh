@@ -39,7 +39,7 @@ nap() {
 # ---- the disk --------------------------------------------------------------------------------------------
 
 small_disk=""
-if mount -t tmpfs -o size=6m lives "$work/disk" 2>/dev/null; then
+if mount -t tmpfs -o size=10m lives "$work/disk" 2>/dev/null; then
     small_disk=yes
 else
     echo "disks are not filled: this user may not mount a small one"
