@@ -131,8 +131,13 @@ static weft_status_t make_way(const weft_checkpoint_writer_t *writer, uint64_t s
 {
     bool ours;
     WEFT_TRY(weft__run_wrote(writer->run, writer->id, step, &ours));
-    bool free = ours || rmdir(place) == 0 || errno == ENOENT; /* what is empty is no loss */
-    return free ? WEFT_OK : weft__run_set_aside_one(writer->run, name);
+    if (ours || rmdir(place) == 0 || errno == ENOENT) { /* what is empty is no loss */
+        return WEFT_OK;
+    }
+    if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot make room for %s: %s", place, strerror(errno));
+    }
+    return weft__run_set_aside_one(writer->run, name);
 }
 
 static size_t text_bytes(const char *text)
