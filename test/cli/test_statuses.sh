@@ -209,10 +209,11 @@ name="the table is read"
 name="the first rank that fails, as signal"
 run_it "$weft" run -n 2 sh -c 'kill -9 $$'
 [ "$status" = 137 ] || fail "status $status"
-name="a program that is not there, by its name"
-run_it "$weft" run -n 1 no-such-program first second
+name="a program whose interpreter is not there, by its name"
+printf '#!/nowhere/interpreter\n' >broken && chmod +x broken
+run_it "$weft" run -n 1 ./broken first second
 [ "$status" = 127 ] || fail "status $status"
-says "cannot run 'no-such-program'"
+says "cannot run './broken'"
 name="a model that is not there"
 run_it "$weft" generate --from nowhere
 [ "$status" = 1 ] || fail "status $status"
