@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/group.h"
-#include "device/cpu/sysmem.h"
 #include "device/device.h"
+#include "device/sysmem.h"
 #include "symm/symm.h"
 
 /* ---- agreement -------------------------------------------------------------------------- */

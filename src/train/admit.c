@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/try.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 #include "topo/gpu.h"
 #include "train/run_folder.h"
 

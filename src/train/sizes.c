@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 #include "parallel/dp.h"
 #include "train/planned.h"
 #include "train/setup.h"

@@ -11,7 +11,7 @@
 
 #include "device/cpu/heap.h"
 #include "device/cpu/memory.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 
 #define MIB (UINT64_C(1) << 20)
 

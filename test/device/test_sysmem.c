@@ -1,7 +1,7 @@
 /* How much memory the machine has, from made-up /proc and control group files. */
 #define _GNU_SOURCE 1 /* nftw */
 #include "device/child.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 
 #include <ftw.h>
 #include <sys/types.h>

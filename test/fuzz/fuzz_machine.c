@@ -5,12 +5,12 @@
  *
  * The group's files lie in /cg, a mount point that the seeds name.
  *
- * reads: src/device/cpu/sysmem.c src/topo/here.c src/topo/cpu_list.c
+ * reads: src/device/sysmem.c src/topo/here.c src/topo/cpu_list.c
  * besides: find_ours weft__sysmem */
 #include "fuzz/fuzz.h"
 
 #include "base/file.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 #include "topo/topo.h"
 
 const long fuzz_runs = 400;

@@ -12,7 +12,7 @@
 #include <weft/weft.h>
 
 #include "base/file.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 #include "train/admit.h"
 #include "train/fixture.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 
 typedef struct memory {
     weft_heap_t heap;

@@ -17,7 +17,7 @@
 
 #include "base/log.h"
 #include "device/cpu/memory.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 
 typedef struct peer {
     uint64_t id;

@@ -12,8 +12,8 @@
 #include "base/rng.h"
 #include "base/settings.h"
 #include "device/cpu/memory.h"
-#include "device/cpu/sysmem.h"
 #include "device/space.h"
+#include "device/sysmem.h"
 
 #define GRANULE 256u
 #define SLAB_GRANULE ((size_t)2 << 20)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 #include "symm/arena.h"
 #include "symm/shmem/copy.h"
 #include "symm/shmem/env.h"

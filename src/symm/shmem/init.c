@@ -12,7 +12,7 @@
 #include "boot/job.h"
 #include "comm/shm/procs.h"
 #include "comm/shm/wait.h"
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 #include "symm/shmem/api.h"
 #include "symm/shmem/copy.h"
 #include "symm/shmem/env.h"

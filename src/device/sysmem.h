@@ -1,7 +1,7 @@
 /* How much memory this machine has, and how much is left: /proc/meminfo and the memory limits of
  * our control group and the groups above it (versions 1 and 2, also both at once). */
-#ifndef WEFT_DEVICE_CPU_SYSMEM_H
-#define WEFT_DEVICE_CPU_SYSMEM_H
+#ifndef WEFT_DEVICE_SYSMEM_H
+#define WEFT_DEVICE_SYSMEM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  * A group's directory is the mount point of its hierarchy plus the group's path, less the part of
  * that path which the mount already stands for: a container often sees its own group mounted as if
  * it were the top. Limits apply at every level, so we walk from our group up to the mount point. */
-#include "device/cpu/sysmem.h"
+#include "device/sysmem.h"
 
 #include <errno.h>
 #include <inttypes.h>
