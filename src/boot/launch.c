@@ -620,7 +620,8 @@ static size_t unsent(const weft_launcher_t *launcher)
 }
 
 /* Say what is left to be said, for as long as somebody may listen: until a signal comes, or the time of the job
- * is over; after a signal until nobody has read anything for a while. Then the reason is *exit_p, unless there is one. */
+ * is over; after a signal until nobody has read anything for a while. Then the reason is *exit_p, unless
+ * there is one. */
 static void flush_all(weft_launcher_t *launcher, int *exit_p)
 {
     struct pollfd polls[3] = {{.fd = launcher->signal_fd, .events = POLLIN}};

@@ -34,8 +34,9 @@ void weft__residuals_close(weft_trainer_t *trainer);
 
 /* Of a checkpoint: begin to read from `sources`, on rank 0. */
 void weft__residuals_begin(weft_trainer_t *trainer);
-/* End it. Other ranks send theirs; rank 0, which has read them from `sources`, takes what it has not where a failure came
- * first, so that none waits. `status` is what came of the checkpoint so far; returns the first failure. */
+/* End it. Other ranks send theirs; rank 0, which has read them from `sources`, takes what it has
+ * not where a failure came first, so that none waits. `status` is what came of the checkpoint so
+ * far; returns the first failure. */
 weft_status_t weft__residuals_finish(weft_trainer_t *trainer, weft_status_t status);
 
 #endif

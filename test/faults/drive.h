@@ -38,7 +38,8 @@ typedef struct {
 
 extern const char *const fault_op_names[FAULT_OP_COUNT];
 
-/* run.c: a folder for runs, entered, perhaps in memory: fsync is most of the time of a short run; what runs there, and with which fault (NULL: with none). */
+/* run.c: a folder for runs, entered, perhaps in memory: fsync is most of the time of a short run; what runs
+ * there, and with which fault (NULL: with none). */
 void fault_folder(const char *path, bool in_memory);
 void fault_command(const char *const *args, const point_t *fault, fault_state_t *state_p,
                    ended_t *ended);
