@@ -22,11 +22,35 @@ werror() {
     fi
 }
 
+# ahead DIR COMMAND...: begin to build DIR with what the tests that run meanwhile leave of the cores: many of them wait.
+# `build` of the same DIR waits for it; what went wrong it says again, and aloud.
+declare -A builder
+ahead() {
+    mkdir -p "$1" || return
+    set -m # a process group of its own, by which all of it can be ended
+    nice -n 19 "${@:2}" >"$1/ahead.log" 2>&1 &
+    builder[$1]=$!
+    set +m
+}
+await() {
+    if [ -n "${builder[$1]:-}" ]; then
+        wait "${builder[$1]}"
+        unset "builder[$1]"
+    fi
+}
+end_builders() {
+    local pid
+    for pid in "${builder[@]}"; do
+        kill -TERM -- "-$pid" 2>/dev/null
+    done
+}
+
 # build NAME DIR OPTION...: a build counts as a test.
 build() {
     local name=$1 where=$2
     shift 2
     echo "== $name"
+    await "$where"
     if tools/build "$where" "$@"; then
         passed=$((passed + 1))
     else

@@ -32,12 +32,6 @@ struct weft_trace {
     span_t *spans;
 };
 
-static const char *const track_names[] = {
-#define NAME(name, text) text,
-    WEFT_TRACK_TABLE(NAME)
-#undef NAME
-};
-
 weft_status_t weft__trace_open(int rank, size_t capacity, weft_trace_t **trace_p)
 {
     weft_trace_t *trace = calloc(1, sizeof(*trace));
@@ -68,7 +62,7 @@ void weft__trace_lose(weft_trace_t *trace)
     __atomic_fetch_add(&trace->lost, 1, __ATOMIC_RELAXED);
 }
 
-void weft__trace_span(weft_trace_t *trace, weft_track_t track, const char *name, uint64_t start_ns,
+void weft__trace_span(weft_trace_t *trace, int track, const char *name, uint64_t start_ns,
                       uint64_t end_ns, int64_t step, int64_t bytes)
 {
     if (trace == NULL) {
@@ -85,7 +79,7 @@ void weft__trace_span(weft_trace_t *trace, weft_track_t track, const char *name,
     span->end = end_ns > start_ns ? end_ns : start_ns;
     span->step = step;
     span->bytes = bytes;
-    span->track = (int)track;
+    span->track = track;
     /* Pairs with the load in next_span. */
     __atomic_store_n(&span->whole, 1, __ATOMIC_RELEASE);
 }
@@ -118,15 +112,15 @@ static int by_start(const void *a, const void *b)
 }
 
 /* The spans of a track within [from, to), sorted and without overlaps; malloced. */
-static interval_t *intervals_of(const weft_trace_t *trace, weft_track_t track, uint64_t from,
-                                uint64_t to, size_t *count_p)
+static interval_t *intervals_of(const weft_trace_t *trace, int track, uint64_t from, uint64_t to,
+                                size_t *count_p)
 {
     interval_t *list = NULL;
     size_t count = 0, room = 0, at = 0, kept = 0;
     for (const span_t *span; (span = next_span(trace, &at)) != NULL;) {
         uint64_t start = span->start > from ? span->start : from,
                  end = span->end < to ? span->end : to;
-        if (span->track != (int)track || start >= end) {
+        if (span->track != track || start >= end) {
             continue;
         }
         if (count == room) {
@@ -163,8 +157,7 @@ static uint64_t total(const interval_t *list, size_t count)
     return sum;
 }
 
-uint64_t weft__trace_busy(const weft_trace_t *trace, weft_track_t track, uint64_t from_ns,
-                          uint64_t to_ns)
+uint64_t weft__trace_busy(const weft_trace_t *trace, int track, uint64_t from_ns, uint64_t to_ns)
 {
     size_t count = 0;
     interval_t *list = trace != NULL ? intervals_of(trace, track, from_ns, to_ns, &count) : NULL;
@@ -173,8 +166,8 @@ uint64_t weft__trace_busy(const weft_trace_t *trace, weft_track_t track, uint64_
     return busy;
 }
 
-uint64_t weft__trace_exposed(const weft_trace_t *trace, weft_track_t track, weft_track_t hider,
-                             uint64_t from_ns, uint64_t to_ns)
+uint64_t weft__trace_exposed(const weft_trace_t *trace, int track, int hider, uint64_t from_ns,
+                             uint64_t to_ns)
 {
     if (trace == NULL) {
         return 0;
@@ -309,13 +302,14 @@ static void write_span(weft_json_t *json, int rank, const span_t *span)
 }
 
 /* Here `end` of a span is its length. */
-static void merge_part(weft_json_t *json, const part_t *part, uint64_t zero)
+static void merge_part(weft_json_t *json, const weft_tracks_t *tracks, const part_t *part,
+                       uint64_t zero)
 {
     char name[256], line[512];
     snprintf(name, sizeof(name), part->lost > 0 ? "rank %d (%zu spans did not fit)" : "rank %d",
              part->rank, part->lost);
     write_name(json, "process_name", part->rank, 0, name);
-    bool named[WEFT_TRACK_COUNT] = {false}; /* rows without spans are not shown */
+    bool named[WEFT_TRACKS_MOST] = {false}; /* rows without spans are not shown */
     while (fgets(line, sizeof(line), part->file) != NULL) {
         span_t span = {.name = name};
         int at = 0;
@@ -323,9 +317,9 @@ static void merge_part(weft_json_t *json, const part_t *part, uint64_t zero)
                    &span.start, &span.end, &span.step, &span.bytes, &at) != 5) {
             continue;
         }
-        if (span.track >= 0 && span.track < WEFT_TRACK_COUNT && !named[span.track]) {
+        if (span.track >= 0 && span.track < tracks->count && !named[span.track]) {
             named[span.track] = true;
-            write_name(json, "thread_name", part->rank, span.track, track_names[span.track]);
+            write_name(json, "thread_name", part->rank, span.track, tracks->names[span.track]);
         }
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(line + at, "\n"), line + at);
         span.start = span.start > zero ? span.start - zero : 0;
@@ -333,7 +327,8 @@ static void merge_part(weft_json_t *json, const part_t *part, uint64_t zero)
     }
 }
 
-static weft_status_t write_merged(const char *path, part_t *parts, int count, uint64_t zero)
+static weft_status_t write_merged(const char *path, const weft_tracks_t *tracks, part_t *parts,
+                                  int count, uint64_t zero)
 {
     weft_output_t *out;
     WEFT_TRY(weft__output_open(path, &out));
@@ -347,7 +342,7 @@ static weft_status_t write_merged(const char *path, part_t *parts, int count, ui
     weft__json_array(&json);
     for (int i = 0; i < count; i++) {
         if (parts[i].file != NULL) {
-            merge_part(&json, &parts[i], zero);
+            merge_part(&json, tracks, &parts[i], zero);
         }
     }
     weft__json_end(&json);
@@ -355,7 +350,8 @@ static weft_status_t write_merged(const char *path, part_t *parts, int count, ui
     return weft__output_end(out, weft__json_finish(&json));
 }
 
-weft_status_t weft__trace_merge(const char *path, const weft_trace_part_t *from, int count)
+weft_status_t weft__trace_merge(const char *path, const weft_tracks_t *tracks,
+                                const weft_trace_part_t *from, int count)
 {
     part_t *parts = calloc((size_t)count + 1, sizeof(*parts));
     if (parts == NULL) {
@@ -369,7 +365,7 @@ weft_status_t weft__trace_merge(const char *path, const weft_trace_part_t *from,
             zero = parts[i].start < zero ? parts[i].start : zero;
         }
     }
-    weft_status_t status = there > 0 ? write_merged(path, parts, count, zero)
+    weft_status_t status = there > 0 ? write_merged(path, tracks, parts, count, zero)
                                      : weft__fail(WEFT_ERR_NOT_FOUND, "no rank left a trace for %s",
                                                   path);
     for (int i = 0; i < count; i++) {

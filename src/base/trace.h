@@ -7,9 +7,9 @@
  *     weft__trace_open(rank, 1 << 20, &trace);
  *     uint64_t start = weft__now_ns();
  *     ... work ...
- *     weft__trace_span(trace, WEFT_TRACK_COMPUTE, "forward", start, weft__now_ns(), -1, -1);
+ *     weft__trace_span(trace, COMPUTE, "forward", start, weft__now_ns(), -1, -1);
  *     weft__trace_save(trace, &parts[rank]);
- *     weft__trace_merge("run/trace.json", parts, ranks);
+ *     weft__trace_merge("run/trace.json", &tracks, parts, ranks);
  *
  * A NULL trace records nothing, so that callers need not ask whether one is wanted. */
 #ifndef WEFT_BASE_TRACE_H
@@ -24,24 +24,12 @@ typedef struct weft_trace weft_trace_t;
 
 #define WEFT_TRACE_START "{\"displayTimeUnit\"" /* what a file that merge wrote begins with */
 
-#define WEFT_TRACK_TABLE(X)                                                                        \
-    X(WEFT_TRACK_STEP, "step")                                                                     \
-    X(WEFT_TRACK_COMPUTE, "compute")                                                               \
-    X(WEFT_TRACK_COMM, "communication: gradients")                                                 \
-    X(WEFT_TRACK_WEIGHTS, "communication: weights")                                                \
-    X(WEFT_TRACK_TENSOR, "communication: tensor parallel")                                         \
-    X(WEFT_TRACK_STAGE, "communication: wait for a stage")                                         \
-    X(WEFT_TRACK_FORWARD, "communication: to the next stage")                                      \
-    X(WEFT_TRACK_BACKWARD, "communication: to the stage before")                                   \
-    X(WEFT_TRACK_DATA, "data")                                                                     \
-    X(WEFT_TRACK_SAVE, "checkpoint")
-
-typedef enum weft_track {
-#define WEFT_TRACK_ENUM(name, text) name,
-    WEFT_TRACK_TABLE(WEFT_TRACK_ENUM)
-#undef WEFT_TRACK_ENUM
-        WEFT_TRACK_COUNT
-} weft_track_t;
+/* The rows of a rank have numbers from 0 on; what they are is the recorder's to say. */
+typedef struct weft_tracks {
+    int count; /* at most WEFT_TRACKS_MOST */
+    const char *const *names;
+} weft_tracks_t;
+#define WEFT_TRACKS_MOST 32
 
 /* Room for `capacity` spans (rounded up to 1024 at least); pages are touched as they fill. When
  * it is full, later spans are counted and dropped, and the saved trace says so. */
@@ -55,17 +43,16 @@ void weft__trace_lose(weft_trace_t *trace);
  * span of a GPU is converted by the caller). `name` is kept as a pointer: a literal, or something
  * that outlives the trace. `step` and `bytes` are shown with the span unless negative. Any
  * thread; lock-free. */
-void weft__trace_span(weft_trace_t *trace, weft_track_t track, const char *name, uint64_t start_ns,
+void weft__trace_span(weft_trace_t *trace, int track, const char *name, uint64_t start_ns,
                       uint64_t end_ns, int64_t step, int64_t bytes);
 
 /* Total time covered by spans of a track in [from_ns, to_ns), overlaps counted once. Looks at all
  * spans recorded so far: for a report at the end, not for every step. */
-uint64_t weft__trace_busy(const weft_trace_t *trace, weft_track_t track, uint64_t from_ns,
-                          uint64_t to_ns);
+uint64_t weft__trace_busy(const weft_trace_t *trace, int track, uint64_t from_ns, uint64_t to_ns);
 
 /* Time in which `track` was busy while `hider` was not, as communication that nothing hid. */
-uint64_t weft__trace_exposed(const weft_trace_t *trace, weft_track_t track, weft_track_t hider,
-                             uint64_t from_ns, uint64_t to_ns);
+uint64_t weft__trace_exposed(const weft_trace_t *trace, int track, int hider, uint64_t from_ns,
+                             uint64_t to_ns);
 
 /* The spans of a rank, as text. */
 typedef struct weft_trace_part {
@@ -78,6 +65,7 @@ weft_status_t weft__trace_save(const weft_trace_t *trace, weft_trace_part_t *par
 
 /* Join parts into one trace that starts at time 0. An empty part is left out; WEFT_ERR_NOT_FOUND if
  * all are. */
-weft_status_t weft__trace_merge(const char *path, const weft_trace_part_t *parts, int count);
+weft_status_t weft__trace_merge(const char *path, const weft_tracks_t *tracks,
+                                const weft_trace_part_t *parts, int count);
 
 #endif

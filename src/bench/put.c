@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "bench/patterns/gpu.h"
 #include "bench/result.h"
 #include "bench/table.h"
 #include "comm/comm.h"
-#include "device/cuda/cuda.h"
-#include "symm/cuda/launch.h"
 
 #define ROUNDS 2000
 #define CHECKED 100
@@ -18,7 +17,7 @@ typedef struct game {
     weft_symm_h symm;
     weft_symm_view_t view;
     weft_stream_h stream;
-    weft_ping_t ping;
+    weft_bench_ping_t ping;
     weft_result_t result; /* rank 0 */
 } game_t;
 
@@ -31,8 +30,8 @@ static weft_status_t play(game_t *game, size_t bytes, int rounds, bool check)
     game->ping.bytes = bytes;
     game->ping.rounds = rounds;
     game->ping.check = check;
-    int error = weft__cuda_tables(NULL)->symm->ping(weft__cuda_gpu(game->comm->device), &game->view,
-                                                    &game->ping, weft__cuda_stream(game->stream));
+    int error = weft__bench_kernels()->ping(weft__bench_gpu(game->comm), &game->view, &game->ping,
+                                            weft__cuda_stream(game->stream));
     game->ping.base += (uint64_t)rounds + 1;
     status = weft__cuda_status(error, "the kernel of a put");
     status = status == WEFT_OK ? weft_stream_synchronize(game->stream) : status;
@@ -84,15 +83,17 @@ static weft_status_t measure(game_t *game, const weft_bench_t *bench, size_t byt
 static weft_status_t set_up(game_t *game)
 {
     void *buffer, *signal, *result;
-    weft_status_t status = weft_symm_create(game->comm, 2 * WEFT_PING_BYTES, &game->symm);
+    weft_status_t status = weft_symm_create(game->comm, 2 * WEFT_BENCH_PING_BYTES, &game->symm);
+    status = status == WEFT_OK ? weft__bench_load(game->comm) : status;
     status = status == WEFT_OK ? weft_symm_view(game->symm, &game->view) : status;
-    status = status == WEFT_OK ? weft_symm_malloc(game->symm, WEFT_PING_BYTES, &buffer) : status;
+    status = status == WEFT_OK ? weft_symm_malloc(game->symm, WEFT_BENCH_PING_BYTES, &buffer)
+                               : status;
     status = status == WEFT_OK ? weft_symm_malloc(game->symm, sizeof(uint64_t), &signal) : status;
     status = status == WEFT_OK ? weft_stream_create(&game->stream) : status;
     status = status == WEFT_OK ? weft_host_malloc(&result, 2 * sizeof(double)) : status;
     if (status == WEFT_OK) {
         memset(result, 0, 2 * sizeof(double)); /* ranks that only watch leave it so */
-        game->ping = (weft_ping_t){.buffer = buffer, .signal = signal, .result = result};
+        game->ping = (weft_bench_ping_t){.buffer = buffer, .signal = signal, .result = result};
     }
     return status;
 }
@@ -128,7 +129,8 @@ weft_status_t weft__bench_put_signal(const weft_bench_t *bench, weft_comm_h comm
             "and most of %d loops of %d\n%12s %10s %10s %10s %8s\n",
             comm->size, bench->repeat, ROUNDS, "bytes", "us", "least", "most", "wrong");
     }
-    size_t last = bench->max && bench->max < WEFT_PING_BYTES ? bench->max : WEFT_PING_BYTES;
+    size_t last = bench->max && bench->max < WEFT_BENCH_PING_BYTES ? bench->max
+                                                                   : WEFT_BENCH_PING_BYTES;
     for (size_t bytes = bench->min ? bench->min : 8; bytes <= last && status == WEFT_OK;) {
         status = measure(&game, bench, bytes, wrong_p);
         size_t next = (size_t)((double)bytes * bench->factor);

@@ -1,93 +1,30 @@
 #include "bench/tune.h"
 
-#include <limits.h>
 #include <stdio.h>
 
 #include "base/log.h"
-#include "comm/cuda/cuda.h"
-
-#define SIZES 17 /* 1 KiB to 64 MiB */
-
-enum { LINES, DIRECT, NCCL, WAYS };
-
-/* Let all calls go one way. */
-static void force(weft_cuda_t *cuda, weft_coll_t coll, int way)
-{
-    cuda->comm->tuner.forced[coll] = way == LINES ? WEFT_ALGO_ONESHOT : WEFT_ALGO_DIRECT;
-    cuda->tune.nccl_min[coll] = way == NCCL ? 0 : WEFT_TUNE_NEVER;
-}
-
-/* Largest size up to which lines are no slower; 1: at none (0 would leave it to the rule). */
-static uint64_t lines_until(double us[WAYS][SIZES], int last)
-{
-    uint64_t most = 1;
-    for (int i = 0; i <= last && us[LINES][i] <= us[DIRECT][i]; i++) {
-        most = (uint64_t)1024 << i;
-    }
-    return most;
-}
-
-/* Smallest size from which on NCCL is always faster. */
-static uint64_t nccl_from(double us[WAYS][SIZES], int last)
-{
-    uint64_t least = WEFT_TUNE_NEVER;
-    for (int i = SIZES - 1; i >= 0; i--) {
-        double ours = i <= last && us[LINES][i] < us[DIRECT][i] ? us[LINES][i] : us[DIRECT][i];
-        if (us[NCCL][i] >= ours) {
-            break;
-        }
-        least = (uint64_t)1024 << i;
-    }
-    return least;
-}
-
-static weft_status_t save(const weft_cuda_t *cuda, weft_coll_t coll, uint64_t lines, uint64_t nccl)
-{
-    char path[PATH_MAX], from[32] = "never";
-    weft_status_t status = weft__tune_write(weft__cuda_props(cuda->gpu)->name, cuda->size,
-                                            weft__cuda_shares_gpu(cuda), coll, lines, nccl, path,
-                                            sizeof(path));
-    if (nccl != WEFT_TUNE_NEVER) {
-        snprintf(from, sizeof(from), "from %llu B", (unsigned long long)nccl);
-    }
-    if (status == WEFT_OK) {
-        printf("%-15s lines up to %llu B, NCCL %s; saved in %s\n", weft__coll_info[coll].name,
-               (unsigned long long)lines, cuda->nccl ? from : "(not here)", path);
-        fflush(stdout);
-    }
-    return status;
-}
+#include "base/try.h"
+#include "comm/backends.h"
 
 weft_status_t weft__bench_tune(weft_comm_h comm, weft_coll_t coll, weft_tune_time_fn time,
-                               void *ctx)
+                               void *arg)
 {
-    if (!weft__device_is_cuda() || comm->backend != &weft__backend_cuda) {
+    weft_tuned_t tuned;
+    char from[32] = "never";
+    if (!comm->backend->tune) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "--tune is for Weft's own kernels on GPUs: give --device cuda, and not "
                           "WEFT_ENGINE=nccl");
     }
-    weft_cuda_t *cuda = comm->ctx;
-    weft_algo_t forced = comm->tuner.forced[coll];
-    uint64_t nccl_min = cuda->tune.nccl_min[coll];
-    double us[WAYS][SIZES];
-    int last = -1; /* of the sizes that fit the lines */
-    weft_status_t status = WEFT_OK;
-    for (int i = 0; i < SIZES && status == WEFT_OK; i++) {
-        size_t bytes = (size_t)1024 << i;
-        last = bytes <= weft__cuda_line_bytes(cuda) ? i : last;
-        for (int way = 0; way < (cuda->nccl ? WAYS : NCCL) && status == WEFT_OK; way++) {
-            if (way == LINES && i > last) {
-                continue;
-            }
-            force(cuda, coll, way);
-            status = time(ctx, bytes, &us[way][i]);
+    WEFT_TRY(comm->backend->tune(comm->ctx, coll, time, arg, &tuned));
+    if (comm->rank == 0) {
+        if (tuned.nccl_min != WEFT_TUNE_NEVER) {
+            snprintf(from, sizeof(from), "from %llu B", (unsigned long long)tuned.nccl_min);
         }
+        printf("%-15s lines up to %llu B, NCCL %s; saved in %s\n", weft__coll_info[coll].name,
+               (unsigned long long)tuned.lines_most, tuned.has_nccl ? from : "(not here)",
+               tuned.path);
+        fflush(stdout);
     }
-    comm->tuner.forced[coll] = forced;
-    cuda->tune.nccl_min[coll] = nccl_min;
-    if (status == WEFT_OK && comm->rank == 0) {
-        status = save(cuda, coll, lines_until(us, last),
-                      cuda->nccl ? nccl_from(us, last) : WEFT_TUNE_NEVER);
-    }
-    return status;
+    return WEFT_OK;
 }

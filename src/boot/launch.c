@@ -368,6 +368,9 @@ static void check_sink(weft_launcher_t *launcher, weft_sink_t *sink, const char 
         launcher->exit = 1;
     } else if (sink->error == EPIPE) {
         launcher->exit = 128 + SIGPIPE; /* as if it had killed us, and as silently */
+        if (launcher->launch->program != NULL) { /* our own ranks, who would say how we end them */
+            launcher->out.error = launcher->err.error = EPIPE;
+        }
     } else {
         weft__say(launcher, "cannot write to %s: %s; ending the job", name, strerror(sink->error));
         launcher->exit = 1;

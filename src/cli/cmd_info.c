@@ -10,7 +10,7 @@
 #include "base/settings.h"
 #include "base/version.h"
 #include "cli/commands.h"
-#include "comm/nccl/api.h"
+#include "comm/backends.h"
 #include "device/cuda/cuda.h"
 #include "kernel/cpu/inner.h"
 #include "kernel/kernel.h"
@@ -19,18 +19,14 @@
 static void print_libraries(void)
 {
     const char *why = "";
-    const weft_nccl_api_t *nccl;
-    if (weft__cuda_tables(&why) != NULL) {
+    char nccl[512];
+    if (weft__cuda_load(&why)) {
         printf("cuda    %d GPU%s\n", weft__cuda_gpus(), weft__cuda_gpus() == 1 ? "" : "s");
     } else {
         printf("cuda    not used: %s\n", why);
     }
-    if ((nccl = weft__nccl(&why)) != NULL) {
-        int v = nccl->version;
-        printf("nccl    %d.%d.%d\n", v / 10000, v / 100 % 100, v % 100);
-    } else {
-        printf("nccl    not used: %s\n", why);
-    }
+    weft__backend_named("nccl")->about(nccl, sizeof(nccl));
+    printf("nccl    %s\n", nccl);
 }
 
 int weft__cmd_info(int argc, char **argv)

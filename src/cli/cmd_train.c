@@ -24,6 +24,7 @@
 #include "train/admit.h"
 #include "train/loop.h"
 #include "train/run_folder.h"
+#include "train/run_plan.h"
 
 /* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint. After a
  * signal there is more, as training asks for. */
@@ -338,7 +339,7 @@ static weft_status_t dry_run(const weft_setup_t *setup, const weft_job_t *job)
 {
     int here = ranks_here(setup, job);
     WEFT_TRY(weft__setup_look(setup));
-    WEFT_TRY(weft__setup_print(setup, stdout));
+    WEFT_TRY(weft__run_plan_print(setup, stdout));
     WEFT_TRY(weft__admit_print(setup, here, stdout));
     fflush(stdout);
     WEFT_TRY(weft__admit_memory(setup, here, stderr));

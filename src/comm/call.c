@@ -65,6 +65,21 @@ void weft__call_describe(const weft_call_t *call, char *text, size_t room)
     }
 }
 
+void weft__sig_describe(uint64_t sig, uint64_t count, char *text, size_t room)
+{
+    weft_call_t call = {.coll = (weft_coll_t)(sig & 0xff),
+                        .type = (weft_dtype_t)(sig >> 8 & 0xff),
+                        .op = (weft_op_t)(sig >> 16 & 0xff),
+                        .root = (int)(sig >> 32 & 0xffffff),
+                        .fused = (int)(sig >> 56),
+                        .count = count};
+    if ((unsigned)call.coll >= WEFT_COLL_COUNT) {
+        snprintf(text, room, "an unknown call");
+        return;
+    }
+    weft__call_describe(&call, text, room);
+}
+
 weft_call_t weft__call_fuse(const weft_call_t *calls, int n)
 {
     weft_call_t all = calls[0];

@@ -95,6 +95,9 @@ void weft__call_cleanup(weft_call_t *call);
 /* "allreduce of 1024 f32, sum" / "broadcast of 7 u8 from 0" / "send of 3 f32 to 1". */
 void weft__call_describe(const weft_call_t *call, char *text, size_t room);
 
+/* The same of a call that others see by signature and count. */
+void weft__sig_describe(uint64_t sig, uint64_t count, char *text, size_t room);
+
 /* The call that `n` all-reduces of a group are, put together. Its signature, in place of a root, holds a
  * hash of their counts: groups must agree on every count, not only on the total. */
 weft_call_t weft__call_fuse(const weft_call_t *calls, int n);

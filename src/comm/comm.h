@@ -50,62 +50,10 @@ struct weft_comm {
     char error_text[WEFT_ERROR_TEXT]; /* what weft_comm_error hands out; under turn_lock */
     const struct weft_backend_ops *backend;
     void *ctx; /* the backend's */
-    struct weft_shm *shm; /* the ranks of this host, also where another backend carries the data */
+    struct weft_host
+        *host; /* its ranks, where all are on this host; else NULL. The backend's to make */
     struct weft_comm *next_free;
 };
-
-/* A backend carries out calls for a communicator. One const table each; registry in backends.c. */
-#define WEFT_BACKEND_ABI 1
-typedef struct weft_backend_ops {
-    uint32_t abi;     /* required: WEFT_BACKEND_ABI at compile time */
-    const char *name; /* required: in logs */
-
-    /* Required. Carry out one collective; blocks until it is done. Called in order, by one thread
-     * at a time. On error the communicator must be broken for all its ranks. */
-    weft_status_t (*collective)(void *ctx, const weft_call_t *call);
-
-    /* Required. Carry out `n` sends and receives at once, in any order that makes progress. */
-    weft_status_t (*exchange)(void *ctx, const weft_call_t *calls, int n);
-
-    /* Optional, for backends that queue work on streams themselves; then `collective` and `exchange`
-     * are not used. Queue `n` calls on `stream` and return, or with NULL carry them out: one
-     * collective, several all-reduces of one type and operation, or sends and receives that may run
-     * in any order. Called in order, by one thread at a time. */
-    weft_status_t (*launch)(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream);
-
-    /* Optional, beside `launch`: how many of the first of `n` all-reduces that may be fused run as one;
-     * the same on all ranks. Without it, all. */
-    int (*fuses)(void *ctx, const weft_call_t *calls, int n);
-
-    /* Optional. The calling thread launches for several communicators in between: what it launches may
-     * start at the end only. Outermost groups alone; a failure of start runs nothing. */
-    weft_status_t (*group_start)(void);
-    weft_status_t (*group_end)(void);
-
-    /* Required. Make the communicator of those that gave `color` (>= 0); *ctx_p stays NULL for a
-     * negative one. Collective. Fills rank, size and ctx of `child`. */
-    weft_status_t (*split)(void *ctx, int color, int key, weft_comm_h child);
-
-    /* Optional, and together: for those who reach other ranks' memory themselves (comm/reach.h). A
-     * number for [ptr, ptr + bytes), this rank's memory from weft_malloc, once all ranks can reach it;
-     * where such memory of `rank` is here. */
-    weft_status_t (*publish)(void *ctx, const void *ptr, size_t bytes, uint64_t *ref_p);
-    void *(*locate)(void *ctx, int rank, uint64_t ref);
-
-    /* Optional: how a call would be carried out, for --explain; else the tuner says. */
-    weft_choice_t (*choose)(void *ctx, weft_coll_t coll, size_t bytes);
-
-    /* Required, any thread: WEFT_OK or what broke the communicator, and its sentence. */
-    weft_status_t (*error)(void *ctx, const char **text_p);
-
-    /* Required, any thread: break the communicator for all ranks. */
-    void (*abort)(void *ctx);
-
-    /* Required. This rank leaves; frees ctx; never fails. */
-    void (*close)(void *ctx);
-} weft_backend_ops_t;
-
-extern const weft_backend_ops_t weft__backend_shm;
 
 /* How a call with blocks of `bytes` is carried out on `comm`. */
 weft_choice_t weft__comm_choose(weft_comm_h comm, weft_coll_t coll, size_t bytes);

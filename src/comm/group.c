@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "comm/backends.h"
 #include "comm/init.h"
 #include "device/device.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "comm/host/host.h"
 #include "comm/init.h"
 #include "device/device.h"
 
@@ -121,7 +122,7 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
     comm->fuse_buffer = NULL;
     comm->backend = NULL;
     comm->ctx = NULL;
-    comm->shm = NULL;
+    comm->host = NULL;
     comm->device = device;
     weft_status_t status = read_config(config, comm);
     if (status != WEFT_OK) {
@@ -139,6 +140,7 @@ void weft__comm_release(weft_comm_h comm)
     if (comm->ctx) {
         comm->backend->close(comm->ctx);
     }
+    weft__host_leave(comm->host);
     if (comm->helper) {
         weft_stream_destroy(comm->helper);
     }

@@ -1,21 +1,18 @@
 /* Communicators from the job, from a unique id, or all in one process. */
 #include "comm/init.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/settings.h"
+#include "base/try.h"
 #include "boot/job.h"
 #include "boot/store.h"
 #include "comm/group.h"
-#include "comm/nccl/backend.h"
-#include "comm/shm/shm.h"
+#include "comm/vote.h"
 
 /* ---- unique ids ------------------------------------------------------------------------- */
 
@@ -85,214 +82,99 @@ weft_status_t weft_unique_id_create(weft_unique_id_t *id_p)
     return status;
 }
 
-/* ---- finding the segment ---------------------------------------------------------------- */
+/* Where the ranks that have `id` meet. */
+static weft_rendezvous_t meet_by_id(const weft_unique_id_t *id)
+{
+    id_body_t body;
+    weft_rendezvous_t at = {0};
+    memcpy(&body, id, sizeof(body));
+    snprintf(at.key, sizeof(at.key), "comm/%016llx", (unsigned long long)body.key);
+    at.port = body.port;
+    memcpy(at.secret, body.secret, sizeof(at.secret));
+    memcpy(at.host, body.host, sizeof(at.host));
+    return at;
+}
+
+/* ---- joining ---------------------------------------------------------------------------- */
 
 static int store_timeout(const weft_comm_h comm)
 {
     return comm->timeout_ms > 0 ? comm->timeout_ms : -1;
 }
 
-/* Is what `handle` names left over from a rank 0 that died, or from a try of this process that failed? */
-static bool left_over(const weft_segment_handle_t *handle)
-{
-    weft_segment_t *segment;
-    uint64_t host;
-    if (handle->fd < 0 || weft__host_id(&host) != WEFT_OK || handle->host != host ||
-        (handle->pid != getpid() && (kill(handle->pid, 0) == 0 || errno != ESRCH))) {
-        return false;
-    }
-    if (weft__segment_open(handle, &segment) == WEFT_OK) {
-        weft__segment_close(segment);
-        return false;
-    }
-    return true;
-}
-
-/* Publish the segment that rank 0 has made, unless another caller is rank 0 already: the others would
- * be divided between the two. */
-static weft_status_t publish(weft_store_conn_t *store, const char *key,
-                             const weft_segment_handle_t *mine)
-{
-    weft_segment_handle_t there = {.fd = -1};
-    size_t bytes = sizeof(there);
-    bool taken = true;
-    weft_status_t status = weft__store_offer(store, key, mine, sizeof(*mine), &taken, &there,
-                                             &bytes);
-    if (status != WEFT_OK || taken) {
-        return status;
-    }
-    return left_over(&there)
-               ? weft__store_set(store, key, mine, sizeof(*mine))
-               : weft__fail(WEFT_ERR_INVALID, "rank 0 of this communicator has joined already%s",
-                            there.fd < 0 ? ", as have all others" : "");
-}
-
-/* Rank 0 makes the segment and publishes it under `key`; the others find it there. */
-static weft_status_t find_segment(weft_store_conn_t *store, const char *key, weft_comm_h comm,
-                                  int nranks, int rank, weft_segment_t **segment_p)
-{
-    weft_segment_t *segment;
-    weft_status_t status;
-    if (rank == 0) {
-        status = weft__segment_create(nranks, &segment);
-        if (status != WEFT_OK) {
-            return status;
-        }
-        status = publish(store, key, &segment->handle);
-    } else {
-        weft_segment_handle_t handle;
-        size_t bytes = sizeof(handle);
-        status = weft__store_get(store, key, &handle, &bytes, store_timeout(comm));
-        if (status == WEFT_ERR_TIMEOUT) {
-            return weft__fail(status, "rank 0 did not open the communicator within %.1f s",
-                              comm->timeout_ms / 1000.0);
-        }
-        if (status != WEFT_OK) {
-            return status;
-        }
-        if (bytes != sizeof(handle)) {
-            return weft__fail(WEFT_ERR_MISMATCH,
-                              "rank 0 opened the communicator with another version of Weft");
-        }
-        if (handle.fd < 0) {
-            return weft__fail(WEFT_ERR_INVALID,
-                              "rank %d of this communicator has joined already, as "
-                              "have all others",
-                              rank);
-        }
-        status = weft__segment_open(&handle, &segment);
-        if (status != WEFT_OK) {
-            return status;
-        }
-        if ((int)segment->head->size != nranks) {
-            status = weft__fail(WEFT_ERR_MISMATCH,
-                                "rank 0 opened a communicator of %u ranks, rank %d asks for %d",
-                                segment->head->size, rank, nranks);
-            weft__segment_break(segment, status, rank, weft_last_error());
-        }
-    }
-    if (status != WEFT_OK) {
-        weft__segment_close(segment);
-        return status;
-    }
-    *segment_p = segment;
-    return WEFT_OK;
-}
-
-/* ---- from a unique id ------------------------------------------------------------------- */
-
-static void key_of_id(const weft_joiner_t *joiner, char key[64])
-{
-    id_body_t body;
-    memcpy(&body, &joiner->id, sizeof(body));
-    snprintf(key, 64, "comm/%016llx", (unsigned long long)body.key);
-}
-
-/* Connect to the store and, where that decides, say where we are. */
+/* Choose a backend or, where that depends on where all ranks are, say where this one is. */
 static weft_status_t announce(weft_joiner_t *joiner)
 {
-    id_body_t body;
-    char key[64];
-    memcpy(&body, &joiner->id, sizeof(body));
-    key_of_id(joiner, key);
-    weft_status_t status = weft__route(&joiner->route);
-    if (status != WEFT_OK) {
-        return status;
+    weft_comm_h comm = joiner->comm;
+    weft_rendezvous_t *at = &joiner->at;
+    int timeout_ms = store_timeout(comm);
+    if (!comm->backend) {
+        WEFT_TRY(weft__backend_choose(
+            &(weft_members_t){.size = joiner->nranks, .apart = joiner->apart}, &comm->backend));
     }
-    status = weft__store_connect(body.host, body.port, body.secret, store_timeout(joiner->comm),
-                                 &joiner->store);
-    if (status != WEFT_OK) {
-        joiner->store = NULL;
-        return status;
+    if (at->local) {
+        return WEFT_OK;
     }
-    return joiner->route != WEFT_ROUTE_VOTE
-               ? WEFT_OK
-               : weft__route_vote(joiner->store, key, joiner->rank, joiner->nranks,
-                                  weft__route_gpu(joiner->comm->device),
-                                  store_timeout(joiner->comm));
+    WEFT_TRY(at->of_job
+                 ? weft__job_store(0, &at->store)
+                 : weft__store_connect(at->host, at->port, at->secret, timeout_ms, &at->store));
+    if (comm->backend) {
+        return WEFT_OK;
+    }
+    weft_member_t me;
+    WEFT_TRY(weft__member_here(comm->device, &me));
+    return weft__vote_cast(at->store, at->key, joiner->rank, joiner->nranks, &me, timeout_ms);
 }
 
-static weft_status_t enter_by_nccl(const weft_joiner_t *joiner, const char *key)
+static weft_status_t enter(weft_joiner_t *joiner)
 {
-    id_body_t body;
-    weft_nccl_road_t road = {0};
-    memcpy(&body, &joiner->id, sizeof(body));
-    road.port = body.port;
-    memcpy(road.secret, body.secret, sizeof(road.secret));
-    snprintf(road.host, sizeof(road.host), "%s", body.host);
-    snprintf(road.key, sizeof(road.key), "%s", key);
-    return weft__nccl_comm_enter(joiner->comm, &road, joiner->rank, joiner->nranks);
-}
-
-static weft_status_t enter_by_id(weft_joiner_t *joiner)
-{
-    char key[64];
-    key_of_id(joiner, key);
-    weft_status_t status = WEFT_OK;
-    if (joiner->route == WEFT_ROUTE_VOTE) {
-        status = weft__route_count(joiner->store, key, joiner->rank, joiner->nranks,
-                                   store_timeout(joiner->comm), &joiner->route);
+    weft_comm_h comm = joiner->comm;
+    weft_rendezvous_t *at = &joiner->at;
+    if (!comm->backend) {
+        WEFT_TRY(weft__vote_count(at->store, at->key, joiner->rank, joiner->nranks,
+                                  store_timeout(comm), &comm->backend));
     }
-    if (status == WEFT_OK && joiner->route == WEFT_ROUTE_NCCL) {
-        return enter_by_nccl(joiner, key);
-    }
-    weft_segment_t *segment;
-    if (status == WEFT_OK) {
-        status = find_segment(joiner->store, key, joiner->comm, joiner->nranks, joiner->rank,
-                              &segment);
-    }
+    weft_status_t status = comm->backend->enter(comm, at, joiner->rank, joiner->nranks);
     if (joiner->rank != 0) {
-        weft__store_close(joiner->store);
-        joiner->store = NULL;
+        weft__store_close(at->store);
+        at->store = NULL;
     }
-    return status == WEFT_OK ? weft__shm_enter(segment, joiner->rank, joiner->comm) : status;
+    return status;
 }
 
-/* All have joined: whoever comes now is told so, instead of looking for a segment without a name. */
-static void close_door(const weft_joiner_t *joiner)
+static weft_status_t meet(weft_joiner_t *joiner)
 {
-    const weft_segment_handle_t nothing = {.fd = -1};
-    char key[64];
-    key_of_id(joiner, key);
-    weft__store_set(joiner->store, key, &nothing, sizeof(nothing));
+    return joiner->comm->backend->meet(joiner->comm);
+}
+
+static weft_status_t settle(weft_joiner_t *joiner)
+{
+    const weft_backend_ops_t *backend = joiner->comm->backend;
+    return backend->settle ? backend->settle(joiner->comm, &joiner->at) : WEFT_OK;
 }
 
 /* A step of all joiners, those that are rank 0 first: the others wait for them. */
 static weft_status_t in_order(weft_joiner_t *joiners, int n, weft_status_t (*step)(weft_joiner_t *))
 {
-    weft_status_t status = WEFT_OK;
     for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < n && status == WEFT_OK; i++) {
+        for (int i = 0; i < n; i++) {
             if ((joiners[i].rank != 0) == pass) {
-                status = step(&joiners[i]);
+                WEFT_TRY(step(&joiners[i]));
             }
         }
     }
-    return status;
+    return WEFT_OK;
 }
 
 weft_status_t weft__comm_join_all(weft_joiner_t *joiners, int n)
 {
-    weft_status_t status = in_order(joiners, n, announce);
-    if (status == WEFT_OK) {
-        status = in_order(joiners, n, enter_by_id);
-    }
-    for (int i = 0; i < n && status == WEFT_OK; i++) {
-        status = joiners[i].route == WEFT_ROUTE_NCCL ? weft__nccl_comm_meet(joiners[i].comm)
-                                                     : weft__shm_meet(joiners[i].comm);
-    }
-    for (int i = 0; i < n && status == WEFT_OK; i++) {
-        if (joiners[i].route != WEFT_ROUTE_NCCL) {
-            status = weft__shm_settle(joiners[i].comm);
-        }
+    static weft_status_t (*const steps[])(weft_joiner_t *) = {announce, enter, meet, settle};
+    weft_status_t status = WEFT_OK;
+    for (int i = 0; i < 4 && status == WEFT_OK; i++) {
+        status = in_order(joiners, n, steps[i]);
     }
     for (int i = 0; i < n; i++) {
-        if (status == WEFT_OK && joiners[i].rank == 0 && joiners[i].route != WEFT_ROUTE_NCCL) {
-            close_door(&joiners[i]);
-        }
-        if (joiners[i].store) {
-            weft__store_close(joiners[i].store);
-        }
+        weft__store_close(joiners[i].at.store);
         if (status == WEFT_OK) {
             *joiners[i].comm_p = joiners[i].comm;
         } else {
@@ -301,6 +183,8 @@ weft_status_t weft__comm_join_all(weft_joiner_t *joiners, int n)
     }
     return status;
 }
+
+/* ---- from a unique id ------------------------------------------------------------------- */
 
 weft_status_t weft_comm_init_rank(weft_comm_h *comm_p, int nranks, weft_unique_id_t id, int rank,
                                   const weft_comm_config_t *config)
@@ -321,7 +205,8 @@ weft_status_t weft_comm_init_rank(weft_comm_h *comm_p, int nranks, weft_unique_i
     if (status == WEFT_OK) {
         status = weft_device_get(&device);
     }
-    weft_joiner_t joiner = {.comm_p = comm_p, .id = id, .nranks = nranks, .rank = rank};
+    weft_joiner_t joiner = {
+        .comm_p = comm_p, .nranks = nranks, .rank = rank, .at = meet_by_id(&id)};
     if (status == WEFT_OK) {
         status = weft__comm_create(config, device, &joiner.comm);
     }
@@ -334,63 +219,42 @@ weft_status_t weft_comm_init_rank(weft_comm_h *comm_p, int nranks, weft_unique_i
 
 /* ---- all in one process ----------------------------------------------------------------- */
 
-static weft_status_t enter_all(weft_comm_h *comms, int ndev, const int *devlist, int *made_p)
+/* The backend for ranks on these devices. */
+static weft_status_t choose_for(int ndev, const int *devlist, const weft_backend_ops_t **backend_p)
 {
-    weft_segment_t *segment;
-    weft_status_t status = weft__segment_create(ndev, &segment);
-    if (status != WEFT_OK) {
-        return status;
+    weft_member_t members[WEFT_MAX_DEVICES];
+    for (int i = 0; i < ndev; i++) {
+        WEFT_TRY(weft__device_check("weft_comm_init_all", devlist ? devlist[i] : i));
+        WEFT_TRY(weft__member_here(devlist ? devlist[i] : i, &members[i]));
     }
-    for (int i = 0; i < ndev && status == WEFT_OK; i++) {
-        status = weft__comm_create(NULL, devlist ? devlist[i] : i, &comms[i]);
-        if (status == WEFT_OK) {
-            *made_p = i + 1;
-            status = weft__shm_enter(weft__segment_share(segment), i, comms[i]);
-        }
-    }
-    for (int i = 0; i < ndev && status == WEFT_OK; i++) {
-        status = weft__shm_meet(comms[i]);
-    }
-    for (int i = 0; i < ndev && status == WEFT_OK; i++) {
-        status = weft__shm_settle(comms[i]);
-    }
-    weft__segment_close(segment);
-    return status;
+    return weft__backend_choose(&(weft_members_t){.size = ndev, .list = members}, backend_p);
 }
 
-/* The same ranks, brought together by NCCL. */
-static weft_status_t join_all_by_nccl(weft_comm_h *comms, int ndev, const int *devlist)
+static weft_status_t join_devices(weft_comm_h *comms, int ndev, const int *devlist,
+                                  const weft_backend_ops_t *backend, weft_joiner_t *joiners)
 {
     weft_unique_id_t id;
-    weft_joiner_t *joiners = calloc((size_t)ndev, sizeof(*joiners));
-    if (!joiners) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d communicators", ndev);
-    }
+    struct weft_segment *shared = NULL;
+    weft_rendezvous_t at = {.local = true, .shared = &shared};
+    weft_status_t status = WEFT_OK;
     int n = 0;
-    weft_status_t status = weft_unique_id_create(&id);
-    for (; n < ndev && status == WEFT_OK; n++) {
-        joiners[n] = (weft_joiner_t){.comm_p = &comms[n], .id = id, .nranks = ndev, .rank = n};
-        status = weft__comm_create(NULL, devlist ? devlist[n] : n, &joiners[n].comm);
+    if (backend->by_store && (status = weft_unique_id_create(&id)) == WEFT_OK) {
+        at = meet_by_id(&id);
     }
-    if (status == WEFT_OK) {
-        status = weft__comm_join_all(joiners, ndev);
-    } else {
-        for (int i = 0; i < n - 1; i++) {
-            weft__comm_release(joiners[i].comm);
+    for (; n < ndev && status == WEFT_OK; n++) {
+        joiners[n] = (weft_joiner_t){.comm_p = &comms[n], .nranks = ndev, .rank = n, .at = at};
+        status = weft__comm_create(NULL, devlist ? devlist[n] : n, &joiners[n].comm);
+        if (status == WEFT_OK) {
+            joiners[n].comm->backend = backend;
         }
     }
-    free(joiners);
-    return status;
-}
-
-/* Can ranks on these devices, of one process, do without NCCL? */
-static bool reach_each_other(int ndev, const int *devlist)
-{
-    weft_route_gpu_t gpus[WEFT_MAX_DEVICES];
-    for (int i = 0; i < ndev; i++) {
-        gpus[i] = weft__route_gpu(devlist ? devlist[i] : i);
+    if (status == WEFT_OK) {
+        return weft__comm_join_all(joiners, ndev);
     }
-    return weft__route_reach(gpus, ndev);
+    for (int i = 0; i < n - 1; i++) {
+        weft__comm_release(joiners[i].comm);
+    }
+    return status;
 }
 
 weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlist)
@@ -402,31 +266,14 @@ weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlis
         return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: %d ranks; 1 to %d are possible",
                           ndev, WEFT_MAX_DEVICES);
     }
-    weft_route_t route;
-    weft_status_t status = weft__route(&route);
-    for (int i = 0; i < ndev && status == WEFT_OK; i++) {
-        status = weft__device_check("weft_comm_init_all", devlist ? devlist[i] : i);
-    }
-    bool nccl = status == WEFT_OK &&
-                (route == WEFT_ROUTE_NCCL ||
-                 (route == WEFT_ROUTE_VOTE && !reach_each_other(ndev, devlist)));
-    if (status != WEFT_OK || nccl) {
-        return status != WEFT_OK ? status : join_all_by_nccl(comms, ndev, devlist);
-    }
-    weft_comm_h *made = calloc((size_t)ndev, sizeof(*made));
-    if (!made) {
+    const weft_backend_ops_t *backend;
+    WEFT_TRY(choose_for(ndev, devlist, &backend));
+    weft_joiner_t *joiners = calloc((size_t)ndev, sizeof(*joiners));
+    if (!joiners) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d communicators", ndev);
     }
-    int n = 0;
-    status = enter_all(made, ndev, devlist, &n);
-    for (int i = 0; i < n; i++) {
-        if (status == WEFT_OK) {
-            comms[i] = made[i];
-        } else {
-            weft__comm_release(made[i]);
-        }
-    }
-    free(made);
+    weft_status_t status = join_devices(comms, ndev, devlist, backend, joiners);
+    free(joiners);
     return status;
 }
 
@@ -449,58 +296,33 @@ weft_status_t weft_job_info(int *rank_p, int *size_p, int *local_rank_p, int *lo
     return WEFT_OK;
 }
 
-/* All ranks of the job come to the communicator's key in the store: which way does it go? */
-static weft_status_t vote(const weft_job_t *job, weft_comm_h comm, weft_store_conn_t *store,
-                          const char *key, weft_route_t *route_p)
+static weft_status_t check_job(const weft_job_t *job)
 {
-    weft_status_t status = weft__route_vote(store, key, job->rank, job->size,
-                                            weft__route_gpu(comm->device), store_timeout(comm));
-    return status != WEFT_OK
-               ? status
-               : weft__route_count(store, key, job->rank, job->size, store_timeout(comm), route_p);
+    return job->size <= WEFT_MAX_RANKS
+               ? WEFT_OK
+               : weft__fail(WEFT_ERR_INVALID,
+                            "weft_comm_init_job: the job has %d ranks; 1 to %d are possible",
+                            job->size, WEFT_MAX_RANKS);
 }
 
-static weft_status_t join_job(const weft_job_t *job, weft_comm_h comm)
+/* The backend of a job's ranks, as far as it is known without asking them. */
+static weft_status_t choose_for_job(const weft_job_t *job, int device,
+                                    const weft_backend_ops_t **backend_p)
 {
-    /* Every rank makes its n-th communicator of the job in the same n-th call. */
-    static _Atomic unsigned counter;
-    weft_nccl_road_t road = {.of_job = true};
-    weft_route_t route;
-    weft_segment_t *segment;
-    snprintf(road.key, sizeof(road.key), "job/%d/%u", weft__settings()->restart,
-             atomic_fetch_add(&counter, 1));
-    weft_status_t status = weft__route(&route);
-    if (status == WEFT_OK && job->local_size < job->size) {
-        if (route == WEFT_ROUTE_HOST) {
-            return weft__fail(WEFT_ERR_UNSUPPORTED,
-                              "job: %d of %d ranks are on this host; ranks on several hosts need "
-                              "GPUs (WEFT_DEVICE=cuda) and NCCL (WEFT_ENGINE=auto or nccl)",
-                              job->local_size, job->size);
-        }
-        route = WEFT_ROUTE_NCCL;
+    weft_member_t me;
+    weft_members_t members = {.size = job->size, .apart = job->local_size < job->size};
+    if (job->size == 1) {
+        WEFT_TRY(weft__member_here(device, &me));
+        members.list = &me;
     }
-    if (status == WEFT_OK && job->size == 1 && route != WEFT_ROUTE_NCCL) {
-        status = weft__segment_create(1, &segment);
-        return status == WEFT_OK ? weft__shm_join(segment, 0, comm) : status;
+    weft_status_t status = weft__backend_choose(&members, backend_p);
+    if (status == WEFT_ERR_UNSUPPORTED) {
+        char why[200];
+        snprintf(why, sizeof(why), "%s", weft_last_error());
+        return weft__fail(status, "job: %d of %d ranks are on this host; %s", job->local_size,
+                          job->size, why);
     }
-    weft_store_conn_t *store;
-    status = status == WEFT_OK ? weft__job_store(0, &store) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = route == WEFT_ROUTE_VOTE ? vote(job, comm, store, road.key, &route) : WEFT_OK;
-    if (status == WEFT_OK && route == WEFT_ROUTE_HOST) {
-        status = find_segment(store, road.key, comm, job->size, job->rank, &segment);
-    }
-    weft__store_close(store);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (route == WEFT_ROUTE_HOST) {
-        return weft__shm_join(segment, job->rank, comm);
-    }
-    status = weft__nccl_comm_enter(comm, &road, job->rank, job->size);
-    return status == WEFT_OK ? weft__nccl_comm_meet(comm) : status;
+    return status;
 }
 
 weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *config)
@@ -509,28 +331,29 @@ weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *
         return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_job: no place for the communicator");
     }
     const weft_job_t *job;
-    weft_comm_h comm;
+    const weft_backend_ops_t *backend;
+    struct weft_segment *shared = NULL;
     int device;
-    weft_status_t status = weft__job(&job);
-    if (status == WEFT_OK && job->size > WEFT_MAX_RANKS) {
-        status = weft__fail(WEFT_ERR_INVALID,
-                            "weft_comm_init_job: the job has %d ranks; 1 to %d are possible",
-                            job->size, WEFT_MAX_RANKS);
-    }
-    if (status == WEFT_OK) {
-        status = weft_device_get(&device);
-    }
-    if (status == WEFT_OK) {
-        status = weft__comm_create(config, device, &comm);
-    }
+    WEFT_TRY(weft__job(&job));
+    WEFT_TRY(check_job(job));
+    WEFT_TRY(weft_device_get(&device));
+    weft_joiner_t joiner = {.comm_p = comm_p, .nranks = job->size, .rank = job->rank};
+    WEFT_TRY(weft__comm_create(config, device, &joiner.comm));
+    /* Every rank makes its n-th communicator of the job in the same n-th call. */
+    static _Atomic unsigned counter;
+    snprintf(joiner.at.key, sizeof(joiner.at.key), "job/%d/%u", weft__settings()->restart,
+             atomic_fetch_add(&counter, 1));
+    weft_status_t status = choose_for_job(job, device, &backend);
     if (status != WEFT_OK) {
+        weft__comm_release(joiner.comm);
         return status;
     }
-    status = join_job(job, comm);
-    if (status != WEFT_OK) {
-        weft__comm_release(comm);
-        return status;
+    joiner.comm->backend = backend;
+    if (job->size == 1 && !backend->by_store) { /* alone, it needs no store */
+        joiner.at.local = true;
+        joiner.at.shared = &shared;
+    } else {
+        joiner.at.of_job = true;
     }
-    *comm_p = comm;
-    return WEFT_OK;
+    return weft__comm_join_all(&joiner, 1);
 }

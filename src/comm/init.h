@@ -2,17 +2,15 @@
 #ifndef WEFT_COMM_INIT_H
 #define WEFT_COMM_INIT_H
 
-#include "comm/comm.h"
-#include "comm/route.h"
+#include "comm/backends.h"
 
-/* A rank that is about to join: weft_comm_init_rank, maybe deferred by a group. */
+/* A rank that is about to join, maybe deferred by a group. */
 typedef struct weft_joiner {
     weft_comm_h *comm_p; /* where the caller wants the handle */
     weft_comm_h comm;
-    weft_unique_id_t id;
     int nranks, rank;
-    struct weft_store_conn *store; /* rank 0 keeps it until all are there */
-    weft_route_t route;
+    bool apart; /* some ranks are known to be on other hosts */
+    weft_rendezvous_t at;
 } weft_joiner_t;
 
 /* Let all of them join, those that are rank 0 first; all or none get handles. */

@@ -5,9 +5,9 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "comm/cuda/cuda.h"
-#include "comm/shm/procs.h"
-#include "comm/shm/wait.h"
+#include "comm/host/host.h"
+#include "comm/host/wait.h"
+#include "comm/watch.h"
 
 #define MS 1000000ull
 #define CHECK_NS (20 * MS) /* look for ranks that are gone this often */
@@ -35,71 +35,76 @@ void *weft__reach_import(weft_comm_h comm, int rank, uint64_t ref)
     return comm->backend->locate(comm->ctx, rank, ref);
 }
 
-static bool has_left(const weft_shm_t *shm, int rank)
-{
-    /* Partner: the release store in weft__shm_close of that rank. */
-    return atomic_load_explicit(&shm->peers[rank].block->state, memory_order_acquire) ==
-           WEFT_RANK_LEFT;
-}
-
 bool weft__reach_gone(weft_comm_h comm, int rank)
 {
-    const weft_shm_t *shm = comm->shm;
-    return rank != shm->rank && (has_left(shm, rank) || weft__proc_ended(shm->peers[rank].pidfd));
+    return weft__host_gone(comm->host, rank);
+}
+
+static void fail(weft_comm_h comm, weft_status_t status, int culprit, const char *format,
+                 va_list args)
+{
+    char text[WEFT_ERROR_TEXT];
+    vsnprintf(text, sizeof(text), format, args);
+    comm->backend->fail(comm->ctx, status, culprit, text);
 }
 
 weft_status_t weft__reach_break(weft_comm_h comm, weft_status_t status, int culprit,
                                 const char *format, ...)
 {
-    char text[WEFT_ERROR_TEXT];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    fail(comm, status, culprit, format, args);
     va_end(args);
-    weft__segment_break(comm->shm->segment, status, culprit, text);
-    return weft__shm_broken(comm->shm);
+    return comm->backend->told(comm->ctx);
+}
+
+void weft__reach_fail(weft_comm_h comm, weft_status_t status, int culprit, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail(comm, status, culprit, format, args);
+    va_end(args);
 }
 
 weft_status_t weft__reach_broken(weft_comm_h comm)
 {
-    const char *text;
-    return comm->backend->error(comm->ctx, &text) == WEFT_OK ? WEFT_OK
-                                                             : weft__shm_broken(comm->shm);
+    return comm->backend->told(comm->ctx);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------- */
 
-#define WHAT_ROOM 160
+#define WHAT_ROOM 180
 
-/* What is waited for; `text` is room to say it. */
-static const char *what_of(const weft_reach_wait_t *wait, char text[WHAT_ROOM])
+/* What is waited for, in words; `text` is room for them. */
+static weft_waiting_t describe(weft_comm_h comm, const weft_reach_wait_t *wait,
+                               char text[WHAT_ROOM])
 {
-    if (!wait->describe) {
-        return wait->what;
+    static const char verb[] = "waiting for ";
+    size_t used = sizeof(verb) - 1;
+    snprintf(text, WHAT_ROOM, "%s%s", verb, wait->describe ? "" : wait->what);
+    if (wait->describe) {
+        wait->describe(wait->arg, text + used, WHAT_ROOM - used);
     }
-    wait->describe(wait->arg, text, WHAT_ROOM);
-    return text;
+    return (weft_waiting_t){.rank = comm->rank,
+                            .size = comm->size,
+                            .peer = comm->rank,
+                            .timeout_ms = comm->timeout_ms,
+                            .doing = text};
 }
 
 static weft_status_t say_gone(weft_comm_h comm, const weft_reach_wait_t *wait, int rank)
 {
-    const weft_shm_t *shm = comm->shm;
-    bool left = has_left(shm, rank);
-    weft_status_t status = left ? WEFT_ERR_RANK_LEFT : WEFT_ERR_RANK_DEAD;
-    char text[WEFT_ERROR_TEXT], what[WHAT_ROOM];
-    if (left) {
-        snprintf(text, sizeof(text), "rank %d destroyed its handle while rank %d waits for %s",
-                 rank, shm->rank, what_of(wait, what));
-    } else {
-        snprintf(text, sizeof(text),
-                 "rank %d (process %d) died; rank %d noticed while waiting for %s", rank,
-                 shm->peers[rank].pid, shm->rank, what_of(wait, what));
-    }
+    char text[WHAT_ROOM];
+    weft_fault_t fault;
+    bool left = weft__host_left(comm->host, rank);
+    const weft_waiting_t waiting = describe(comm, wait, text);
+    const weft_seen_t seen = {.pid = left ? 0 : comm->host->peers[rank].pid};
+    (left ? weft__watch_left : weft__watch_dead)(&waiting, rank, &seen, &fault);
     if (!wait->told) {
-        return weft__reach_break(comm, status, rank, "%s", text);
+        return weft__reach_break(comm, fault.status, rank, "%s", fault.text);
     }
     wait->told[rank] = true;
-    return weft__fail(status, "%s", text);
+    return weft__fail(fault.status, "%s", fault.text);
 }
 
 static weft_status_t look_for_gone(weft_comm_h comm, const weft_reach_wait_t *wait)
@@ -116,40 +121,38 @@ static weft_status_t look_for_gone(weft_comm_h comm, const weft_reach_wait_t *wa
 
 static weft_status_t say_late(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
-    double seconds = comm->timeout_ms / 1000.0;
-    char what[WHAT_ROOM];
-    if (!wait->told && !wait->deaf) {
-        return weft__reach_break(comm, WEFT_ERR_TIMEOUT, comm->rank,
-                                 "timed out after %.1f s on rank %d, which waits for %s", seconds,
-                                 comm->rank, what_of(wait, what));
-    }
-    return weft__fail(WEFT_ERR_TIMEOUT, "timed out after %.1f s on rank %d, which waits for %s",
-                      seconds, comm->rank, what_of(wait, what));
+    char text[WHAT_ROOM];
+    weft_fault_t fault;
+    const weft_waiting_t waiting = describe(comm, wait, text);
+    weft__watch_late(&waiting, NULL, "", &fault);
+    return !wait->told && !wait->deaf
+               ? weft__reach_break(comm, fault.status, comm->rank, "%s", fault.text)
+               : weft__fail(fault.status, "%s", fault.text);
 }
 
 /* Long before that, as other waits do. */
 static void warn_late(weft_comm_h comm, const weft_reach_wait_t *wait, uint64_t waited_ns)
 {
-    char what[WHAT_ROOM];
-    weft__warn("rank %d has waited %.0f s for %s", comm->rank, (double)waited_ns / 1e9,
-               what_of(wait, what));
+    char text[WHAT_ROOM];
+    const weft_waiting_t waiting = describe(comm, wait, text);
+    weft__watch_warn(&waiting, NULL, (double)waited_ns / 1e9, "");
 }
 
 /* With `told` or `deaf`, a communicator that broke because a rank died is no reason to give up. */
 static weft_status_t look_at_comm(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
-    const weft_segment_head_t *head = comm->shm->segment->head;
+    const weft_segment_head_t *head = comm->host->segment->head;
     if (atomic_load_explicit(&head->broken, memory_order_acquire) != 2 ||
         ((wait->told || wait->deaf) && head->status == WEFT_ERR_RANK_DEAD)) {
         return WEFT_OK;
     }
-    return weft__shm_broken(comm->shm);
+    return weft__host_broken(comm->host);
 }
 
 weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
 {
-    const weft_shm_t *shm = comm->shm;
-    for (int i = 0; i < shm->spin; i++) {
+    const weft_host_t *host = comm->host;
+    for (int i = 0; i < host->spin; i++) {
         if (wait->ready(wait->arg)) {
             return WEFT_OK;
         }
@@ -159,7 +162,7 @@ weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
     uint64_t warn_after = (uint64_t)weft__settings()->warn_after * MS, check = 0;
     weft_status_t status = WEFT_OK;
     while (!wait->ready(wait->arg) && status == WEFT_OK) {
-        if (!weft__wait_idle(&idler, shm->crowded)) {
+        if (!weft__wait_idle(&idler, host->crowded)) {
             continue;
         }
         uint64_t waited = idler.waited_ns;
@@ -180,18 +183,30 @@ weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
     return status;
 }
 
-/* ---- guests ----------------------------------------------------------------------------- */
+/* ---- observers and GPUs -------------------------------------------------------------------- */
 
-void weft__reach_enter(weft_comm_h comm, weft_reach_guest_t *guest)
+void weft__reach_enter(weft_comm_h comm, weft_reach_observer_t *observer)
 {
-    if (comm->backend == &weft__backend_cuda) {
-        weft__cuda_guest(comm->ctx, guest, true);
+    if (comm->backend->observe) {
+        comm->backend->observe(comm->ctx, observer, true);
     }
 }
 
-void weft__reach_leave(weft_comm_h comm, weft_reach_guest_t *guest)
+void weft__reach_leave(weft_comm_h comm, weft_reach_observer_t *observer)
 {
-    if (comm->backend == &weft__backend_cuda) {
-        weft__cuda_guest(comm->ctx, guest, false);
+    if (comm->backend->observe) {
+        comm->backend->observe(comm->ctx, observer, false);
     }
+}
+
+weft_reach_gpu_t weft__reach_gpu(weft_comm_h comm)
+{
+    weft_reach_gpu_t gpu;
+    comm->backend->gpu(comm->ctx, &gpu);
+    return gpu;
+}
+
+weft_status_t weft__reach_failed(weft_comm_h comm, int error, const char *what)
+{
+    return comm->backend->gpu_failed(comm->ctx, error, what);
 }

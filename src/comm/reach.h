@@ -1,9 +1,12 @@
 /* For layers that reach other ranks' memory themselves: where it is, whether its owner lives, and waits
- * that end when it does not. Communicators whose ranks share a host have this (shm and cuda). */
+ * that end when it does not. Communicators whose ranks share a host have this. Processes and idle waits
+ * (the two headers) are for those who reach memory without a communicator. */
 #ifndef WEFT_COMM_REACH_H
 #define WEFT_COMM_REACH_H
 
 #include "comm/comm.h"
+#include "comm/host/idle.h"
+#include "comm/host/procs.h"
 
 /* WEFT_ERR_UNSUPPORTED, with the reason, where ranks cannot reach each other's memory. */
 weft_status_t weft__reach_check(weft_comm_h comm, const char *who);
@@ -21,6 +24,10 @@ bool weft__reach_gone(weft_comm_h comm, int rank);
 /* Break the communicator for all its ranks and return that error, or the one that came first. */
 weft_status_t weft__reach_break(weft_comm_h comm, weft_status_t status, int culprit,
                                 const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* The same for those who do not talk to the caller. */
+void weft__reach_fail(weft_comm_h comm, weft_status_t status, int culprit, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* WEFT_OK, or what broke the communicator, as this thread's error. */
 weft_status_t weft__reach_broken(weft_comm_h comm);
@@ -43,14 +50,30 @@ typedef struct weft_reach_wait {
  * still counts. */
 weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait);
 
-/* Somebody who is asked now and then, by the thread that watches GPUs, to look for trouble; and from
- * whose coming on every rank that dies or leaves breaks the communicator. No guests on virtual GPUs. */
-typedef struct weft_reach_guest {
+/* Somebody who is asked now and then, by the thread that watches GPUs, to look for trouble; and from whose
+ * coming on every rank that dies or leaves breaks the communicator. On virtual GPUs nobody is asked. When
+ * weft__reach_leave returns, the observer is not being asked any more. */
+typedef struct weft_reach_observer {
     void (*look)(void *arg);
     void *arg;
-    struct weft_reach_guest *next; /* of the communicator */
-} weft_reach_guest_t;
-void weft__reach_enter(weft_comm_h comm, weft_reach_guest_t *guest);
-void weft__reach_leave(weft_comm_h comm, weft_reach_guest_t *guest);
+    struct weft_reach_observer *next; /* of the communicator */
+} weft_reach_observer_t;
+void weft__reach_enter(weft_comm_h comm, weft_reach_observer_t *observer);
+void weft__reach_leave(weft_comm_h comm, weft_reach_observer_t *observer);
+
+/* ---- on GPUs ----------------------------------------------------------------------------- */
+
+/* What kernels need that wait for other ranks. */
+typedef struct weft_reach_gpu {
+    int gpu;             /* CUDA's number */
+    bool wide;           /* some peers are on other GPUs */
+    uint64_t timeout_ns; /* 0: none */
+    uint32_t *stop;      /* in pinned memory; not 0: do not wait any longer */
+} weft_reach_gpu_t;
+weft_reach_gpu_t weft__reach_gpu(weft_comm_h comm);
+
+/* CUDA reports an error in something of the caller's. When a process dies its memory goes, and kernels of others
+ * that were using it fail: so the rank that died is named if there is one, and `what` otherwise. */
+weft_status_t weft__reach_failed(weft_comm_h comm, int error, const char *what);
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "comm/comm.h"
+#include "comm/backends.h"
 #include "comm/group.h"
 #include "device/device.h"
 

@@ -34,6 +34,21 @@ weft_choice_t weft__tuner_choose(const weft_tuner_t *tuner, weft_coll_t coll, si
 /* Can `coll` be carried out by `algo`? */
 bool weft__tuner_has(weft_coll_t coll, weft_algo_t algo);
 
+/* ---- measuring, for backends with several ways (`tune` in comm/backends.h) ---------------- */
+
+/* Microseconds of a call with blocks of about `bytes`; called by all ranks, the same on all. */
+typedef weft_status_t (*weft_tune_time_fn)(void *arg, size_t bytes, double *us_p);
+
+#define WEFT_TUNE_NEVER UINT64_MAX
+
+/* What was found on rank 0, and where it is kept. */
+typedef struct weft_tuned {
+    uint64_t lines_most; /* blocks up to here travel with their flags */
+    uint64_t nccl_min;   /* from here on NCCL is faster; or WEFT_TUNE_NEVER */
+    bool has_nccl;
+    char path[4096];
+} weft_tuned_t;
+
 /* Largest block that the one-shot path takes in one go. */
 #define WEFT_SLOT_BYTES ((size_t)64 << 10)
 

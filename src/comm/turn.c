@@ -13,13 +13,14 @@
  * communicator between its looks has written that it calls: not over what the new owner writes, which has
  * the next place for it. Threads that take turns are fine; each change costs a system call. */
 #include <linux/membarrier.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "comm/backends.h"
 #include "comm/init.h"
-#include "comm/reach.h"
 
 void weft__comm_fence_all(void)
 {
@@ -73,15 +74,14 @@ weft_status_t weft__comm_take_over(weft_comm_h comm, uintptr_t thread, const cha
  * once. */
 static weft_status_t tear(weft_comm_h comm)
 {
-    static const char text[] =
-        "two threads of rank %d made calls on the same communicator at the same "
-        "time; let one thread use it at a time";
-    if (comm->shm) {
-        weft__reach_break(comm, WEFT_ERR_MISMATCH, comm->rank, text, comm->rank);
-    } else {
-        comm->backend->abort(comm->ctx);
-    }
-    return weft__fail(WEFT_ERR_MISMATCH, text, comm->rank);
+    char text[160];
+    snprintf(text, sizeof(text),
+             "two threads of rank %d made calls on the same communicator at the same time; let one "
+             "thread use it at a time",
+             comm->rank);
+    comm->backend->fail(comm->ctx, WEFT_ERR_MISMATCH, comm->rank, text);
+    comm->backend->told(comm->ctx);
+    return weft__fail(WEFT_ERR_MISMATCH, "%s", text);
 }
 
 weft_status_t weft__comm_end_crossed(weft_comm_h comm, uintptr_t thread, weft_status_t status)

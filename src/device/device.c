@@ -43,7 +43,7 @@ static void choose_kind(void)
     if (!cuda && !automatic && strcmp(asked, "cpu") != 0) {
         snprintf(kind.why, sizeof(kind.why),
                  "WEFT_DEVICE is \"%s\"; it can be cpu, cuda or auto", asked);
-    } else if ((cuda || automatic) && weft__cuda_tables(&why) != NULL) {
+    } else if ((cuda || automatic) && weft__cuda_load(&why)) {
         kind.ops = &weft__device_cuda;
     } else if (cuda) {
         snprintf(kind.why, sizeof(kind.why),

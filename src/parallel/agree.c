@@ -12,17 +12,6 @@
 #include "base/try.h"
 
 #define PIECE ((size_t)4 << 20)
-#define BROADCAST_PIECE ((size_t)256 << 20)
-
-weft_status_t weft__agree_spread(void *memory, size_t bytes, weft_comm_h comm)
-{
-    for (size_t at = 0; at < bytes; at += BROADCAST_PIECE) {
-        size_t piece = bytes - at < BROADCAST_PIECE ? bytes - at : BROADCAST_PIECE;
-        char *here = (char *)memory + at;
-        WEFT_TRY(weft_broadcast(here, here, piece, WEFT_U8, 0, comm, NULL));
-    }
-    return WEFT_OK;
-}
 
 static weft_status_t device_checksum(const void *memory, size_t bytes, uint32_t *crc_p)
 {

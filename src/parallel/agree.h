@@ -1,4 +1,4 @@
-/* Do all ranks have the same? Hand out what rank 0 has, and find who differs. */
+/* Do all ranks have the same? If not, who differs? */
 #ifndef WEFT_PARALLEL_AGREE_H
 #define WEFT_PARALLEL_AGREE_H
 
@@ -6,9 +6,6 @@
 #include <stdint.h>
 
 #include <weft/comm.h>
-
-/* Copy rank 0's `bytes` at `memory` (device memory) to all ranks. Collective; returns when done. */
-weft_status_t weft__agree_spread(void *memory, size_t bytes, weft_comm_h comm);
 
 /* Compare `bytes` at `memory` (device memory) on all ranks by their checksums. WEFT_ERR_MISMATCH on
  * all ranks, naming those that differ from rank 0 and `what` it is, if they are not equal.

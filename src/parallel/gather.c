@@ -45,7 +45,7 @@ static int64_t largest_block_bucket(const weft_zero_t *zero, int *count_p)
     int64_t most = 0;
     *count_p = 0;
     for (int b = 0; b < zero->layout.bucket_count; b++) {
-        if (weft__units_has_blocks(zero->model, &zero->layout, b)) {
+        if (weft__layout_has_blocks(&zero->layout, zero->model, b)) {
             int64_t size = zero->layout.buckets[b].count;
             most = size > most ? size : most;
             ++*count_p;
@@ -78,7 +78,7 @@ static weft_status_t make_slots(weft_gather_t *gather, const weft_zero_t *zero, 
     }
     for (int b = 0; b < zero->layout.bucket_count; b++) {
         gather->slot_of[b] = -1;
-        if (!weft__units_has_blocks(zero->model, &zero->layout, b)) {
+        if (!weft__layout_has_blocks(&zero->layout, zero->model, b)) {
             gather->slot_of[b] = gather->slot_count;
             WEFT_TRY(add_slot(gather, zero, zero->layout.buckets[b].count, false, bill));
         }
@@ -283,9 +283,10 @@ static weft_status_t hand_out(weft_zero_t *zero, int bucket)
     return weft_event_record(zero->gather->there[bucket], lane);
 }
 
-weft_status_t weft__gather_updated(weft_zero_t *zero)
+weft_status_t weft__gather_updated(weft_zero_t *zero, float *norm)
 {
     weft_gather_t *gather = zero->gather;
+    (void)norm;
     if (zero->stage == 0) {
         return WEFT_OK;
     }

@@ -1,16 +1,18 @@
-/* Gradients of one slice: who sums them, and where they are.
+/* Gradients of one slice: when they are exchanged, and where they are; see zero.h.
  *
- * The order of buckets, the overlap with backward and errors are dp's (dp.h). Stage 0 sums by dp's
- * own all-reduce, or where gradients have 16 bits by a plain one. Stages 1 to 3 reduce-scatter each
- * bucket, in fewer bits if asked (squeeze.h): with full gradients in place, so that afterwards a
- * rank's shards of them are sums; lean ones from a slot into the rank's shards.
+ * The order of buckets is the same on all ranks, that of the layout, whatever the order in which
+ * backward completes gradients. Stage 0 all-reduces each bucket; stages 1 to 3 reduce-scatter it: with
+ * full gradients in place, so that afterwards a rank's shards of them are sums; lean ones from a slot
+ * into the rank's shards. Both in fewer bits if asked (squeeze.h).
  *
  * Slots, as for weights in gather.c: buckets of blocks share two, of which one is filled by
  * backward while the other is on its way; each end has its own. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/try.h"
+#include "device/device.h"
 #include "parallel/zero.h"
 
 enum { BLOCK_SLOTS = 2 };
@@ -25,23 +27,48 @@ typedef struct slot {
 } slot_t;
 
 struct weft_grads {
-    weft_dp_t *dp;
     weft_comm_h comm;
-    weft_squeeze_t *squeeze; /* stages 1 to 3, compressed; else NULL */
+    bool overlap;
+    weft_stream_h lane;      /* of communication; the compute stream without overlap */
+    weft_squeeze_t *squeeze; /* NULL: gradients travel as they are */
+    weft_run_t *added;       /* what a fresh pass adds to, so that it has to be 0 before */
+    int added_count;
+
+    weft_event_h *filled; /* by bucket: backward has completed it */
+    weft_event_h summed;  /* all buckets of the step */
+    int *missing;         /* by bucket: gradients that have still to come in this micro-batch */
+    int next;             /* the first bucket not yet under way */
+    bool exchanges;       /* this micro-batch does, */
+    bool last;            /* and completes the gradients */
+    weft_status_t status; /* the first failure inside backward, which cannot return it ... */
+    char sentence[512];   /* ... and what it said */
+
     /* lean */
     int slot_count;
     slot_t *slots;
     uint64_t turns;
     int *slot_of; /* by bucket: of ends; -1 for blocks */
-    bool *summed; /* by bucket: shards hold sums of this step already */
+    bool *begun;  /* by bucket: shards hold sums of this step already */
     char *more;   /* sums of one more micro-batch, of the largest shard */
 };
 
-/* ---- exchange of a bucket, called by dp --------------------------------------------------------------- */
+/* ---- ways to exchange a bucket ------------------------------------------------------------------------- */
 
 static size_t grad_size(const weft_zero_t *zero)
 {
     return weft_dtype_size(zero->model->grad_type);
+}
+
+static weft_status_t sum(weft_zero_t *zero, int bucket, weft_stream_h lane)
+{
+    const weft_bucket_t *b = &zero->layout.buckets[bucket];
+    const weft_grads_t *grads = zero->grads;
+    char *all = zero->all_grads + (size_t)b->first * grad_size(zero);
+    return grads->squeeze != NULL
+               ? weft__squeeze_allreduce(grads->squeeze, bucket, (float *)(void *)zero->all_grads,
+                                         lane)
+               : weft_allreduce(all, all, (size_t)b->count, zero->model->grad_type, WEFT_SUM,
+                                grads->comm, lane);
 }
 
 /* This rank's part of the sum of a bucket, whose gradients are at `all`, into `out`. */
@@ -57,23 +84,12 @@ static weft_status_t scatter(const weft_zero_t *zero, int bucket, char *all, cha
                                      lane);
 }
 
-static weft_status_t scatter_in_place(void *arg, int bucket, weft_stream_h lane)
+static weft_status_t scatter_in_place(weft_zero_t *zero, int bucket, weft_stream_h lane)
 {
-    weft_zero_t *zero = arg;
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
     size_t element = grad_size(zero), count = (size_t)(b->count / zero->ranks);
     char *all = zero->all_grads + (size_t)b->first * element;
     return scatter(zero, bucket, all, all + (size_t)zero->rank * count * element, lane);
-}
-
-static weft_status_t sum_in_place(void *arg, int bucket, weft_stream_h lane)
-{
-    weft_zero_t *zero = arg;
-    const weft_bucket_t *b = &zero->layout.buckets[bucket];
-    char *all = zero->all_grads + (size_t)b->first * grad_size(zero);
-    return zero->ranks == 1 ? WEFT_OK
-                            : weft_allreduce(all, all, (size_t)b->count, zero->model->grad_type,
-                                             WEFT_SUM, zero->grads->comm, lane);
 }
 
 static slot_t *slot_with(const weft_grads_t *grads, int bucket)
@@ -86,15 +102,14 @@ static slot_t *slot_with(const weft_grads_t *grads, int bucket)
     return NULL;
 }
 
-static weft_status_t scatter_slot(void *arg, int bucket, weft_stream_h lane)
+static weft_status_t scatter_slot(weft_zero_t *zero, int bucket, weft_stream_h lane)
 {
-    weft_zero_t *zero = arg;
     weft_grads_t *grads = zero->grads;
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
     slot_t *slot = slot_with(grads, bucket);
     char *shard = zero->grad_shards + (size_t)(b->first / zero->ranks) * grad_size(zero);
     int64_t count = b->count / zero->ranks;
-    bool first = !grads->summed[bucket];
+    bool first = !grads->begun[bucket];
     WEFT_TRY(scatter(zero, bucket, slot->memory, first ? shard : grads->more, lane));
     if (!first) {
         weft_dropout_t add = {.type = zero->model->grad_type,
@@ -105,10 +120,18 @@ static weft_status_t scatter_slot(void *arg, int bucket, weft_stream_h lane)
                               .out = shard};
         WEFT_TRY(zero->compute->dropout(&add, lane));
     }
-    grads->summed[bucket] = true;
+    grads->begun[bucket] = true;
     slot->open = false;
     return weft_event_record(slot->sent, lane);
 }
+
+const weft_exchange_ops_t weft__exchange_sum = {.name = "all-reduce", .gradients = sum};
+
+const weft_exchange_ops_t weft__exchange_scatter = {
+    .name = "reduce-scatter", .gradients = scatter_in_place, .updated = weft__gather_updated};
+
+const weft_exchange_ops_t weft__exchange_lean = {
+    .name = "reduce-scatter", .gradients = scatter_slot, .updated = weft__gather_updated};
 
 /* ---- making one ----------------------------------------------------------------------------------------- */
 
@@ -128,7 +151,7 @@ static weft_status_t make_slots(weft_zero_t *zero, weft_grads_t *grads, weft_bil
     int blocks = 0;
     for (int b = 0; b < layout->bucket_count; b++) {
         int64_t size = layout->buckets[b].count;
-        bool has_blocks = weft__units_has_blocks(zero->model, layout, b);
+        bool has_blocks = weft__layout_has_blocks(layout, zero->model, b);
         blocks += has_blocks;
         block = has_blocks && size > block ? size : block;
         largest = size > largest ? size : largest;
@@ -138,7 +161,7 @@ static weft_status_t make_slots(weft_zero_t *zero, weft_grads_t *grads, weft_bil
     }
     for (int b = 0; b < layout->bucket_count; b++) {
         grads->slot_of[b] = -1;
-        if (!weft__units_has_blocks(zero->model, layout, b)) {
+        if (!weft__layout_has_blocks(layout, zero->model, b)) {
             grads->slot_of[b] = grads->slot_count;
             WEFT_TRY(
                 add_slot(grads, (size_t)layout->buckets[b].count * grad_size(zero), false, bill));
@@ -153,43 +176,60 @@ static weft_status_t make_lean(weft_zero_t *zero, weft_grads_t *grads, weft_bill
     size_t buckets = (size_t)zero->layout.bucket_count;
     grads->slots = calloc(buckets + BLOCK_SLOTS, sizeof(*grads->slots));
     grads->slot_of = calloc(buckets + 1, sizeof(int));
-    grads->summed = calloc(buckets + 1, sizeof(bool));
-    if (grads->slots == NULL || grads->slot_of == NULL || grads->summed == NULL) {
+    grads->begun = calloc(buckets + 1, sizeof(bool));
+    if (grads->slots == NULL || grads->slot_of == NULL || grads->begun == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d buckets of gradients",
                           zero->layout.bucket_count);
     }
     return make_slots(zero, grads, bill);
 }
 
+static weft_status_t make_buckets(weft_zero_t *zero, weft_grads_t *grads)
+{
+    size_t buckets = (size_t)zero->layout.bucket_count;
+    grads->filled = calloc(buckets + 1, sizeof(weft_event_h));
+    grads->missing = calloc(buckets + 1, sizeof(int));
+    grads->added = calloc((size_t)zero->layout.param_count + 1, sizeof(weft_run_t));
+    if (grads->filled == NULL || grads->missing == NULL || grads->added == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d buckets of gradients",
+                          zero->layout.bucket_count);
+    }
+    grads->added_count = weft__layout_added(&zero->layout, zero->model, grads->added);
+    return WEFT_OK;
+}
+
+static weft_status_t make_streams(weft_zero_t *zero, weft_grads_t *grads)
+{
+    grads->lane = zero->stream;
+    if (grads->overlap) {
+        WEFT_TRY(weft__lane_create(&grads->lane));
+    }
+    for (int i = 0; i < zero->layout.bucket_count; i++) {
+        WEFT_TRY(weft_event_create(&grads->filled[i]));
+    }
+    return weft_event_create(&grads->summed);
+}
+
 static weft_status_t make_all(weft_zero_t *zero, const weft_zero_options_t *options,
                               weft_bill_t *bill, weft_grads_t *grads)
 {
-    bool plain = zero->stage == 0 && zero->model->grad_type == WEFT_F32;
-    weft_dp_options_t dp = {.overlap = options->overlap || zero->lean,
-                            .compress = zero->stage == 0 ? options->compress : WEFT_COMPRESS_NONE,
-                            .layout = &zero->layout,
-                            .memory = plain ? (float *)(void *)zero->all_grads : NULL,
-                            .exchange = plain              ? NULL
-                                        : zero->stage == 0 ? sum_in_place
-                                        : zero->lean       ? scatter_slot
-                                                           : scatter_in_place,
-                            .exchange_arg = zero,
-                            .exchange_name = zero->stage > 0 ? "reduce-scatter" : NULL};
+    bool squeezes = zero->ranks > 1 && options->compress != WEFT_COMPRESS_NONE;
+    WEFT_TRY(make_buckets(zero, grads));
     if (zero->lean) {
         WEFT_TRY(make_lean(zero, grads, bill));
     }
-    bool squeezes = zero->stage > 0 && options->compress != WEFT_COMPRESS_NONE;
-    if ((plain && zero->ranks > 1) || squeezes) {
+    if (squeezes) {
         bill->bytes[WEFT_MEMORY_BUFFERS] += weft__squeeze_bytes(options->compress, zero->stage > 0,
                                                                 &zero->layout, zero->ranks);
     }
-    if (squeezes && !bill->dry) {
-        WEFT_TRY(weft__squeeze_create(options->compress, true, &zero->layout, zero->compute,
-                                      options->dp_comm, &grads->squeeze));
+    if (bill->dry) {
+        return WEFT_OK;
     }
-    return bill->dry ? WEFT_OK
-                     : weft__dp_create(zero->model, zero->compute, options->dp_comm, &dp,
-                                       zero->stream, options->timeline, &grads->dp);
+    if (squeezes) {
+        WEFT_TRY(weft__squeeze_create(options->compress, zero->stage > 0, &zero->layout,
+                                      zero->compute, options->dp_comm, &grads->squeeze));
+    }
+    return make_streams(zero, grads);
 }
 
 weft_status_t weft__grads_open(weft_zero_t *zero, const weft_zero_options_t *options,
@@ -200,8 +240,17 @@ weft_status_t weft__grads_open(weft_zero_t *zero, const weft_zero_options_t *opt
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the exchange of gradients");
     }
     grads->comm = options->dp_comm;
+    /* Slots are emptied while backward goes on. */
+    grads->overlap = zero->ranks > 1 && (zero->lean || (options->overlap && !options->naive));
     *grads_p = grads; /* its owner closes it, after a failure too */
     return make_all(zero, options, bill, grads);
+}
+
+static void drop_event(weft_event_h event)
+{
+    if (event != NULL) {
+        weft_event_destroy(event);
+    }
 }
 
 void weft__grads_close(weft_grads_t *grads)
@@ -209,45 +258,78 @@ void weft__grads_close(weft_grads_t *grads)
     if (grads == NULL) {
         return;
     }
-    weft__dp_destroy(grads->dp); /* first: what is queued on its stream uses the rest */
+    if (grads->overlap && grads->lane != NULL) {
+        weft_stream_destroy(grads->lane); /* first: what is queued on it uses the rest */
+    }
     weft__squeeze_destroy(grads->squeeze);
+    for (weft_event_h *filled = grads->filled; filled != NULL && *filled != NULL; filled++) {
+        weft_event_destroy(*filled);
+    }
     for (int i = 0; i < grads->slot_count; i++) {
         weft_free(grads->slots[i].memory);
-        if (grads->slots[i].sent != NULL) {
-            weft_event_destroy(grads->slots[i].sent);
-        }
+        drop_event(grads->slots[i].sent);
     }
+    drop_event(grads->summed);
     weft_free(grads->more);
     free(grads->slots);
     free(grads->slot_of);
-    free(grads->summed);
+    free(grads->begun);
+    free(grads->filled);
+    free(grads->missing);
+    free(grads->added);
     free(grads);
+}
+
+weft_comm_h weft__grads_comm(const weft_zero_t *zero)
+{
+    return zero->grads->comm;
+}
+
+float *weft__grads_residuals(const weft_zero_t *zero, int64_t *count_p)
+{
+    return weft__squeeze_residuals(zero->grads->squeeze, count_p);
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------- */
 
-float *weft__grads_residuals(const weft_zero_t *zero, int64_t *count_p)
+/* Make zero what a fresh pass does not write in a part of the layout, which lies at `memory`. */
+static weft_status_t clear(const weft_zero_t *zero, char *memory, int64_t first, int64_t count)
 {
     const weft_grads_t *grads = zero->grads;
-    return grads->squeeze != NULL ? weft__squeeze_residuals(grads->squeeze, count_p)
-                                  : weft__dp_residuals(grads->dp, count_p);
+    size_t element = grad_size(zero);
+    for (int i = 0; i < grads->added_count; i++) {
+        int64_t from = grads->added[i].first, to = from + grads->added[i].count;
+        from = from > first ? from : first;
+        to = to < first + count ? to : first + count;
+        if (from < to) {
+            WEFT_TRY(weft_memset(memory + (size_t)(from - first) * element, 0,
+                                 (size_t)(to - from) * element, zero->stream));
+        }
+    }
+    return WEFT_OK;
 }
 
-weft_status_t weft__grads_begin(weft_zero_t *zero, int64_t step)
+weft_status_t weft__grads_begin(weft_zero_t *zero)
 {
+    weft_grads_t *grads = zero->grads;
+    grads->next = 0;
+    grads->exchanges = grads->last = false;
+    grads->status = WEFT_OK;
     for (int b = 0; b < zero->layout.bucket_count && zero->lean; b++) {
-        zero->grads->summed[b] = false;
+        grads->begun[b] = false;
     }
-    WEFT_TRY(weft__dp_begin(zero->grads->dp, step));
-    return zero->lean || weft__dp_memory(zero->grads->dp) != NULL
-               ? WEFT_OK
-               : weft_memset(zero->all_grads, 0, (size_t)zero->layout.total * grad_size(zero),
-                             zero->stream);
+    return zero->lean ? WEFT_OK : clear(zero, zero->all_grads, 0, zero->layout.total);
 }
 
 void weft__grads_micro(weft_zero_t *zero, bool last)
 {
-    weft__dp_micro(zero->grads->dp, last || zero->lean);
+    weft_grads_t *grads = zero->grads;
+    grads->last = last;
+    grads->exchanges = last || zero->lean;
+    grads->next = 0;
+    for (int i = 0; i < zero->layout.bucket_count; i++) {
+        grads->missing[i] = zero->layout.buckets[i].param_count;
+    }
 }
 
 /* The one that was sent first is free first. */
@@ -290,21 +372,99 @@ weft_status_t weft__grads_use(weft_zero_t *zero, int bucket)
                               (size_t)(zero->layout.offset[i] - b->first) * grad_size(zero);
     }
     WEFT_TRY(weft_stream_wait(zero->stream, slot->sent));
-    return weft_memset(slot->memory, 0, (size_t)b->count * grad_size(zero), zero->stream);
+    /* The head's is opened by forward and again by backward, which does not write it. */
+    return slot->block
+               ? clear(zero, slot->memory, b->first, b->count)
+               : weft_memset(slot->memory, 0, (size_t)b->count * grad_size(zero), zero->stream);
+}
+
+static weft_status_t exchange(weft_zero_t *zero, int bucket)
+{
+    weft_stream_h lane = zero->grads->lane;
+    int64_t bytes = zero->layout.buckets[bucket].count * (int64_t)grad_size(zero);
+    if (zero->ranks == 1) {
+        return WEFT_OK;
+    }
+    int span = weft__timeline_begin(zero->timeline, WEFT_TRACK_COMM, zero->exchange->name, bytes,
+                                    lane);
+    weft_status_t status = zero->exchange->gradients(zero, bucket, lane);
+    weft__timeline_end(zero->timeline, span, lane);
+    return status;
+}
+
+/* Of what this rank owns of a bucket, where sums are complete. */
+static weft_status_t square(const weft_zero_t *zero, int bucket)
+{
+    for (int i = 0; i < zero->pieces.count && zero->squares != NULL; i++) {
+        const weft_piece_t *piece = &zero->pieces.list[i];
+        if (piece->bucket == bucket && !weft__piece_open(piece)) {
+            WEFT_TRY(weft__zero_square(zero, piece, zero->grads->lane));
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t start_bucket(weft_zero_t *zero, int bucket)
+{
+    weft_grads_t *grads = zero->grads;
+    WEFT_TRY(weft_event_record(grads->filled[bucket], zero->stream));
+    WEFT_TRY(weft_stream_wait(grads->lane, grads->filled[bucket]));
+    WEFT_TRY(exchange(zero, bucket));
+    if (grads->last) {
+        weft__compute_threads(1); /* beside backward, which has the cores */
+        weft_status_t status = square(zero, bucket);
+        weft__compute_threads(0);
+        WEFT_TRY(status);
+    }
+    return bucket + 1 == zero->layout.bucket_count ? weft_event_record(grads->summed, grads->lane)
+                                                   : WEFT_OK;
+}
+
+static void remember_failure(weft_grads_t *grads, weft_status_t status)
+{
+    if (grads->status == WEFT_OK && status != WEFT_OK) {
+        grads->status = status;
+        snprintf(grads->sentence, sizeof(grads->sentence), "%s", weft_last_error());
+    }
 }
 
 void weft__grads_ready(void *arg, int first, int count)
 {
-    const weft_zero_t *zero = arg;
-    weft__dp_ready(zero->grads->dp, first, count);
+    weft_zero_t *zero = arg;
+    weft_grads_t *grads = zero->grads;
+    if (!grads->exchanges) {
+        return;
+    }
+    for (int i = first; i < first + count; i++) {
+        grads->missing[zero->layout.bucket_of[i]]--;
+    }
+    /* In the order of the buckets, whatever the order of the gradients: all ranks must agree. */
+    while (grads->overlap && grads->next < zero->layout.bucket_count &&
+           grads->missing[grads->next] == 0 && grads->status == WEFT_OK) {
+        remember_failure(grads, start_bucket(zero, grads->next));
+        grads->next++;
+    }
 }
 
 weft_status_t weft__grads_finish(weft_zero_t *zero)
 {
-    return weft__dp_finish(zero->grads->dp);
-}
-
-double weft__grads_exposed(const weft_zero_t *zero, int64_t step)
-{
-    return weft__dp_exposed(zero->grads->dp, step);
+    weft_grads_t *grads = zero->grads;
+    const char *sentence;
+    if (grads->status != WEFT_OK) {
+        weft__error_restore(grads->sentence);
+        return grads->status;
+    }
+    int stretch = weft__meter_begin(zero->meter, WEFT_STRETCH_EXCHANGE);
+    if (grads->overlap) {
+        WEFT_TRY(weft_stream_wait(zero->stream, grads->summed));
+    }
+    for (int i = 0; i < zero->layout.bucket_count && !grads->overlap; i++) {
+        WEFT_TRY(exchange(zero, i));
+    }
+    weft__meter_end(zero->meter, stretch);
+    for (int i = 0; i < zero->layout.bucket_count && !grads->overlap; i++) {
+        WEFT_TRY(square(zero, i));
+    }
+    weft_status_t broken = weft_comm_error(grads->comm, &sentence);
+    return broken == WEFT_OK ? WEFT_OK : weft__fail(broken, "%s", sentence);
 }

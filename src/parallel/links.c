@@ -1,7 +1,6 @@
 /* How near the ranks of a communicator are to each other: see places.h. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <weft/device.h>
 
@@ -9,6 +8,7 @@
 #include "base/try.h"
 #include "parallel/places.h"
 #include "topo/gpu.h"
+#include "topo/host.h"
 #include "topo/topo.h"
 
 /* What a rank tells about where it is. */
@@ -17,17 +17,6 @@ typedef struct seat {
     int64_t device;
     int64_t numa; /* the node that all of its CPUs belong to; -1: several, or unknown */
 } seat_t;
-
-static uint64_t hash_of_host(void)
-{
-    char name[256] = "";
-    uint64_t hash = 0xcbf29ce484222325u;
-    gethostname(name, sizeof(name) - 1);
-    for (const char *at = name; *at != '\0'; at++) {
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-    }
-    return hash;
-}
 
 /* ---- the order of the machine -------------------------------------------------------------------- */
 
@@ -132,7 +121,8 @@ static weft_status_t find(weft_comm_h comm, int size, seat_t *seats, int *host, 
     int rank, device;
     WEFT_TRY(weft_comm_rank(comm, &rank));
     WEFT_TRY(weft_comm_device(comm, &device));
-    seat_t mine = {hash_of_host(), device, weft__numa_here("")};
+    seat_t mine = {.device = device, .numa = weft__numa_here("")};
+    WEFT_TRY(weft__host_id(&mine.host));
     WEFT_TRY(weft_allgather(&mine, seats, sizeof(mine), WEFT_U8, comm, NULL));
     order_seats(seats, size, host, ranks);
     memset(near, 0, (size_t)size * (size_t)size);

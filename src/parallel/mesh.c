@@ -84,8 +84,12 @@ static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_me
                                ? weft__places_find(world, size, ranks, near)
                                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to arrange %d ranks",
                                             size);
-    status = status == WEFT_OK ? weft__places_arrange(plan, size, near, ranks) : status;
-    status = status == WEFT_OK ? weft__mesh_arrange(plan, rank, size, ranks, mesh_p) : status;
+    if (status == WEFT_OK && plan->dp < size) { /* one row has no better order */
+        status = weft__places_arrange(plan, size, near, ranks);
+    }
+    status = status == WEFT_OK
+                 ? weft__mesh_arrange(plan, rank, size, plan->dp < size ? ranks : NULL, mesh_p)
+                 : status;
     if (status == WEFT_OK) {
         note_links(mesh_p, near);
     }
@@ -146,10 +150,15 @@ static weft_status_t split_all(weft_mesh_t *mesh, const weft_plan_t *plan, bool 
     int place = (mesh->pp_index * mesh->dp + mesh->dp_index) * mesh->tp + mesh->tp_index;
     int dp_row = mesh->pp_index * mesh->tp + mesh->tp_index;
     bool end = mesh->pp_index == 0 || mesh->pp_index == mesh->pp - 1;
+    bool spreads = plan->zero > 0 && plan->dp > 1;
+    if (mesh->dp == mesh->size && !spreads) {
+        mesh->dp_comm = mesh->world; /* nothing runs beside it */
+        return WEFT_OK;
+    }
     WEFT_TRY(
         weft_comm_split(mesh->world, place / mesh->tp, mesh->tp_index, &mesh->tp_comm, &crowded));
     WEFT_TRY(weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->dp_comm, &crowded));
-    if (plan->zero > 0 && plan->dp > 1) {
+    if (spreads) {
         WEFT_TRY(
             weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->weights_comm, &crowded));
     }
@@ -208,6 +217,9 @@ void weft__mesh_destroy(weft_mesh_t *mesh, bool broken)
     group_t groups[COMMS];
     list_groups(mesh, groups);
     for (int i = 0; i < COMMS; i++) {
+        if (groups[i].comm == mesh->world) {
+            continue; /* its owner's */
+        }
         if (groups[i].comm != NULL && broken) {
             weft_comm_abort(groups[i].comm);
         } else {
@@ -257,7 +269,8 @@ weft_status_t weft__mesh_error(const weft_mesh_t *mesh)
         weft_status_t status = groups[i].comm != NULL ? weft_comm_error(groups[i].comm, &sentence)
                                                       : WEFT_OK;
         if (status != WEFT_OK) {
-            return fail_group(mesh, &groups[i], status, sentence);
+            return groups[i].comm == mesh->world ? weft__fail(status, "%s", sentence)
+                                                 : fail_group(mesh, &groups[i], status, sentence);
         }
     }
     return WEFT_OK;

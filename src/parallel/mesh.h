@@ -24,7 +24,8 @@ typedef struct weft_mesh {
     int dp_index, pp_index, tp_index; /* this rank's */
     int rank, size;                   /* in `world` */
     weft_comm_h world;                /* not owned */
-    weft_comm_h tp_comm, dp_comm;     /* this rank's row in each direction; rank is its index */
+    weft_comm_h tp_comm, dp_comm;     /* this rank's row in each direction; rank is its index. With
+                                       * dp alone and no ZeRO, dp's is `world`, and tp's is NULL */
     weft_comm_h weights_comm; /* dp once more, for weights that travel beside gradients; or NULL */
     weft_comm_h ends_comm;    /* first and last stage, for tied embeddings; NULL elsewhere */
     weft_edge_t before, after;

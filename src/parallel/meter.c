@@ -10,22 +10,31 @@ void weft__meter_open(weft_meter_t *meter, weft_stream_h stream, weft_timeline_t
 
 void weft__meter_close(weft_meter_t *meter)
 {
-    for (int i = 0; i < meter->room; i++) {
-        weft_event_destroy(meter->pairs[i].begin);
-        weft_event_destroy(meter->pairs[i].end);
+    for (int s = 0; s < 2; s++) {
+        for (int i = 0; i < meter->steps[s].room; i++) {
+            weft_event_destroy(meter->steps[s].pairs[i].begin);
+            weft_event_destroy(meter->steps[s].pairs[i].end);
+        }
+        free(meter->steps[s].pairs);
     }
-    free(meter->pairs);
     *meter = (weft_meter_t){0};
+}
+
+void weft__meter_step(weft_meter_t *meter, int step)
+{
+    meter->now = step;
+    meter->steps[step].count = 0;
 }
 
 static int more_room(weft_meter_t *meter)
 {
-    weft_mark_pair_t pair = {0};
-    weft_mark_pair_t *pairs = realloc(meter->pairs, (size_t)(meter->room + 1) * sizeof(*pairs));
+    weft_mark_pair_t pair = {0}, *pairs = meter->steps[meter->now].pairs;
+    int room = meter->steps[meter->now].room;
+    pairs = realloc(pairs, (size_t)(room + 1) * sizeof(*pairs));
     if (pairs == NULL) {
         return -1;
     }
-    meter->pairs = pairs;
+    meter->steps[meter->now].pairs = pairs;
     if (weft_event_create(&pair.begin) != WEFT_OK) {
         return -1;
     }
@@ -33,7 +42,8 @@ static int more_room(weft_meter_t *meter)
         weft_event_destroy(pair.begin);
         return -1;
     }
-    meter->pairs[meter->room++] = pair;
+    pairs[room] = pair;
+    meter->steps[meter->now].room++;
     return 0;
 }
 
@@ -53,38 +63,39 @@ static int begin_span(const weft_meter_t *meter, weft_stretch_t kind)
 
 int weft__meter_begin(weft_meter_t *meter, weft_stretch_t kind)
 {
-    if (meter->count == meter->room && more_room(meter) < 0) {
+    int number = meter->steps[meter->now].count;
+    if (number == meter->steps[meter->now].room && more_room(meter) < 0) {
         return -1;
     }
-    int number = meter->count++;
-    meter->pairs[number].kind = kind;
-    if (weft_event_record(meter->pairs[number].begin, meter->stream) != WEFT_OK) {
-        meter->count--;
+    weft_mark_pair_t *pair = &meter->steps[meter->now].pairs[number];
+    if (weft_event_record(pair->begin, meter->stream) != WEFT_OK) {
         return -1;
     }
-    meter->pairs[number].span = begin_span(meter, kind);
+    pair->kind = kind;
+    pair->span = begin_span(meter, kind);
+    meter->steps[meter->now].count++;
     return number;
 }
 
 void weft__meter_end(weft_meter_t *meter, int number)
 {
     if (number >= 0) {
-        weft__timeline_end(meter->timeline, meter->pairs[number].span, meter->stream);
-        weft_event_record(meter->pairs[number].end, meter->stream);
+        const weft_mark_pair_t *pair = &meter->steps[meter->now].pairs[number];
+        weft__timeline_end(meter->timeline, pair->span, meter->stream);
+        weft_event_record(pair->end, meter->stream);
     }
 }
 
-void weft__meter_take(weft_meter_t *meter, double seconds[WEFT_STRETCHES])
+void weft__meter_take(const weft_meter_t *meter, int step, double seconds[WEFT_STRETCHES])
 {
     for (int i = 0; i < WEFT_STRETCHES; i++) {
         seconds[i] = 0.0;
     }
-    for (int i = 0; i < meter->count; i++) {
+    for (int i = 0; i < meter->steps[step].count; i++) {
         double ms;
-        const weft_mark_pair_t *pair = &meter->pairs[i];
+        const weft_mark_pair_t *pair = &meter->steps[step].pairs[i];
         if (weft_event_elapsed(pair->begin, pair->end, &ms) == WEFT_OK) {
             seconds[pair->kind] += ms / 1e3;
         }
     }
-    meter->count = 0;
 }

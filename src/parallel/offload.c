@@ -6,16 +6,21 @@
 #include "kernel/cpu/compute.h"
 #include "parallel/optimizer.h"
 
-enum { LANES = 2 };
+enum { LANES = 2, STEPS = 2 };
 #define SEGMENT ((int64_t)1 << 20) /* elements */
 
-/* Some neighbouring elements of a piece. The arguments of its update live here until it ran. */
+/* The arguments of an update live here until it ran: of a step, and of the one before, in turn. */
+typedef struct job {
+    weft_adamw_t args;
+    weft_status_t status;
+} job_t;
+
+/* Some neighbouring elements of a piece. */
 typedef struct segment {
     const weft_zero_t *zero;
     const weft_piece_t *piece;
     int64_t from, count; /* in the piece */
-    weft_adamw_t args;
-    weft_status_t status;
+    job_t jobs[STEPS];
 } segment_t;
 
 typedef struct lane {
@@ -29,6 +34,7 @@ struct weft_offload {
     weft_stream_h stream; /* of computation */
     segment_t *segments;
     int count;
+    int turn; /* which of the jobs is next */
     lane_t lanes[LANES];
     float *norm; /* 2, on the host */
     weft_event_h ready;
@@ -45,8 +51,8 @@ static int cut_pieces(weft_zero_t *const *zeros, int count, segment_t *segments)
             int64_t all = weft__zero_owns(zeros[s], piece) ? piece->count : 0;
             for (int64_t at = 0; at < all; at += SEGMENT, found++) {
                 int64_t left = all - at;
-                segment_t segment = {zeros[s], piece,  at, left < SEGMENT ? left : SEGMENT,
-                                     {0},      WEFT_OK};
+                segment_t segment = {.zero = zeros[s], .piece = piece, .from = at, .count = left};
+                segment.count = left < SEGMENT ? left : SEGMENT;
                 if (segments != NULL) {
                     segments[found] = segment;
                 }
@@ -136,8 +142,8 @@ void weft__offload_destroy(weft_offload_t *offload)
 
 static void update(void *arg)
 {
-    segment_t *segment = arg;
-    segment->status = weft__compute_cpu.adamw(&segment->args, NULL);
+    job_t *job = arg;
+    job->status = weft__compute_cpu.adamw(&job->args, NULL);
 }
 
 static weft_status_t queue(const weft_offload_t *offload, segment_t *segment, const lane_t *lane,
@@ -156,19 +162,21 @@ static weft_status_t queue(const weft_offload_t *offload, segment_t *segment, co
     args.master += segment->from;
     args.m += segment->from;
     args.v += segment->from;
-    segment->args = args;
+    segment->jobs[offload->turn].args = args;
     WEFT_TRY(weft_memcpy(lane->grads, grads, count * grad, lane->stream));
     /* A step that is skipped leaves these as they are. */
     WEFT_TRY(weft_memcpy(lane->weights, weights, count * element, lane->stream));
-    WEFT_TRY(weft_stream_call(lane->stream, update, segment));
+    WEFT_TRY(weft_stream_call(lane->stream, update, &segment->jobs[offload->turn]));
     return weft_memcpy(weights, lane->weights, count * element, lane->stream);
 }
 
 weft_status_t weft__offload_run(weft_offload_t *offload, const weft_hyper_t *hyper,
                                 const float *norm)
 {
+    offload->turn = (offload->turn + 1) % STEPS;
     for (int i = 0; i < offload->count; i++) {
-        WEFT_TRY(offload->segments[i].status); /* of the step before; its sentence is gone */
+        /* Of the step before the last; its sentence is gone. */
+        WEFT_TRY(offload->segments[i].jobs[offload->turn].status);
     }
     WEFT_TRY(weft_memcpy(offload->norm, norm, 2 * sizeof(float), offload->stream));
     WEFT_TRY(weft_event_record(offload->ready, offload->stream));

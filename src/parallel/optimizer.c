@@ -16,7 +16,7 @@ struct weft_optimizer {
     int64_t all;     /* how many there are */
     int64_t mine;    /* where this rank's start */
     float *norm;     /* 2 */
-    bool alone;      /* no other rank has anything that counts */
+    bool alone;      /* this rank's are all that count, if it has any */
     weft_offload_t *offload;
 };
 
@@ -57,12 +57,24 @@ static weft_status_t find_places(weft_optimizer_t *o)
     return status;
 }
 
+/* Where all data-parallel ranks have the same gradients, one speaks for them, unless each is alone. */
+static void share_squares(const weft_optimizer_t *o)
+{
+    double *squares = o->squares + o->mine;
+    bool speaks = o->alone || o->zeros[0]->own == WEFT_OWN_SHARDS || o->mesh->dp_index == 0;
+    for (int i = 0; i < o->count && speaks && o->squares != NULL; i++) {
+        o->zeros[i]->squares = squares;
+        squares += o->zeros[i]->pieces.squares;
+    }
+}
+
 static weft_status_t make_all(weft_optimizer_t *o, weft_bill_t *bill)
 {
     WEFT_TRY(find_places(o));
     WEFT_TRY(
         weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS, (size_t)o->all * sizeof(double), &o->squares));
     WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS, 2 * sizeof(float), &o->norm));
+    share_squares(o);
     return o->zeros[0]->offload ? weft__offload_create(o->zeros, o->count, bill, &o->offload)
                                 : WEFT_OK;
 }
@@ -79,7 +91,7 @@ weft_status_t weft__optimizer_create(weft_zero_t *const *zeros, int count, const
     o->mesh = mesh;
     o->compute = zeros[0]->compute;
     o->stream = zeros[0]->stream;
-    o->alone = zeros[0]->stage == 0 && mesh->pp * mesh->tp == 1;
+    o->alone = zeros[0]->own != WEFT_OWN_SHARDS && mesh->pp * mesh->tp == 1;
     weft_status_t status = make_all(o, bill);
     if (status != WEFT_OK) {
         weft__optimizer_destroy(o);
@@ -134,14 +146,13 @@ static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero
 
 /* ---- norm ------------------------------------------------------------------------------------------------ */
 
-static weft_status_t square(const weft_optimizer_t *o, const weft_zero_t *zero, double *squares)
+/* Of pieces that were open until now; grads.c has those of the others. */
+static weft_status_t square(const weft_optimizer_t *o, const weft_zero_t *zero)
 {
-    for (int i = 0; i < zero->pieces.count; i++) {
+    for (int i = 0; i < zero->pieces.count && zero->squares != NULL; i++) {
         const weft_piece_t *piece = &zero->pieces.list[i];
-        if (piece->counted && weft__zero_owns(zero, piece)) {
-            weft_sumsq_t args = {zero->model->grad_type, piece->count,
-                                 weft__zero_grads(zero, piece), squares + piece->squares};
-            WEFT_TRY(o->compute->sumsq(&args, o->stream));
+        if (weft__piece_open(piece)) {
+            WEFT_TRY(weft__zero_square(zero, piece, o->stream));
         }
     }
     return WEFT_OK;
@@ -149,14 +160,8 @@ static weft_status_t square(const weft_optimizer_t *o, const weft_zero_t *zero, 
 
 static weft_status_t find_norm(const weft_optimizer_t *o, const weft_hyper_t *hyper)
 {
-    double *squares = o->squares + o->mine;
-    /* Where all data-parallel ranks have the same, one speaks for them. */
-    bool speaks = o->alone || o->zeros[0]->stage > 0 || o->mesh->dp_index == 0;
-    if (!o->alone) {
-        WEFT_TRY(weft_memset(o->squares, 0, (size_t)o->all * sizeof(double), o->stream));
-    }
-    for (int i = 0; i < o->count && speaks; squares += o->zeros[i++]->pieces.squares) {
-        WEFT_TRY(square(o, o->zeros[i], squares));
+    for (int i = 0; i < o->count; i++) {
+        WEFT_TRY(square(o, o->zeros[i]));
     }
     if (!o->alone) {
         WEFT_TRY(weft_allreduce(o->squares, o->squares, (size_t)o->all, WEFT_F64, WEFT_SUM,
@@ -165,6 +170,12 @@ static weft_status_t find_norm(const weft_optimizer_t *o, const weft_hyper_t *hy
     float scale = (float)(1.0 / weft__hyper_scale(hyper));
     weft_clip_t clip = {o->squares, o->all, scale, hyper->max_norm, o->norm};
     return o->compute->clip(&clip, o->stream);
+}
+
+weft_status_t weft__optimizer_begin(weft_optimizer_t *o)
+{
+    return o->alone ? WEFT_OK
+                    : weft_memset(o->squares, 0, (size_t)o->all * sizeof(double), o->stream);
 }
 
 /* ---- update ---------------------------------------------------------------------------------------------- */
@@ -222,7 +233,9 @@ weft_status_t weft__optimizer_run(weft_optimizer_t *o, const weft_hyper_t *hyper
         if (o->offload == NULL) {
             WEFT_TRY(update(o, o->zeros[i], hyper));
         }
-        WEFT_TRY(weft__gather_updated(o->zeros[i]));
+        if (o->zeros[i]->exchange->updated != NULL) {
+            WEFT_TRY(o->zeros[i]->exchange->updated(o->zeros[i], o->norm));
+        }
     }
     return WEFT_OK;
 }

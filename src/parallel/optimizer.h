@@ -1,9 +1,10 @@
 /* The update of one rank's weights: sums of gradients that are still open, norm, clipping, AdamW.
  *
  * The norm is the same number on all ranks, and the same bits under every stage of ZeRO: each piece
- * (units.h) has its sums of squares in a place of its own in one array, which ranks fill in where
- * they own the piece and leave zero elsewhere. The sum of all ranks' arrays is exact, since only one
- * of them has something in each place, and it is added up in one order.
+ * (pieces.h) has its sums of squares in a place of its own in one array, which ranks fill in where
+ * they own the piece and leave zero elsewhere: beside backward (grads.c), or here where sums are still
+ * open. The sum of all ranks' arrays is exact, since only one of them has something in each place, and
+ * it is added up in one order.
  *
  * Offloaded, the moments and an f32 copy of the weights are in host memory, and the host's cores do
  * the update, segment by segment on two streams in turn: while one segment is computed, the
@@ -33,6 +34,9 @@ typedef struct weft_optimizer weft_optimizer_t;
 weft_status_t weft__optimizer_create(weft_zero_t *const *zeros, int count, const weft_mesh_t *mesh,
                                      weft_bill_t *bill, weft_optimizer_t **optimizer_p);
 void weft__optimizer_destroy(weft_optimizer_t *optimizer);
+
+/* Start a step, before its first backward pass: there are no sums of squares yet. */
+weft_status_t weft__optimizer_begin(weft_optimizer_t *optimizer);
 
 /* Queue an update on the zeros' stream. Gradients have been exchanged over dp. */
 weft_status_t weft__optimizer_run(weft_optimizer_t *optimizer, const weft_hyper_t *hyper);

@@ -19,6 +19,13 @@ typedef struct span {
     bool ended;
 } span_t;
 
+static const char *const names[] = {
+#define NAME(name, text) text,
+    WEFT_TRACK_TABLE(NAME)
+#undef NAME
+};
+const weft_tracks_t weft__tracks = {.count = WEFT_TRACK_COUNT, .names = names};
+
 struct weft_timeline {
     weft_trace_t *trace;
     weft_event_h base; /* passed at base_ns of the host's clock */

@@ -10,6 +10,27 @@
 
 #include "base/trace.h"
 
+/* The rows of a rank in a trace. */
+#define WEFT_TRACK_TABLE(X)                                                                        \
+    X(WEFT_TRACK_STEP, "step")                                                                     \
+    X(WEFT_TRACK_COMPUTE, "compute")                                                               \
+    X(WEFT_TRACK_COMM, "communication: gradients")                                                 \
+    X(WEFT_TRACK_WEIGHTS, "communication: weights")                                                \
+    X(WEFT_TRACK_TENSOR, "communication: tensor parallel")                                         \
+    X(WEFT_TRACK_STAGE, "communication: wait for a stage")                                         \
+    X(WEFT_TRACK_FORWARD, "communication: to the next stage")                                      \
+    X(WEFT_TRACK_BACKWARD, "communication: to the stage before")                                   \
+    X(WEFT_TRACK_DATA, "data")                                                                     \
+    X(WEFT_TRACK_SAVE, "checkpoint")
+
+typedef enum weft_track {
+#define WEFT_TRACK_ENUM(name, text) name,
+    WEFT_TRACK_TABLE(WEFT_TRACK_ENUM)
+#undef WEFT_TRACK_ENUM
+        WEFT_TRACK_COUNT
+} weft_track_t;
+extern const weft_tracks_t weft__tracks;
+
 typedef struct weft_timeline weft_timeline_t;
 
 /* Record into `trace`; NULL: no timeline is made, *timeline_p is NULL, and the functions below do

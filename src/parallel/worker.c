@@ -103,25 +103,32 @@ static weft_status_t make_places(weft_worker_t *w, weft_chunk_t *chunk, int inde
     return WEFT_OK;
 }
 
+weft_zero_options_t weft__worker_store(const weft_worker_options_t *o)
+{
+    return (weft_zero_options_t){.plan = &o->plan,
+                                 .bucket_bytes = o->bucket_bytes,
+                                 .overlap = o->overlap,
+                                 .naive = o->naive,
+                                 .compress = o->compress,
+                                 .stream = o->stream,
+                                 .timeline = o->timeline};
+}
+
 static weft_status_t make_store(weft_worker_t *w, weft_chunk_t *chunk)
 {
     const weft_plan_t *plan = &w->o.plan;
     bool tied = w->o.model.tied && plan->pp > 1;
     bool rounds = w->o.compress == WEFT_COMPRESS_FP16 || w->o.compress == WEFT_COMPRESS_INT8;
-    weft_zero_options_t options = {.plan = plan,
-                                   .bucket_bytes = w->o.bucket_bytes,
-                                   .overlap = w->o.overlap,
-                                   .compress = w->o.compress,
-                                   .rules = {.skip_whole = w->mesh.tp_index > 0,
-                                             .skip_tokens = tied && !chunk->first,
-                                             .partial = plan->sequence_parallel,
-                                             .rounded = plan->tp > 1 && rounds,
-                                             .tied = tied},
-                                   .dp_index = w->mesh.dp_index,
-                                   .dp_comm = w->mesh.dp_comm,
-                                   .weights_comm = w->mesh.weights_comm,
-                                   .stream = w->o.stream,
-                                   .timeline = w->o.timeline};
+    weft_zero_options_t options = weft__worker_store(&w->o);
+    options.rules = (weft_piece_rules_t){.skip_whole = w->mesh.tp_index > 0,
+                                         .skip_tokens = tied && !chunk->first,
+                                         .partial = plan->sequence_parallel,
+                                         .rounded = plan->tp > 1 && rounds,
+                                         .tied = tied};
+    options.dp_index = w->mesh.dp_index;
+    options.dp_comm = w->mesh.dp_comm;
+    options.weights_comm = w->mesh.weights_comm;
+    options.meter = &w->meter;
     return weft__zero_open(&chunk->zero, chunk->model, w->compute, &options, &w->bill);
 }
 
@@ -141,16 +148,21 @@ static void set_pass(weft_worker_t *w, weft_chunk_t *chunk)
     if (w->scratch != NULL) {
         weft__scratch_carve(chunk->model, w->compute, &w->shape, w->scratch, &chunk->pass.scratch);
     }
+    if (plan->pp == 1) {
+        w->dx[0].memory = chunk->pass.scratch.dx;
+    }
 }
 
 /* ---- memory that slices share --------------------------------------------------------------------------- */
 
 static weft_status_t make_dx(weft_worker_t *w)
 {
+    size_t bytes = (size_t)w->shape.norm_rows * row_bytes(w);
     for (w->dx_count = 0; w->dx_count < (w->o.plan.pp > 1 ? DX_MOST : 1); w->dx_count++) {
         weft_dx_t *dx = &w->dx[w->dx_count];
-        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS,
-                                   (size_t)w->shape.norm_rows * row_bytes(w), &dx->memory));
+        if (w->o.plan.pp > 1) { /* without neighbours, that of scratch memory will do (set_pass) */
+            WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS, bytes, &dx->memory));
+        }
         WEFT_TRY(make_event(w, &dx->arrived));
         WEFT_TRY(make_event(w, &dx->sent));
     }
@@ -180,8 +192,14 @@ static weft_status_t make_shared(weft_worker_t *w)
 static weft_status_t make_host(weft_worker_t *w)
 {
     size_t tokens = (size_t)w->o.plan.micro_batches * (size_t)(w->shape.batch * w->shape.seq);
-    WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_HOST, tokens * sizeof(float), &w->losses));
-    return weft__bill_malloc(&w->bill, WEFT_MEMORY_HOST, 2 * sizeof(float), &w->norm);
+    for (int i = 0; i < STEPS_MOST; i++) {
+        weft_outcome_t *out = &w->outcomes[i];
+        WEFT_TRY(
+            weft__bill_malloc(&w->bill, WEFT_MEMORY_HOST, tokens * sizeof(float), &out->losses));
+        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_HOST, 2 * sizeof(float), &out->norm));
+        WEFT_TRY(make_event(w, &out->end));
+    }
+    return WEFT_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------ */
@@ -241,7 +259,6 @@ static weft_status_t make_all(weft_worker_t *w)
         set_pass(w, &w->chunks[i]);
     }
     if (!w->bill.dry) {
-        WEFT_TRY(weft_event_create(&w->end));
         WEFT_TRY(weft__pipeline_create(&w->mesh, w->o.stream, w->o.timeline, &w->pipeline));
     }
     return weft__optimizer_create(w->zeros, w->chunk_count, &w->mesh, &w->bill, &w->optimizer);
@@ -343,16 +360,18 @@ void weft__worker_destroy(weft_worker_t *w)
         free_chunk(&w->chunks[i]);
     }
     for (int i = 0; i < DX_MOST; i++) {
-        weft_free(w->dx[i].memory);
+        weft_free(w->o.plan.pp > 1 ? w->dx[i].memory : NULL);
         drop_event(w->dx[i].arrived);
         drop_event(w->dx[i].sent);
     }
     weft_free(w->again);
     weft_free(w->spare);
     weft_free(w->scratch);
-    free_host(w->losses);
-    free_host(w->norm);
-    drop_event(w->end);
+    for (int i = 0; i < STEPS_MOST; i++) {
+        free_host(w->outcomes[i].losses);
+        free_host(w->outcomes[i].norm);
+        drop_event(w->outcomes[i].end);
+    }
     weft__meter_close(&w->meter);
     weft__model_destroy(w->whole);
     weft__model_destroy(w->cut);

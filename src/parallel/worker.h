@@ -8,7 +8,7 @@
  *     weft__worker_start(worker, seed)              or weft__worker_load(worker, read, arg)
  *     for each step:
  *         weft__worker_queue(worker, &input)        queues; on virtual GPUs it also computes
- *         weft__worker_settle(worker, &result)      waits, and tells how it went
+ *         weft__worker_settle(worker, &result)      waits, and tells how the oldest one went
  *     weft__worker_gather(worker, ...)              whole tensors for a checkpoint
  *     weft__worker_destroy(worker)
  *
@@ -35,11 +35,12 @@ typedef struct weft_worker_options {
     weft_dtype_t type;         /* of weights and activations: f32, bf16 or f16 */
     weft_dtype_t grad_type;    /* of gradients: f32, or `type`: less memory, sums are rounded */
     int vocab_multiple;        /* as in weft_slice_t */
-    size_t bucket_bytes;       /* of gradients that are exchanged at once */
+    size_t bucket_bytes;       /* of gradients that are exchanged at once; 0: see zero.h */
     bool overlap;              /* communication runs beside computation */
     size_t overlap_bytes;      /* ... sums of activations from this size on */
     size_t gather_bytes;       /* ... all-gathers of them, beside the product that needs them */
     weft_compress_t compress;  /* of gradients on their way over dp; grad_type is f32 then */
+    bool naive;                /* for comparison: rank 0 does it all (naive.c); plain dp only */
     uint64_t seed;             /* of dropout */
     weft_stream_h stream;      /* of computation; NULL: the caller's thread, on virtual GPUs */
     weft_timeline_t *timeline; /* or NULL */
@@ -51,7 +52,8 @@ weft_status_t weft__worker_create(const weft_worker_options_t *options, weft_com
                                   const weft_compute_t *compute, weft_worker_t **worker_p);
 void weft__worker_destroy(weft_worker_t *worker);
 
-/* Initial weights from `seed`: the same under every plan. Moments are zero. */
+/* Initial weights from `seed`: the same under every plan. Moments are zero. Data-parallel ranks compare
+ * what they have. */
 weft_status_t weft__worker_start(weft_worker_t *worker, uint64_t seed);
 
 /* ---- steps ---------------------------------------------------------------------------------------------- */
@@ -59,27 +61,27 @@ weft_status_t weft__worker_start(weft_worker_t *worker, uint64_t seed);
 typedef struct weft_worker_input {
     uint64_t step;      /* 0, 1, ... */
     weft_hyper_t hyper; /* its step counts from 1 */
-    const int32_t
-        *tokens; /* of this data-parallel rank's sequences: micro_batches x micro_batch x */
-    const int32_t *targets; /* length; in host memory that lives until settle */
+    /* Of this data-parallel rank's sequences: micro_batches x micro_batch x length, in host memory that
+     * lives until settle. */
+    const int32_t *tokens, *targets;
 } weft_worker_input_t;
 
 typedef struct weft_worker_result {
-    double
-        loss_sum; /* over the tokens that this rank answers for; all ranks' sums make the batch's */
-    double norm;  /* of the gradient of the whole model, before clipping */
-    bool finite;  /* it was a number; if not, nothing was updated */
-    double run_s; /* forward and backward of all micro-batches, waits included */
+    double loss_sum; /* over tokens that this rank answers for; all ranks' sums make the batch's */
+    double norm;     /* of the gradient of the whole model, before clipping */
+    bool finite;     /* it was a number; if not, nothing was updated */
+    double run_s;    /* forward and backward of all micro-batches, waits included */
     double pipeline_s; /* of that, waiting for other stages: the bubble */
     double tensor_s;   /* of that, communication between tensor-parallel ranks that nothing hid */
     double exchange_s; /* waiting for gradients that nothing hid, after backward */
     double update_s;   /* all that came after backward */
 } weft_worker_result_t;
 
+/* At most two steps are under way: the host may queue one before it settles the one before. */
 weft_status_t weft__worker_queue(weft_worker_t *worker, const weft_worker_input_t *input);
 weft_status_t weft__worker_settle(weft_worker_t *worker, weft_worker_result_t *result_p);
 
-/* The sum of losses without training, as weft_worker_result_t.loss_sum. */
+/* The sum of losses without training, as weft_worker_result_t.loss_sum. No step is under way. */
 weft_status_t weft__worker_evaluate(weft_worker_t *worker, const int32_t *tokens,
                                     const int32_t *targets, double *loss_sum_p);
 
@@ -89,6 +91,10 @@ const weft_mesh_t *weft__worker_mesh(const weft_worker_t *worker);
 
 /* The whole model's parameters, in the order of checkpoints. */
 const weft_model_t *weft__worker_whole(const weft_worker_t *worker);
+
+/* This rank's slice and its weights on the device, if that is the whole model and they are all here;
+ * NULL otherwise, on all ranks alike. Until the next step. */
+void *const *weft__worker_params(weft_worker_t *worker, const weft_model_t **model_p);
 
 /* What was allocated. */
 const weft_bill_t *weft__worker_bill(const weft_worker_t *worker);
@@ -118,7 +124,7 @@ typedef weft_status_t (*weft_read_fn)(void *arg, const weft_param_t *param, weft
                                       float *whole);
 
 /* Fill this rank's state from whole tensors; `moments`: m and v as well, else they become zero. Each
- * rank reads only what it has a part of; not collective. */
+ * rank reads only what it has a part of. Data-parallel ranks compare their weights. */
 weft_status_t weft__worker_load(weft_worker_t *worker, weft_read_fn read, void *arg, bool moments);
 
 #endif

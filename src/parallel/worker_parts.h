@@ -14,7 +14,7 @@
 #include "parallel/tensor.h"
 #include "parallel/worker.h"
 
-enum { DX_MOST = 3 };
+enum { DX_MOST = 3, STEPS_MOST = 2 };
 
 /* Room for the activations of one micro-batch. */
 typedef struct weft_place {
@@ -34,7 +34,7 @@ typedef struct weft_chunk {
     weft_keep_t keep;
     int place_count;
     weft_place_t *places;
-    int backwards; /* done in this step */
+    int forwards, backwards; /* done in this step */
 } weft_chunk_t;
 
 /* A gradient of the residual stream on its way through a slice. */
@@ -42,6 +42,13 @@ typedef struct weft_dx {
     void *memory;
     weft_event_h arrived, sent;
 } weft_dx_t;
+
+/* What a step will have left on the host when `end` has passed. */
+typedef struct weft_outcome {
+    float *losses; /* of all micro-batches */
+    float *norm;   /* 2 */
+    weft_event_h end;
+} weft_outcome_t;
 
 struct weft_worker {
     weft_worker_options_t o;
@@ -70,7 +77,10 @@ struct weft_worker {
     int train_count, eval_count;
     weft_turn_t *train_ops, *eval_ops;
 
-    /* The step under way. */
+    uint64_t queued, settled; /* steps; of those between, each has one of the outcomes, in turn */
+    weft_outcome_t outcomes[STEPS_MOST];
+
+    /* The step that is being queued. */
     const weft_turn_t *ops;
     int op_count, prepared;
     int64_t forwards, backwards; /* begun and prepared, for the rings */
@@ -78,9 +88,7 @@ struct weft_worker {
     bool training;
     float loss_scale; /* of the step, over the tokens of its batch */
     uint64_t step;
-    float *losses; /* on the host, of all micro-batches */
-    float *norm;   /* on the host, 2 */
-    weft_event_h end;
+    float *losses; /* its outcome's */
 };
 
 /* One micro-batch through one slice. Forward leaves its result in the last of place->acts.outs, or
@@ -96,6 +104,9 @@ static inline int weft__stage_of(const weft_plan_t *plan, int rank, int chunk)
 {
     return chunk * plan->pp + rank;
 }
+
+/* How the state of any slice is kept; what depends on the rank is left open. */
+weft_zero_options_t weft__worker_store(const weft_worker_options_t *options);
 
 weft_slice_t weft__stage_slice(const weft_worker_options_t *options, int stage, int part);
 

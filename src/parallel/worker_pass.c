@@ -7,13 +7,13 @@ static int bucket_of_block(const weft_chunk_t *chunk, int index)
 {
     int layer = chunk->model->slice.layer_first + index;
     return index >= 0 && index < chunk->model->slice.layer_count
-               ? weft__units_block(chunk->model, &chunk->zero.layout, layer)
+               ? weft__layout_block(&chunk->zero.layout, chunk->model, layer)
                : -1;
 }
 
 static int bucket_of_end(const weft_chunk_t *chunk, weft_role_t role)
 {
-    return weft__units_end(chunk->model, &chunk->zero.layout, role);
+    return weft__layout_end(&chunk->zero.layout, chunk->model, role);
 }
 
 static weft_status_t need_end(weft_chunk_t *chunk, weft_role_t role, int next)

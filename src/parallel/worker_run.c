@@ -125,6 +125,7 @@ static weft_status_t forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_t
     if (!chunk->first) {
         WEFT_TRY(await(w, place->arrived));
     }
+    chunk->pass.fresh = weft__grads_fresh(&chunk->zero, false, chunk->forwards++ == 0);
     int span = begin_span(w, "forward");
     WEFT_TRY(weft__chunk_forward(w, chunk, place));
     end_span(w, span);
@@ -149,14 +150,15 @@ static weft_status_t backward(weft_worker_t *w, weft_chunk_t *chunk, const weft_
         WEFT_TRY(await(w, dx->arrived));
     }
     chunk->pass.scratch.dx = dx->memory;
-    weft__grads_micro(&chunk->zero, ++chunk->backwards == w->o.plan.micro_batches);
+    chunk->pass.fresh = weft__grads_fresh(&chunk->zero, true, chunk->backwards++ == 0);
+    weft__grads_micro(&chunk->zero, chunk->backwards == w->o.plan.micro_batches);
     int span = begin_span(w, "backward");
     WEFT_TRY(weft__chunk_backward(w, chunk, place));
     end_span(w, span);
-    if (!chunk->first) {
-        WEFT_TRY(weft__pipeline_send(&w->pipeline, WEFT_BACKWARD_OUT, dx->memory, message_count(w),
-                                     w->o.type, dx->sent));
-    }
+    /* The next message to come here waits until this one has left, or is used up. */
+    WEFT_TRY(chunk->first ? weft_event_record(dx->sent, w->o.stream)
+                          : weft__pipeline_send(&w->pipeline, WEFT_BACKWARD_OUT, dx->memory,
+                                                message_count(w), w->o.type, dx->sent));
     return release(w, place);
 }
 
@@ -185,7 +187,7 @@ weft_status_t weft__worker_run(weft_worker_t *w, bool training)
     w->prepared = 0;
     w->backwards = 0;
     for (int i = 0; i < w->chunk_count; i++) {
-        w->chunks[i].backwards = 0;
+        w->chunks[i].forwards = w->chunks[i].backwards = 0;
     }
     int stretch = weft__meter_begin(&w->meter, WEFT_STRETCH_RUN);
     WEFT_TRY(run_all(w));

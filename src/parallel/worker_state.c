@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "parallel/agree.h"
 #include "parallel/worker_parts.h"
 
 static weft_status_t host_floats(int64_t count, float **memory_p)
@@ -15,17 +16,38 @@ static weft_status_t host_floats(int64_t count, float **memory_p)
                             (long long)count);
 }
 
+/* The first data-parallel rank makes them for all: ranks may share cores. */
 static weft_status_t start_param(weft_worker_t *w, weft_chunk_t *chunk, int index, uint64_t seed)
 {
     const weft_param_t *param = &chunk->model->params[index];
+    weft_status_t status = WEFT_OK;
     float *local;
     WEFT_TRY(host_floats(param->count, &local));
-    weft_status_t status = weft__param_init(param, w->mesh.tp_index, seed, local);
+    if (w->mesh.dp_index == 0) {
+        status = weft__param_init(param, w->mesh.tp_index, seed, local);
+    }
+    if (status == WEFT_OK && w->mesh.dp > 1) {
+        status = weft_broadcast(local, local, (size_t)param->count, WEFT_F32, 0, w->mesh.dp_comm,
+                                NULL);
+    }
     if (status == WEFT_OK) {
         status = weft__zero_put(&chunk->zero, index, WEFT_STATE_WEIGHTS, local);
     }
     free(local);
     return status;
+}
+
+/* Weights are there: those of data-parallel ranks that keep all of them must be the same. */
+static weft_status_t started(weft_worker_t *w, weft_chunk_t *chunk)
+{
+    weft_zero_t *zero = &chunk->zero;
+    size_t bytes = (size_t)zero->layout.total * weft_dtype_size(zero->model->type);
+    if (zero->stage == 3) {
+        return weft__gather_updated(zero, NULL);
+    }
+    return zero->ranks > 1
+               ? weft__agree_check(zero->weights, bytes, "the initial weights", w->mesh.dp_comm)
+               : WEFT_OK;
 }
 
 weft_status_t weft__worker_start(weft_worker_t *w, uint64_t seed)
@@ -34,7 +56,7 @@ weft_status_t weft__worker_start(weft_worker_t *w, uint64_t seed)
         for (int i = 0; i < w->chunks[c].model->param_count; i++) {
             WEFT_TRY(start_param(w, &w->chunks[c], i, seed));
         }
-        WEFT_TRY(weft__gather_updated(&w->chunks[c].zero));
+        WEFT_TRY(started(w, &w->chunks[c]));
     }
     return WEFT_OK;
 }
@@ -67,7 +89,7 @@ weft_status_t weft__worker_load(weft_worker_t *w, weft_read_fn read, void *arg, 
                 WEFT_TRY(load_param(w, &w->chunks[c], i, (weft_state_kind_t)what, read, arg));
             }
         }
-        WEFT_TRY(weft__gather_updated(zero));
+        WEFT_TRY(started(w, &w->chunks[c]));
     }
     return WEFT_OK;
 }
@@ -91,19 +113,21 @@ static int stage_with(const weft_worker_t *w, const weft_param_t *param)
     return stages - 1;
 }
 
-/* This rank's part of a parameter, complete on the first data-parallel rank. Bits are added as
- * integers, since one rank has them and the others zeros. */
+/* The first `count` elements of this rank's part of a parameter, complete on the first data-parallel rank.
+ * Bits are added as integers, since one rank has them and the others zeros. */
 static weft_status_t collect(weft_worker_t *w, weft_chunk_t *chunk, int index,
-                             weft_state_kind_t what, float *local)
+                             weft_state_kind_t what, int64_t count, float *local)
 {
-    size_t count = (size_t)chunk->model->params[index].count;
-    memset(local, 0, count * sizeof(float));
+    bool whole = weft__zero_whole(&chunk->zero, what);
+    if (!whole) {
+        memset(local, 0, (size_t)count * sizeof(float));
+    }
     WEFT_TRY(weft__gather_settle(&chunk->zero));
     WEFT_TRY(weft_stream_synchronize(w->o.stream));
-    WEFT_TRY(weft__zero_get(&chunk->zero, index, what, local));
-    return weft__zero_whole(&chunk->zero, what)
-               ? WEFT_OK
-               : weft_reduce(local, local, count, WEFT_U32, WEFT_SUM, 0, w->mesh.dp_comm, NULL);
+    WEFT_TRY(weft__zero_get(&chunk->zero, index, what, count, local));
+    return whole ? WEFT_OK
+                 : weft_reduce(local, local, (size_t)count, WEFT_U32, WEFT_SUM, 0, w->mesh.dp_comm,
+                               NULL);
 }
 
 /* Put everybody's parts together on rank 0, which may be one of them. */
@@ -126,30 +150,56 @@ static weft_status_t assemble(weft_worker_t *w, const weft_param_t *param, int p
     return WEFT_OK;
 }
 
-static weft_status_t gather(weft_worker_t *w, const weft_param_t *param, weft_state_kind_t what,
-                            float *own, float *received, float *whole)
+/* By way of memory for the parts. */
+static weft_status_t gather_parts(weft_worker_t *w, const weft_param_t *param, int pp_index,
+                                  weft_chunk_t *chunk, weft_state_kind_t what, float *whole)
 {
-    const weft_plan_t *plan = &w->o.plan;
-    int stage = stage_with(w, param), pp_index = stage % plan->pp;
-    if (pp_index == w->mesh.pp_index) {
-        weft_chunk_t *chunk = &w->chunks[stage / plan->pp];
+    float *own = NULL, *received = NULL;
+    weft_status_t status = host_floats(param->count, &own);
+    status = status == WEFT_OK ? host_floats(param->count, &received) : status;
+    if (status == WEFT_OK && chunk != NULL) {
         int index = weft__model_find(chunk->model, param->name);
-        WEFT_TRY(collect(w, chunk, index, what, own));
+        status = collect(w, chunk, index, what, param->count, own);
     }
-    return assemble(w, param, pp_index, own, received, whole);
+    status = status == WEFT_OK ? assemble(w, param, pp_index, own, received, whole) : status;
+    free(own);
+    free(received);
+    return status;
+}
+
+/* Ranks that have no part in it return at once; where rank 0 has all of it, nothing is in between. */
+static weft_status_t gather(weft_worker_t *w, const weft_param_t *param, weft_state_kind_t what,
+                            float *whole)
+{
+    const weft_mesh_t *mesh = &w->mesh;
+    int stage = stage_with(w, param), pp_index = stage % mesh->pp;
+    weft_chunk_t *chunk = pp_index == mesh->pp_index ? &w->chunks[stage / mesh->pp] : NULL;
+    bool all = chunk != NULL && weft__zero_whole(&chunk->zero, what);
+    if (all && mesh->dp_index > 0) {
+        chunk = NULL;
+    }
+    if (all && mesh->rank == 0 && mesh->dp_index == 0 && mesh->tp == 1) {
+        int64_t count = param->shape[0] * param->shape[1]; /* padding is behind it */
+        return collect(w, chunk, weft__model_find(chunk->model, param->name), what, count, whole);
+    }
+    return chunk != NULL || mesh->rank == 0 ? gather_parts(w, param, pp_index, chunk, what, whole)
+                                            : WEFT_OK;
 }
 
 weft_status_t weft__worker_gather(weft_worker_t *w, int index, weft_state_kind_t what, float *whole)
 {
-    const weft_param_t *param = &w->cut->params[index]; /* in the order of the whole model's */
-    float *own = NULL, *received = NULL;
-    weft_status_t status = host_floats(param->count, &own);
-    status = status == WEFT_OK ? host_floats(param->count, &received) : status;
-    status = status == WEFT_OK ? gather(w, param, what, own, received, whole) : status;
-    free(own);
-    free(received);
+    /* In the order of the whole model's. */
+    weft_status_t status = gather(w, &w->cut->params[index], what, whole);
     w->failed = w->failed || status != WEFT_OK;
     return status;
+}
+
+void *const *weft__worker_params(weft_worker_t *w, const weft_model_t **model_p)
+{
+    weft_zero_t *zero = &w->chunks[0].zero;
+    bool whole = w->o.plan.pp * w->o.plan.tp == 1 && zero->stage < 3;
+    *model_p = w->chunks[0].model;
+    return whole && weft__gather_settle(zero) == WEFT_OK ? zero->params : NULL;
 }
 
 /* ---- state with a plan ------------------------------------------------------------------------------------ */
@@ -170,11 +220,11 @@ float *weft__worker_residuals(const weft_worker_t *w, int chunk, const weft_layo
 static weft_status_t stage_residuals(const weft_worker_options_t *o, int stage, size_t *bytes_p)
 {
     weft_slice_t slice = weft__stage_slice(o, stage, 0);
+    weft_zero_options_t options = weft__worker_store(o);
     weft_model_t *model;
     weft_layout_t layout;
     WEFT_TRY(weft__model_create(&o->model, &slice, o->type, o->grad_type, &model));
-    weft_status_t status = weft__units_layout(model, (int64_t)(o->bucket_bytes / sizeof(float)),
-                                              o->plan.dp, &layout);
+    weft_status_t status = weft__zero_layout(model, &options, &layout);
     if (status == WEFT_OK) {
         *bytes_p = weft__squeeze_residual_bytes(o->compress, o->plan.zero > 0, &layout, o->plan.dp);
         weft__layout_destroy(&layout);

@@ -23,31 +23,52 @@ static weft_status_t note(weft_worker_t *w, weft_status_t status)
     return broken != WEFT_OK ? broken : status;
 }
 
-static weft_status_t queue(weft_worker_t *w, const weft_worker_input_t *input)
+/* Where the next step, or a validation, leaves what the host reads. */
+static weft_outcome_t *begin(weft_worker_t *w, const int32_t *tokens, const int32_t *targets)
 {
-    const weft_plan_t *plan = &w->o.plan;
-    double tokens = (double)plan->dp * plan->micro_batches * (double)plan->micro_batch *
-                    (double)plan->length;
-    w->loss_scale = (float)(weft__hyper_scale(&input->hyper) / tokens);
-    w->step = input->step;
-    w->tokens = input->tokens;
-    w->targets = input->targets;
-    for (int i = 0; i < w->chunk_count; i++) {
-        WEFT_TRY(weft__grads_begin(&w->chunks[i].zero, (int64_t)input->step));
-    }
-    WEFT_TRY(weft__worker_run(w, true));
+    int turn = (int)(w->queued % STEPS_MOST);
+    weft__meter_step(&w->meter, turn);
+    w->tokens = tokens;
+    w->targets = targets;
+    w->losses = w->outcomes[turn].losses;
+    return &w->outcomes[turn];
+}
+
+static weft_status_t update(weft_worker_t *w, const weft_hyper_t *hyper)
+{
     int stretch = weft__meter_begin(&w->meter, WEFT_STRETCH_UPDATE);
     for (int i = 0; i < w->chunk_count; i++) {
         WEFT_TRY(weft__grads_finish(&w->chunks[i].zero));
     }
     int span = weft__timeline_begin(w->o.timeline, WEFT_TRACK_COMPUTE, "optimizer", -1,
                                     w->o.stream);
-    WEFT_TRY(weft__optimizer_run(w->optimizer, &input->hyper));
+    WEFT_TRY(weft__optimizer_run(w->optimizer, hyper));
     weft__timeline_end(w->o.timeline, span, w->o.stream);
     weft__meter_end(&w->meter, stretch);
+    return WEFT_OK;
+}
+
+static weft_status_t queue(weft_worker_t *w, const weft_worker_input_t *input)
+{
+    const weft_plan_t *plan = &w->o.plan;
+    double tokens = (double)plan->dp * plan->micro_batches * (double)plan->micro_batch *
+                    (double)plan->length;
+    if (w->queued - w->settled == STEPS_MOST) {
+        return weft__fail(WEFT_ERR_INVALID, "%d steps are under way: settle one first", STEPS_MOST);
+    }
+    const weft_outcome_t *out = begin(w, input->tokens, input->targets);
+    w->loss_scale = (float)(weft__hyper_scale(&input->hyper) / tokens);
+    w->step = input->step;
+    w->queued++;
+    WEFT_TRY(weft__optimizer_begin(w->optimizer));
+    for (int i = 0; i < w->chunk_count; i++) {
+        WEFT_TRY(weft__grads_begin(&w->chunks[i].zero));
+    }
+    WEFT_TRY(weft__worker_run(w, true));
+    WEFT_TRY(update(w, &input->hyper));
     WEFT_TRY(
-        weft_memcpy(w->norm, weft__optimizer_norm(w->optimizer), 2 * sizeof(float), w->o.stream));
-    return weft_event_record(w->end, w->o.stream);
+        weft_memcpy(out->norm, weft__optimizer_norm(w->optimizer), 2 * sizeof(float), w->o.stream));
+    return weft_event_record(out->end, w->o.stream);
 }
 
 weft_status_t weft__worker_queue(weft_worker_t *w, const weft_worker_input_t *input)
@@ -56,7 +77,7 @@ weft_status_t weft__worker_queue(weft_worker_t *w, const weft_worker_input_t *in
 }
 
 /* The last stage knows the losses; one tensor-parallel rank tells. */
-static double own_losses(const weft_worker_t *w)
+static double sum_losses(const weft_worker_t *w, const float *losses)
 {
     const weft_plan_t *plan = &w->o.plan;
     size_t count = (size_t)plan->micro_batches * (size_t)(w->shape.batch * w->shape.seq);
@@ -65,7 +86,7 @@ static double own_losses(const weft_worker_t *w)
         return 0.0;
     }
     for (size_t i = 0; i < count; i++) {
-        sum += (double)w->losses[i];
+        sum += (double)losses[i];
     }
     return sum;
 }
@@ -73,19 +94,23 @@ static double own_losses(const weft_worker_t *w)
 static weft_status_t settle(weft_worker_t *w, weft_worker_result_t *result)
 {
     double seconds[WEFT_STRETCHES];
-    WEFT_TRY(weft_event_synchronize(w->end));
+    int turn = (int)(w->settled % STEPS_MOST);
+    const weft_outcome_t *out = &w->outcomes[turn];
+    if (w->settled == w->queued) {
+        return weft__fail(WEFT_ERR_INVALID, "no step is under way");
+    }
+    WEFT_TRY(weft_event_synchronize(out->end));
     WEFT_TRY(weft__mesh_error(&w->mesh));
-    weft__meter_take(&w->meter, seconds);
-    *result = (weft_worker_result_t){.loss_sum = own_losses(w),
-                                     .norm = (double)w->norm[0],
-                                     .finite = isfinite(w->norm[0]),
+    w->settled++;
+    weft__meter_take(&w->meter, turn, seconds);
+    *result = (weft_worker_result_t){.loss_sum = sum_losses(w, out->losses),
+                                     .norm = (double)out->norm[0],
+                                     .finite = isfinite(out->norm[0]),
                                      .run_s = seconds[WEFT_STRETCH_RUN],
                                      .pipeline_s = seconds[WEFT_STRETCH_PIPELINE],
                                      .tensor_s = seconds[WEFT_STRETCH_TENSOR],
+                                     .exchange_s = seconds[WEFT_STRETCH_EXCHANGE],
                                      .update_s = seconds[WEFT_STRETCH_UPDATE]};
-    for (int i = 0; i < w->chunk_count; i++) {
-        result->exchange_s += weft__grads_exposed(&w->chunks[i].zero, (int64_t)w->step);
-    }
     return WEFT_OK;
 }
 
@@ -97,15 +122,12 @@ weft_status_t weft__worker_settle(weft_worker_t *w, weft_worker_result_t *result
 static weft_status_t evaluate(weft_worker_t *w, const int32_t *tokens, const int32_t *targets,
                               double *loss_sum_p)
 {
-    double seconds[WEFT_STRETCHES];
-    w->tokens = tokens;
-    w->targets = targets;
+    const weft_outcome_t *out = begin(w, tokens, targets);
     WEFT_TRY(weft__worker_run(w, false));
-    WEFT_TRY(weft_event_record(w->end, w->o.stream));
-    WEFT_TRY(weft_event_synchronize(w->end));
+    WEFT_TRY(weft_event_record(out->end, w->o.stream));
+    WEFT_TRY(weft_event_synchronize(out->end));
     WEFT_TRY(weft__mesh_error(&w->mesh));
-    weft__meter_take(&w->meter, seconds);
-    *loss_sum_p = own_losses(w);
+    *loss_sum_p = sum_losses(w, out->losses);
     return WEFT_OK;
 }
 

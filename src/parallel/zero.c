@@ -8,12 +8,24 @@
 
 /* ---- making one ---------------------------------------------------------------------------------- */
 
+static weft_status_t allocate_state(weft_zero_t *s, weft_bill_t *bill)
+{
+    size_t bytes = (size_t)s->state_count * sizeof(float);
+    weft_memory_kind_t where = s->offload ? WEFT_MEMORY_HOST : WEFT_MEMORY_OPTIMIZER;
+    if (s->own == WEFT_OWN_NONE) {
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__bill_malloc(bill, where, bytes, &s->m));
+    WEFT_TRY(weft__bill_malloc(bill, where, bytes, &s->v));
+    return s->model->type != WEFT_F32 || s->offload
+               ? weft__bill_malloc(bill, where, bytes, &s->master)
+               : WEFT_OK;
+}
+
 static weft_status_t allocate(weft_zero_t *s, weft_bill_t *bill)
 {
     size_t weight = weft_dtype_size(s->model->type), grad = weft_dtype_size(s->model->grad_type);
-    size_t all = (size_t)s->layout.total, shards = all / (size_t)s->ranks;
-    size_t state = (size_t)s->state_count * sizeof(float);
-    weft_memory_kind_t where = s->offload ? WEFT_MEMORY_HOST : WEFT_MEMORY_OPTIMIZER;
+    size_t all = (size_t)s->layout.total, shards = all / (size_t)s->shards;
     WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_WEIGHTS, (s->stage == 3 ? shards : all) * weight,
                                &s->weights));
     if (s->lean) {
@@ -21,12 +33,7 @@ static weft_status_t allocate(weft_zero_t *s, weft_bill_t *bill)
     } else {
         WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_GRADIENTS, all * grad, &s->all_grads));
     }
-    WEFT_TRY(weft__bill_malloc(bill, where, state, &s->m));
-    WEFT_TRY(weft__bill_malloc(bill, where, state, &s->v));
-    if (s->model->type != WEFT_F32 || s->offload) {
-        WEFT_TRY(weft__bill_malloc(bill, where, state, &s->master));
-    }
-    return WEFT_OK;
+    return allocate_state(s, bill);
 }
 
 static weft_status_t make_views(weft_zero_t *s)
@@ -48,12 +55,32 @@ static weft_status_t make_views(weft_zero_t *s)
     return WEFT_OK;
 }
 
+/* Each tensor by itself is for comparison, and only where no bucket is ever gathered. */
+static bool by_tensor(const weft_zero_options_t *options)
+{
+    return options->bucket_bytes == 0 && (options->plan->zero == 0 || options->plan->dp == 1);
+}
+
+weft_status_t weft__zero_layout(const weft_model_t *model, const weft_zero_options_t *options,
+                                weft_layout_t *layout_p)
+{
+    weft_layout_rules_t rules = {
+        .bucket_elements = (int64_t)(options->bucket_bytes / sizeof(float)),
+        .align = (int64_t)WEFT_SUMSQ_CHUNK * options->plan->dp,
+        .tensors = by_tensor(options)};
+    if (rules.tensors) {
+        rules.align = weft__squeeze_align(options->compress, options->plan->dp);
+    }
+    return weft__layout_create(model, &rules, layout_p);
+}
+
 static weft_status_t open_all(weft_zero_t *s, const weft_zero_options_t *options, weft_bill_t *bill)
 {
-    WEFT_TRY(weft__units_layout(s->model, (int64_t)(options->bucket_bytes / sizeof(float)),
-                                s->ranks, &s->layout));
-    WEFT_TRY(weft__pieces_make(s->model, &s->layout, s->ranks, &options->rules, &s->pieces));
-    s->state_count = s->stage == 0 ? s->layout.total : s->layout.total / s->ranks;
+    WEFT_TRY(weft__zero_layout(s->model, options, &s->layout));
+    WEFT_TRY(weft__pieces_make(s->model, &s->layout, s->shards, &options->rules, &s->pieces));
+    s->state_count = s->own == WEFT_OWN_ALL      ? s->layout.total
+                     : s->own == WEFT_OWN_SHARDS ? s->layout.total / s->shards
+                                                 : 0;
     WEFT_TRY(allocate(s, bill));
     WEFT_TRY(make_views(s));
     if (s->stage > 0) {
@@ -68,14 +95,25 @@ weft_status_t weft__zero_open(weft_zero_t *zero, const weft_model_t *model,
 {
     const weft_plan_t *plan = options->plan;
     int stage = plan->dp > 1 ? plan->zero : 0;
+    bool naive = options->naive && plan->dp > 1;
+    bool lean = stage >= 2 && (plan->lean || plan->micro_batches == 1);
     *zero = (weft_zero_t){.model = model,
                           .compute = compute,
                           .stream = options->stream,
                           .timeline = options->timeline,
+                          .meter = options->meter,
+                          .exchange = naive        ? &weft__exchange_naive
+                                      : stage == 0 ? &weft__exchange_sum
+                                      : lean       ? &weft__exchange_lean
+                                                   : &weft__exchange_scatter,
+                          .own = stage > 0                        ? WEFT_OWN_SHARDS
+                                 : naive && options->dp_index > 0 ? WEFT_OWN_NONE
+                                                                  : WEFT_OWN_ALL,
                           .stage = stage,
                           .rank = options->dp_index,
                           .ranks = plan->dp,
-                          .lean = stage >= 2 && (plan->lean || plan->micro_batches == 1),
+                          .shards = by_tensor(options) ? 1 : plan->dp,
+                          .lean = lean,
                           .offload = plan->offload};
     return open_all(zero, options, bill);
 }
@@ -123,7 +161,18 @@ void *weft__zero_grads(const weft_zero_t *s, const weft_piece_t *piece)
 
 int64_t weft__zero_state(const weft_zero_t *s, const weft_piece_t *piece)
 {
-    return s->stage == 0 ? piece->first : piece->in_shards;
+    return s->own == WEFT_OWN_SHARDS ? piece->in_shards : piece->first;
+}
+
+weft_status_t weft__zero_square(const weft_zero_t *s, const weft_piece_t *piece,
+                                weft_stream_h stream)
+{
+    weft_sumsq_t args = {s->model->grad_type, piece->count, NULL, s->squares + piece->squares};
+    if (!piece->counted || !weft__zero_owns(s, piece)) {
+        return WEFT_OK;
+    }
+    args.in = weft__zero_grads(s, piece);
+    return s->compute->sumsq(&args, stream);
 }
 
 /* ---- parameters from and to the host ----------------------------------------------------------------- */
@@ -137,11 +186,11 @@ typedef struct range {
 static range_t range_of(const weft_zero_t *s, int param, int shard)
 {
     const weft_bucket_t *bucket = &s->layout.buckets[s->layout.bucket_of[param]];
-    int64_t size = bucket->count / s->ranks, from = bucket->first + shard * size, to = from + size;
+    int64_t size = bucket->count / s->shards, from = bucket->first + shard * size, to = from + size;
     int64_t first = s->layout.offset[param], end = first + s->model->params[param].count;
     int64_t begin = first > from ? first : from;
     end = end < to ? end : to;
-    return (range_t){begin - first, begin, bucket->first / s->ranks + begin - from,
+    return (range_t){begin - first, begin, bucket->first / s->shards + begin - from,
                      end > begin ? end - begin : 0};
 }
 
@@ -173,21 +222,22 @@ static weft_status_t put_range(weft_zero_t *s, range_t r, bool mine, weft_state_
 {
     float *state = state_memory(s, what);
     const float *values = local + r.in_param;
-    int64_t at = s->stage == 0 ? r.in_layout : r.in_shards;
+    bool spread = s->own == WEFT_OWN_SHARDS;
     if (r.count == 0) {
         return WEFT_OK;
     }
     if (what == WEFT_STATE_WEIGHTS && (s->stage < 3 || mine)) {
         WEFT_TRY(put_weights(s, s->stage == 3 ? r.in_shards : r.in_layout, values, r.count));
     }
-    return state != NULL && (s->stage == 0 || mine)
-               ? weft_memcpy(state + at, values, (size_t)r.count * sizeof(float), NULL)
+    return state != NULL && (!spread || mine)
+               ? weft_memcpy(state + (spread ? r.in_shards : r.in_layout), values,
+                             (size_t)r.count * sizeof(float), NULL)
                : WEFT_OK;
 }
 
 weft_status_t weft__zero_put(weft_zero_t *s, int param, weft_state_kind_t what, const float *local)
 {
-    for (int shard = 0; shard < s->ranks; shard++) {
+    for (int shard = 0; shard < s->shards; shard++) {
         WEFT_TRY(put_range(s, range_of(s, param, shard), shard == s->rank, what, local));
     }
     return WEFT_OK;
@@ -195,20 +245,23 @@ weft_status_t weft__zero_put(weft_zero_t *s, int param, weft_state_kind_t what, 
 
 bool weft__zero_whole(const weft_zero_t *s, weft_state_kind_t what)
 {
-    return s->stage == 0 || (what == WEFT_STATE_WEIGHTS && s->stage < 3 && s->master == NULL);
+    return s->own != WEFT_OWN_SHARDS ||
+           (what == WEFT_STATE_WEIGHTS && s->stage < 3 && s->master == NULL);
 }
 
-weft_status_t weft__zero_get(const weft_zero_t *s, int param, weft_state_kind_t what, float *local)
+weft_status_t weft__zero_get(const weft_zero_t *s, int param, weft_state_kind_t what, int64_t count,
+                             float *local)
 {
     const float *state = state_memory(s, what);
     bool weights = what == WEFT_STATE_WEIGHTS && state == NULL; /* then they are f32 */
-    for (int shard = 0; shard < s->ranks; shard++) {
+    for (int shard = 0; shard < s->shards; shard++) {
         range_t r = range_of(s, param, shard);
-        bool spread = weights ? s->stage == 3 : s->stage > 0;
+        bool spread = weights ? s->stage == 3 : s->own == WEFT_OWN_SHARDS;
         const float *from = weights ? s->weights : state;
-        if (r.count > 0 && (!spread || shard == s->rank)) {
+        int64_t wanted = r.in_param + r.count < count ? r.count : count - r.in_param;
+        if (wanted > 0 && (!spread || shard == s->rank)) {
             WEFT_TRY(weft_memcpy(local + r.in_param, from + (spread ? r.in_shards : r.in_layout),
-                                 (size_t)r.count * sizeof(float), NULL));
+                                 (size_t)wanted * sizeof(float), NULL));
         }
     }
     return WEFT_OK;

@@ -325,8 +325,8 @@ static weft_status_t run_on_gpu(const job_t *job, weft_stream_h stream)
 {
     weft_symm_h symm = job->params->symm;
     const weft_symm_gpu_t *gpu = symm->kind;
-    const weft_cuda_symm_ops_t *ops = weft__cuda_tables(NULL)->symm;
-    int on = weft__symm_comm(symm)->gpu;
+    const weft_cuda_symm_ops_t *ops = weft__symm_kernels();
+    int on = weft__symm_on(symm);
     void *native = NULL;
     weft_params_view_t view;
     weft_status_t status = weft__symm_stream(symm, stream, true, &native);

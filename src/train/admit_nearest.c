@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "train/admit.h"
-#include "train/planned.h"
+#include "train/run_plan.h"
 
 #define CANDIDATES_MOST 16384
 #define TRIES_MOST 4000 /* a forecast takes about a millisecond, and more for long pipelines */
@@ -104,9 +104,10 @@ static bool apply(const candidate_t *c, const weft_setup_t *setup, weft_train_co
         return false; /* nobody to spread it over */
     }
     config->accumulate = batch / (config->dp * config->micro_batch);
-    weft_plan_t plan = weft__planned_plan(config);
-    bool naive = strcmp(config->dp_style, "buckets") != 0 && weft__planned(config);
-    return !naive && config->accumulate <= WEFT_TRAIN_ACCUMULATE_MOST &&
+    weft_plan_t plan = weft__run_plan(config);
+    bool buckets = strcmp(config->dp_style, "buckets") == 0;
+    return (buckets || weft__run_plan_plain(config)) &&
+           config->accumulate <= WEFT_TRAIN_ACCUMULATE_MOST &&
            (!plan.lean || plan.micro_batches > 1) &&
            weft__plan_possible(&plan, &setup->model, config->ranks, batch);
 }

@@ -98,7 +98,7 @@
     X(STR, prompt, "prompt", 0, "TEXT", "", "", "what sampled text starts with")                   \
     X(INT, log_every, "log", 0, "N", "1", "", "print every Nth step, unless on a terminal")        \
     X(SIZE, bucket, "bucket", 0, "SIZE", "25M", "",                                                \
-      "gradients exchanged in one call; 0: each tensor by itself")                                 \
+      "gradients exchanged in one call; 0: each tensor by itself, with --zero each block")         \
     X(BOOL, overlap, "overlap", 0, "no", "yes", "",                                                \
       "exchange gradients while the backward pass goes on; no: after it")                          \
     X(ONE, compress, "compress", 0, "TYPE", "none", "none bf16 fp16 int8",                         \

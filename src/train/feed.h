@@ -5,7 +5,7 @@
 #ifndef WEFT_TRAIN_FEED_H
 #define WEFT_TRAIN_FEED_H
 
-#include "train/data.h"
+#include "text/data.h"
 
 typedef struct weft_feed weft_feed_t;
 

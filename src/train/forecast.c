@@ -7,9 +7,8 @@
 #include "base/try.h"
 #include "train/checkpoint_parts.h"
 #include "train/model_load.h"
-#include "train/planned.h"
 #include "train/run_folder.h"
-#include "train/trainer.h"
+#include "train/run_plan.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define PROCESS_BYTES (16 * MIB) /* of a rank on a virtual GPU: code's data, stacks, operands */
@@ -35,22 +34,12 @@ static uint64_t checkpoint_bytes(const weft_setup_t *setup, const weft_model_t *
 }
 
 /* What ranks keep of compressed gradients (residuals.h), with its entries. */
-static weft_status_t add_residuals(const weft_setup_t *setup, const weft_model_t *whole,
-                                   weft_forecast_t *out)
+static weft_status_t add_residuals(const weft_setup_t *setup, weft_forecast_t *out)
 {
     const weft_train_config_t *config = setup->config;
-    weft_dp_options_t options = {
-        .bucket_bytes = config->bucket,
-        .compress = (weft_compress_t)weft__compress_named(config->compress)};
-    uint64_t bytes;
-    size_t one;
-    if (weft__planned(config)) {
-        WEFT_TRY(weft__planned_residuals(setup, &bytes));
-    } else {
-        WEFT_TRY(weft__dp_residual_bytes(whole, &options, config->dp, &one));
-        bytes = (uint64_t)one * (uint64_t)config->dp;
-    }
-    uint64_t rows = (uint64_t)config->ranks * (uint64_t)weft__planned_plan(config).virtual_stages;
+    uint64_t bytes,
+        rows = (uint64_t)config->ranks * (uint64_t)weft__run_plan(config).virtual_stages;
+    WEFT_TRY(weft__run_plan_residuals(setup, &bytes));
     out->checkpoint += bytes > 0 ? bytes + rows * 192 : 0;
     return WEFT_OK;
 }
@@ -91,18 +80,6 @@ static uint64_t more_at_once(const weft_setup_t *setup, uint64_t saves)
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
-static weft_status_t add_devices(const weft_setup_t *setup, weft_forecast_t *out, uint64_t *host_p)
-{
-    weft_setup_sizes_t sizes;
-    if (weft__planned(setup->config)) {
-        return weft__planned_bytes(setup, &out->device, &out->device_most, host_p);
-    }
-    WEFT_TRY(weft__setup_sizes(setup, &sizes));
-    out->device_most = sizes.total;
-    out->device = sizes.total * (uint64_t)setup->config->ranks;
-    return WEFT_OK;
-}
-
 static uint64_t at_most(uint64_t bytes, uint64_t most)
 {
     return bytes < most ? bytes : most;
@@ -128,19 +105,24 @@ static uint64_t process_bytes(const weft_setup_t *setup, bool gpus)
            (uint64_t)tokenizer * 4;
 }
 
+/* Does rank 0 have all weights (and else: has it all state)? What it has is not gathered. */
+static bool has_all(const weft_train_config_t *config, bool state)
+{
+    return config->pp * config->tp == 1 && (config->dp == 1 || config->zero < (state ? 1 : 3));
+}
+
 /* What rank 0 has while it saves, or writes text, and others for it; or all have while they start: whole
- * tensors, two each. Under a plan rank 0 has two more, and others only their part of the largest one. */
+ * tensors, a few each. Where it gathers, rank 0 has three more, and others only their part of the largest. */
 static uint64_t copy_bytes(const weft_setup_t *setup, const weft_model_t *whole,
                            const weft_forecast_t *forecast)
 {
-    bool planned = weft__planned(setup->config);
+    const weft_train_config_t *config = setup->config;
     uint64_t largest = (uint64_t)weft__param_most(whole) * sizeof(float);
-    uint64_t parts = (uint64_t)(setup->config->dp < forecast->ranks ? setup->config->dp
-                                                                    : forecast->ranks);
-    uint64_t start = 2 * largest * (uint64_t)forecast->ranks;
-    uint64_t gathered = planned ? (2 + 2 * parts) * largest : 0;
+    uint64_t parts = (uint64_t)(config->dp < forecast->ranks ? config->dp : forecast->ranks);
+    uint64_t start = (setup->has_loaded ? 3 : 1) * largest * (uint64_t)forecast->ranks;
+    uint64_t gathered = has_all(config, true) ? largest : (2 + 2 * parts) * largest;
     uint64_t save = forecast->saves > 0 ? forecast->checkpoint + gathered : 0;
-    uint64_t text = planned && setup->config->sample_every > 0
+    uint64_t text = config->sample_every > 0 && !has_all(config, false)
                         ? 2 * (uint64_t)whole->element_count * sizeof(float)
                         : 0;
     return (start > save ? start : save) + text;
@@ -155,7 +137,7 @@ static weft_status_t add_copies(const weft_setup_t *setup, weft_forecast_t *out)
     out->saves = saves_of(setup);
     out->at_once = more_at_once(setup, out->saves);
     out->checkpoint = out->saves > 0 ? checkpoint_bytes(setup, whole) : 0;
-    weft_status_t status = out->saves > 0 ? add_residuals(setup, whole, out) : WEFT_OK;
+    weft_status_t status = out->saves > 0 ? add_residuals(setup, out) : WEFT_OK;
     out->copy = copy_bytes(setup, whole, out);
     weft__model_destroy(whole);
     return status;
@@ -170,9 +152,9 @@ weft_status_t weft__forecast_disk(const weft_setup_t *setup, weft_forecast_t *ou
 weft_status_t weft__forecast(const weft_setup_t *setup, int ranks, weft_forecast_t *out)
 {
     bool gpus = strcmp(setup->device, "cuda") == 0;
-    uint64_t offloaded = 0, all = (uint64_t)setup->config->ranks, here = (uint64_t)ranks;
+    uint64_t offloaded, all = (uint64_t)setup->config->ranks, here = (uint64_t)ranks;
     *out = (weft_forecast_t){.ranks = ranks};
-    WEFT_TRY(add_devices(setup, out, &offloaded));
+    WEFT_TRY(weft__run_plan_bytes(setup, &out->device, &out->device_most, &offloaded));
     WEFT_TRY(add_copies(setup, out));
     out->device = out->device / all * here; /* other hosts have the rest */
     out->host = offloaded / all * here + here * process_bytes(setup, gpus);

@@ -3,7 +3,7 @@
 #define WEFT_TRAIN_GENERATE_H
 
 #include "model/model.h"
-#include "train/tokenizer.h"
+#include "text/tokenizer.h"
 
 typedef struct weft_generate {
     const weft_model_t *model; /* whole */

@@ -13,9 +13,9 @@
 #include "parallel/schedule.h"
 #include "train/ending.h"
 #include "train/peak.h"
-#include "train/planned.h"
 #include "train/record.h"
 #include "train/run_folder.h"
+#include "train/run_plan.h"
 #include "train/scale.h"
 #include "train/tracing.h"
 #include "train/trainer.h"
@@ -35,11 +35,10 @@ typedef struct run {
     int signal;    /* that asked one of the ranks to end; 0: none did */
     bool finished; /* and this was done */
     int skips;
-    char unwritten[512]; /* why a step's metrics were not; the run goes on, and fails in the end */
-    double *memory;      /* peak of every rank, with a worker; NULL otherwise */
+    bool behind;         /* metrics of a step could not be written at once, which was said */
+    double *memory;      /* peak of every rank */
     bool votes_kept;     /* of a step: memory and times are known */
-    weft_plan_times_t times,
-        all_times; /* with a worker: of a step; added up over steps but the first */
+    weft_plan_times_t times, all_times; /* of a step; added up over steps but the first */
     double all_seconds;
     int timed;
     weft_train_result_t *result;
@@ -56,14 +55,8 @@ static weft_status_t open_feed(run_t *run)
                                    .length = (uint32_t)config->length,
                                    .first = t->state.samples,
                                    .steps = (uint64_t)config->steps - t->state.step};
-    if (t->naive && t->rank != 0) {
-        return WEFT_OK; /* rank 0 fetches for all */
-    }
-    weft__data_share(options.batch, t->part, t->parts, &options.begin, &options.end);
-    if (t->naive) {
-        options.begin = 0;
-        options.end = options.batch;
-    }
+    const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
+    weft__data_share(options.batch, mesh->dp_index, mesh->dp, &options.begin, &options.end);
     return weft__feed_open(&options, &t->feed);
 }
 
@@ -135,7 +128,7 @@ static weft_status_t open_reports(run_t *run, FILE *out)
     }
     WEFT_TRY(weft__metrics_open(&metrics, &run->metrics));
     say_what(run);
-    if (run->t.worker != NULL) {
+    if (!weft__run_plan_plain(config)) {
         char picture[4096];
         weft__mesh_picture(weft__worker_mesh(run->t.worker), picture, sizeof(picture));
         weft__metrics_say(run->metrics, "%.*s", (int)strlen(picture) - 1, picture);
@@ -235,7 +228,7 @@ static void watch_writer(run_t *run)
 static weft_status_t check_norms(run_t *run, const weft_flight_t *flight)
 {
     const weft_trainer_t *t = &run->t;
-    for (int i = 1; i < t->size && !t->naive; i++) {
+    for (int i = 1; i < t->size; i++) {
         double a = t->votes[0].norm, b = t->votes[i].norm;
         if (a != b && !(isnan(a) && isnan(b))) {
             run->result->told = true;
@@ -286,7 +279,7 @@ static double step_seconds(const run_t *run, const weft_flight_t *flight)
     return weft_event_elapsed(from, flight->end, &ms) == WEFT_OK ? ms / 1e3 : NAN;
 }
 
-/* With a worker: tensor_share and exchange_share are waiting that nothing hid, for tensor-parallel ranks
+/* Here tensor_share and exchange_share are waiting that nothing hid, for tensor-parallel ranks
  * and for gradients; update_share is all that comes after backward, the latter included. */
 static void describe_plan(run_t *run, weft_metrics_step_t *step)
 {
@@ -358,7 +351,7 @@ static void keep_votes(run_t *run)
     for (int i = 0; i < t->size; i++) {
         run->memory[i] = t->votes[i].memory;
     }
-    weft__planned_times(t, &run->times);
+    weft__vote_times(t, &run->times);
     run->votes_kept = true;
 }
 
@@ -386,24 +379,19 @@ static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
     }
     note_signals(run);
     loss /= (double)run->config->batch * run->config->length;
-    if (t->worker != NULL) {
-        keep_votes(run);
-    }
+    keep_votes(run);
     WEFT_TRY(check_norms(run, flight));
     WEFT_TRY(check_numbers(run, flight, loss));
     advance(run, flight, loss);
     weft_metrics_step_t step = describe(run, flight, loss);
-    if (t->worker != NULL) {
-        describe_plan(run, &step);
-    }
+    describe_plan(run, &step);
     run->paused = false;
     if (validate && run->signal == 0) {
         WEFT_TRY(weft__step_validate(t, &step.eval_loss));
         run->result->eval_loss = step.eval_loss;
     }
-    if (t->rank == 0 && run->unwritten[0] == '\0' &&
-        weft__metrics_step(run->metrics, &step) != WEFT_OK) {
-        snprintf(run->unwritten, sizeof(run->unwritten), "%s", weft_last_error());
+    if (t->rank == 0 && weft__metrics_step(run->metrics, &step) != WEFT_OK && !run->behind) {
+        run->behind = true;
         say_trouble(run);
     }
     return WEFT_OK;
@@ -425,12 +413,8 @@ static bool is_last(const run_t *run, uint64_t steps_done)
 static weft_status_t save(run_t *run, bool last)
 {
     weft_trainer_t *t = &run->t;
-    if (t->worker == NULL && t->rank != 0 && t->residuals == NULL) {
-        return WEFT_OK;
-    }
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_SAVE, "checkpoint", -1, t->stream);
-    weft_status_t status = t->worker != NULL ? weft__planned_save(t, run->writer)
-                                             : weft__save(t, run->writer);
+    weft_status_t status = weft__save(t, run->writer);
     weft__timeline_end(t->timeline, span, t->stream);
     if (status != WEFT_OK && !last && t->rank == 0) {
         say_trouble(run);
@@ -455,11 +439,13 @@ static weft_status_t finish_writing(run_t *run)
             return status;
         }
     }
-    if (run->unwritten[0] != '\0') {
-        return weft__fail(WEFT_ERR_SYSTEM, "%s/metrics.jsonl is not complete: %s", run->config->out,
-                          run->unwritten);
+    if (run->metrics == NULL || weft__metrics_catch_up(run->metrics) == WEFT_OK) {
+        return WEFT_OK;
     }
-    return WEFT_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    return weft__fail(WEFT_ERR_SYSTEM, "%s/metrics.jsonl is not complete: %s", run->config->out,
+                      why);
 }
 
 static weft_status_t sample(run_t *run)
@@ -467,18 +453,13 @@ static weft_status_t sample(run_t *run)
     weft_trainer_t *t = &run->t;
     const weft_train_config_t *config = run->config;
     char *text = NULL;
-    if (t->worker != NULL) {
-        WEFT_TRY(weft__planned_sample(t, config->prompt, config->sample_tokens, &text));
-    } else if (t->rank == 0 &&
-               weft__sample(t, config->prompt, config->sample_tokens, &text) != WEFT_OK) {
-        say_trouble(run); /* whether it can is for the next step to find out */
-        return WEFT_OK;
+    WEFT_TRY(weft__sample(t, config->prompt, config->sample_tokens, &text));
+    if (t->rank == 0 && text == NULL) {
+        say_trouble(run);
+    } else if (t->rank == 0) {
+        weft__metrics_say(run->metrics, "--- step %llu\n%s%s\n---",
+                          (unsigned long long)run->t.state.step, run->config->prompt, text);
     }
-    if (t->rank != 0) {
-        return WEFT_OK;
-    }
-    weft__metrics_say(run->metrics, "--- step %llu\n%s%s\n---",
-                      (unsigned long long)run->t.state.step, run->config->prompt, text);
     free(text);
     return WEFT_OK;
 }
@@ -486,7 +467,7 @@ static weft_status_t sample(run_t *run)
 /* Where the time went. */
 static void tell_times(run_t *run)
 {
-    weft_plan_t plan = weft__planned_plan(run->config);
+    weft_plan_t plan = weft__run_plan(run->config);
     const weft_plan_times_t *all = &run->all_times;
     if (run->timed == 0) {
         return;
@@ -514,7 +495,8 @@ static weft_status_t tell_plan(run_t *run)
     FILE *out = open_memstream(&text, &length);
     weft_status_t status = WEFT_OK;
     if (out != NULL) {
-        status = weft__planned_print_memory(&run->t, out, run->memory);
+        status = weft__run_plan_print_memory(run->setup, weft__worker_mesh(run->t.worker), out,
+                                             run->memory);
         fclose(out);
     }
     if (text != NULL && status == WEFT_OK) {
@@ -610,7 +592,7 @@ static weft_status_t train(run_t *run)
         WEFT_TRY(settle(run, &run->t.flights[(step - 1) % WEFT_FLIGHTS], false));
     }
     weft__ending_finish(&run->ending);
-    if (run->votes_kept && run->t.rank == 0) {
+    if (run->votes_kept && run->t.rank == 0 && !weft__run_plan_plain(run->config)) {
         WEFT_TRY(tell_plan(run));
     }
     run->result->signal = step < end ? run->signal : 0;
@@ -639,9 +621,7 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
     WEFT_TRY(find_peak(run, comm, &flops));
     WEFT_TRY(weft__trainer_open(run->setup, comm, trace, &run->t));
     WEFT_TRY(add_peaks(run, flops));
-    if (run->t.worker != NULL) {
-        WEFT_TRY(open_memory(run));
-    }
+    WEFT_TRY(open_memory(run));
     WEFT_TRY(open_reports(run, out));
     compare_data(run);
     compare_residuals(run);

@@ -1,7 +1,7 @@
 /* The training loop of one rank.
  *
- * A step: fetch tokens, forward and backward over the micro-batches, exchange of gradients
- * (parallel/dp.h), norm and clip, AdamW. The host only queues work; what it must know about a step
+ * A step: fetch tokens, and have a worker (parallel/worker.h) do forward and backward over the
+ * micro-batches, exchange of gradients, norm and clip, AdamW. The host only queues work; what it must know about a step
  * (loss, norm) it reads while the next one runs, so a GPU never waits for it. Every step all ranks
  * tell each other their losses, whether somebody wants to stop, and the norm of their gradients,
  * which must be the same everywhere: a rank whose memory or arithmetic went wrong is named.

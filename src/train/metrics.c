@@ -21,6 +21,8 @@ struct weft_metrics {
     char path[WEFT_PATH_BYTES];
     weft_output_t *file; /* NULL: none */
     uint64_t cut; /* lines of steps after the one that the run goes on from */
+    char *late;   /* lines that could not be written, in their order; malloced */
+    size_t late_bytes;
     weft_progress_t progress;
     weft_metrics_totals_t totals;
 };
@@ -124,6 +126,29 @@ static weft_status_t write_step(FILE *out, const weft_metrics_step_t *step)
     return weft__json_finish(&json);
 }
 
+weft_status_t weft__metrics_catch_up(weft_metrics_t *metrics)
+{
+    if (metrics->late_bytes > 0) {
+        WEFT_TRY(weft__output_write(metrics->file, metrics->late, metrics->late_bytes));
+        metrics->late_bytes = 0;
+    }
+    return WEFT_OK;
+}
+
+/* Lines of a full disk wait for the next: a checkpoint may be saved meanwhile, and then nobody computes
+ * them again. */
+static weft_status_t keep(weft_metrics_t *metrics, const char *line, size_t length)
+{
+    char *late = realloc(metrics->late, metrics->late_bytes + length);
+    if (late == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a line of %s", metrics->path);
+    }
+    memcpy(late + metrics->late_bytes, line, length);
+    metrics->late = late;
+    metrics->late_bytes += length;
+    return WEFT_OK;
+}
+
 static weft_status_t append(weft_metrics_t *metrics, const weft_metrics_step_t *step)
 {
     char line[1024];
@@ -134,7 +159,13 @@ static weft_status_t append(weft_metrics_t *metrics, const weft_metrics_step_t *
     weft_status_t status = write_step(out, step);
     long length = ftell(out);
     fclose(out);
-    return status == WEFT_OK ? weft__output_write(metrics->file, line, (size_t)length) : status;
+    WEFT_TRY(status);
+    bool first = metrics->late_bytes == 0;
+    status = first ? weft__output_write(metrics->file, line, (size_t)length) : WEFT_PENDING;
+    if (status != WEFT_OK) {
+        WEFT_TRY(keep(metrics, line, (size_t)length));
+    }
+    return first ? status : weft__metrics_catch_up(metrics);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -198,7 +229,10 @@ weft_status_t weft__metrics_close(weft_metrics_t *metrics)
         return WEFT_OK;
     }
     weft__progress_clear(&metrics->progress);
-    weft_status_t status = metrics->file != NULL ? weft__output_commit(metrics->file) : WEFT_OK;
+    weft_status_t status = weft__metrics_catch_up(metrics);
+    weft_status_t committed = metrics->file != NULL ? weft__output_commit(metrics->file) : WEFT_OK;
+    status = status == WEFT_OK ? committed : status;
+    free(metrics->late);
     weft__totals_free(&metrics->totals);
     free(metrics);
     return status;

@@ -54,8 +54,12 @@ typedef struct weft_metrics weft_metrics_t;
 
 weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_metrics_t **metrics_p);
 
-/* Append the step and show it. WEFT_ERR_SYSTEM if the file cannot be written (disk full). */
+/* Append the step and show it. WEFT_ERR_SYSTEM if the file cannot be written (disk full): the line is kept, and
+ * tried again with the next step. */
 weft_status_t weft__metrics_step(weft_metrics_t *metrics, const weft_metrics_step_t *step);
+
+/* Try to write what could not be written; WEFT_OK: nothing is left of it. */
+weft_status_t weft__metrics_catch_up(weft_metrics_t *metrics);
 
 /* Print a line (a sampled text, "saved step-000100") without disturbing the progress line. */
 void weft__metrics_say(weft_metrics_t *metrics, const char *format, ...)

@@ -97,7 +97,8 @@ static weft_status_t put_all(const weft_model_loaded_t *l, const weft_loaded_t *
 static weft_status_t make_memory(weft_model_loaded_t *l)
 {
     size_t element = weft_dtype_size(l->model->type);
-    WEFT_TRY(weft__layout_create(l->model, INT64_MAX, WEFT_SUMSQ_CHUNK, &l->layout));
+    weft_layout_rules_t rules = {.bucket_elements = INT64_MAX, .align = WEFT_SUMSQ_CHUNK};
+    WEFT_TRY(weft__layout_create(l->model, &rules, &l->layout));
     l->params = calloc((size_t)l->model->param_count, sizeof(void *));
     if (l->params == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d parameters", l->model->param_count);

@@ -4,8 +4,8 @@
 
 #include "model/model.h"
 #include "parallel/layout.h"
+#include "text/tokenizer.h"
 #include "train/safetensors.h"
-#include "train/tokenizer.h"
 
 typedef struct weft_model_loaded {
     weft_model_t *model;

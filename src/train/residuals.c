@@ -24,17 +24,13 @@ typedef struct weft_residual_row {
 
 static int rows_here(const weft_trainer_t *t)
 {
-    return t->worker != NULL ? weft__worker_chunks(t->worker) : 1;
+    return weft__worker_chunks(t->worker);
 }
 
 static float *row_here(const weft_trainer_t *t, int index, const weft_layout_t **layout_p,
                        int64_t *count_p)
 {
-    if (t->worker != NULL) {
-        return weft__worker_residuals(t->worker, index, layout_p, count_p);
-    }
-    *layout_p = weft__dp_layout(t->dp);
-    return weft__dp_residuals(t->dp, count_p);
+    return weft__worker_residuals(t->worker, index, layout_p, count_p);
 }
 
 /* The order of gradients in memory, as a number. */
@@ -50,19 +46,13 @@ static uint32_t print_of(const weft_layout_t *layout)
 
 static void describe(const weft_trainer_t *t, int index, weft_residual_row_t *row)
 {
+    const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
     const weft_layout_t *layout;
-    int stage = 0, stages = 1, dp = t->rank, tp = 0;
     row_here(t, index, &layout, &row->count);
-    if (t->worker != NULL) {
-        const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
-        stage = index * mesh->pp + mesh->pp_index;
-        stages = rows_here(t) * mesh->pp;
-        dp = mesh->dp_index;
-        tp = mesh->tp_index;
-    }
     snprintf(row->name, sizeof(row->name),
-             "stage-%d-of-%d.dp-%d-of-%d.tp-%d-of-%d.layout-%08" PRIx32, stage, stages, dp,
-             t->config->dp, tp, t->config->tp, print_of(layout));
+             "stage-%d-of-%d.dp-%d-of-%d.tp-%d-of-%d.layout-%08" PRIx32,
+             index * mesh->pp + mesh->pp_index, rows_here(t) * mesh->pp, mesh->dp_index, mesh->dp,
+             mesh->tp_index, mesh->tp, print_of(layout));
 }
 
 /* ---- from a checkpoint ----------------------------------------------------------------------------- */

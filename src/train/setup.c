@@ -14,11 +14,11 @@
 #include "base/settings.h"
 #include "base/trace.h"
 #include "base/try.h"
+#include "text/sources.h"
 #include "train/checkpoint_parts.h"
-#include "train/planned.h"
 #include "train/progress.h"
 #include "train/run_folder.h"
-#include "train/sources.h"
+#include "train/run_plan.h"
 
 /* ---- device and precision ---------------------------------------------------------------------- */
 
@@ -384,10 +384,10 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
     WEFT_TRY(weft__train_check(config));
     weft_status_t status = weft__train_mesh(config, &limits);
     if (status != WEFT_OK) {
-        return weft__planned_suggest(setup, status);
+        return weft__run_plan_suggest(setup, status);
     }
     WEFT_TRY(weft__train_resolve(config, &limits));
-    WEFT_TRY(weft__planned_check(setup));
+    WEFT_TRY(weft__run_plan_check(setup));
     WEFT_TRY(check_out(setup));
     WEFT_TRY(check_trace(config->trace, config->out));
     return choose_cache(setup);

@@ -10,11 +10,11 @@
 #include "kernel/compute.h"
 #include "model/config.h"
 #include "model/model.h"
+#include "text/data.h"
+#include "text/tokenizer.h"
 #include "topo/machine.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
-#include "train/data.h"
-#include "train/tokenizer.h"
 
 typedef struct weft_setup {
     weft_train_config_t *config; /* resolved by weft__setup_open */
@@ -54,17 +54,5 @@ weft_status_t weft__setup_data(weft_setup_t *setup);
 
 /* How the model is cut here: whole, its vocabulary padded to what the device likes. */
 weft_slice_t weft__setup_slice(const weft_setup_t *setup);
-
-/* What one rank needs, in bytes. */
-typedef struct weft_setup_sizes {
-    int64_t params;
-    size_t weights, gradients, optimizer, activations, scratch;
-    size_t total;
-} weft_setup_sizes_t;
-
-weft_status_t weft__setup_sizes(const weft_setup_t *setup, weft_setup_sizes_t *sizes_p);
-
-/* Print them, with the layout of the run: what --dry-run shows. */
-weft_status_t weft__setup_print(const weft_setup_t *setup, FILE *out);
 
 #endif

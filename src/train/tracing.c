@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "parallel/timeline.h"
 
 #define SPANS ((size_t)1 << 20)
 #define CHUNK_BYTES ((size_t)1 << 20) /* of a part, in one message */
@@ -82,7 +83,7 @@ static weft_status_t merge(const char *path, weft_trace_part_t own, int size, vo
     parts[0] = own;
     weft_status_t status = receive_parts(parts, size, chunk, comm);
     if (status == WEFT_OK) {
-        status = weft__trace_merge(path, parts, size);
+        status = weft__trace_merge(path, &weft__tracks, parts, size);
     }
     for (int i = 1; i < size; i++) {
         free(parts[i].text);

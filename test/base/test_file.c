@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "train/fixture.h"
+#include "base/fixture.h"
 
 static void read_and_mapped_are_the_same(void **state)
 {

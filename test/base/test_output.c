@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/fixture.h"
 #include "base/output.h"
-#include "train/fixture.h"
 
 enum { NAMELESS, NAMED, UNLINKABLE };
 static int files_are;     /* one of these */

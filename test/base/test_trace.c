@@ -13,10 +13,14 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/fixture.h"
 #include "base/json_read.h"
 #include "base/rng.h"
 #include "base/trace.h"
-#include "train/fixture.h"
+
+enum { STEP, COMPUTE, COMM, TRACKS };
+static const char *const track_names[TRACKS] = {"step", "compute", "communication"};
+static const weft_tracks_t tracks = {.count = TRACKS, .names = track_names};
 
 static weft_trace_t *open_trace(int rank, size_t capacity)
 {
@@ -28,7 +32,7 @@ static weft_trace_t *open_trace(int rank, size_t capacity)
 static void *record(void *context)
 {
     for (uint64_t i = 0; i < 1000; i++) {
-        weft__trace_span(context, WEFT_TRACK_COMPUTE, "matmul", i * 10, i * 10 + 5, (int64_t)i, -1);
+        weft__trace_span(context, COMPUTE, "matmul", i * 10, i * 10 + 5, (int64_t)i, -1);
     }
     return NULL;
 }
@@ -41,22 +45,22 @@ static void threads_record_at_once(void **state)
     for (int i = 0; i < 4; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, record, trace), 0);
     }
-    weft__trace_busy(trace, WEFT_TRACK_COMPUTE, 0, UINT64_MAX); /* while they do */
+    weft__trace_busy(trace, COMPUTE, 0, UINT64_MAX); /* while they do */
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
     }
-    uint64_t busy = weft__trace_busy(trace, WEFT_TRACK_COMPUTE, 0, UINT64_MAX);
+    uint64_t busy = weft__trace_busy(trace, COMPUTE, 0, UINT64_MAX);
     assert_true(busy > 0 && busy <= 5000);
     weft_trace_part_t part;
     assert_int_equal(weft__trace_save(trace, &part), WEFT_OK);
-    assert_int_equal(weft__trace_merge(in_scratch("full.json"), &part, 1), WEFT_OK);
+    assert_int_equal(weft__trace_merge(in_scratch("full.json"), &tracks, &part, 1), WEFT_OK);
     free(part.text);
     char *text;
     assert_int_equal(weft__file_read(in_scratch("full.json"), &text, NULL), WEFT_OK);
     assert_non_null(strstr(text, "rank 0 (1000 spans did not fit)"));
     free(text);
     weft__trace_close(trace);
-    weft__trace_span(NULL, WEFT_TRACK_COMM, "nothing", 0, 1, -1, -1);
+    weft__trace_span(NULL, COMM, "nothing", 0, 1, -1, -1);
 }
 
 /* Against counting nanosecond by nanosecond. */
@@ -70,8 +74,7 @@ static void sums_count_overlaps_once(void **state)
             uint64_t start = weft__rng_at(round, 2 * i) % 450,
                      length = weft__rng_at(round, 2 * i + 1) % 40;
             bool is_comm = i % 2 == 0;
-            weft__trace_span(trace, is_comm ? WEFT_TRACK_COMM : WEFT_TRACK_COMPUTE, "x", start,
-                             start + length, -1, -1);
+            weft__trace_span(trace, is_comm ? COMM : COMPUTE, "x", start, start + length, -1, -1);
             memset((is_comm ? comm : compute) + start, 1, length);
         }
         uint64_t busy = 0, exposed = 0;
@@ -79,9 +82,8 @@ static void sums_count_overlaps_once(void **state)
             busy += comm[t];
             exposed += comm[t] && !compute[t];
         }
-        assert_int_equal(weft__trace_busy(trace, WEFT_TRACK_COMM, 50, 400), busy);
-        assert_int_equal(weft__trace_exposed(trace, WEFT_TRACK_COMM, WEFT_TRACK_COMPUTE, 50, 400),
-                         exposed);
+        assert_int_equal(weft__trace_busy(trace, COMM, 50, 400), busy);
+        assert_int_equal(weft__trace_exposed(trace, COMM, COMPUTE, 50, 400), exposed);
         weft__trace_close(trace);
     }
 }
@@ -93,13 +95,12 @@ static void ranks_are_merged(void **state)
     for (int rank = 0; rank < 3; rank += 2) { /* rank 1 has none */
         weft_trace_t *trace = open_trace(rank, 16);
         uint64_t base = 5000000000000000u + (uint64_t)rank * 1000;
-        weft__trace_span(trace, WEFT_TRACK_STEP, "step", base, base + 3500, 7, -1);
-        weft__trace_span(trace, WEFT_TRACK_COMM, "allreduce \"bucket 3\"", base + 1000, base + 1500,
-                         7, 4096);
+        weft__trace_span(trace, STEP, "step", base, base + 3500, 7, -1);
+        weft__trace_span(trace, COMM, "allreduce \"bucket 3\"", base + 1000, base + 1500, 7, 4096);
         assert_int_equal(weft__trace_save(trace, &parts[rank]), WEFT_OK);
         weft__trace_close(trace);
     }
-    assert_int_equal(weft__trace_merge(in_scratch("trace.json"), parts, 3), WEFT_OK);
+    assert_int_equal(weft__trace_merge(in_scratch("trace.json"), &tracks, parts, 3), WEFT_OK);
     weft_json_doc_t doc;
     assert_int_equal(weft__json_load(in_scratch("trace.json"), &doc), WEFT_OK);
     const weft_json_value_t *events = weft__json_get(doc.root, "traceEvents");
@@ -133,7 +134,8 @@ static void ranks_are_merged(void **state)
         free(parts[i].text);
         parts[i] = (weft_trace_part_t){NULL, 0};
     }
-    assert_int_equal(weft__trace_merge(in_scratch("none.json"), parts, 3), WEFT_ERR_NOT_FOUND);
+    assert_int_equal(weft__trace_merge(in_scratch("none.json"), &tracks, parts, 3),
+                     WEFT_ERR_NOT_FOUND);
 }
 
 int main(void)

@@ -306,10 +306,9 @@ void error_ragged(team_t *team)
         out[0] = team->rank == team->size - 1 ? 11 : 10; /* rank 0 expects 10 */
         CHECK_STATUS(weft_alltoallv(b.src, out, offsets, b.dst, in, offsets, WEFT_F32, comm, NULL),
                      WEFT_ERR_MISMATCH);
-        bool bytes = weft__device_is_cuda(); /* kernels know no elements */
         CHECK_TEXT(weft_last_error(), "alltoallv");
-        CHECK_TEXT(weft_last_error(), bytes ? "44" : "11");
-        CHECK_TEXT(weft_last_error(), bytes ? "40" : "10");
+        CHECK_TEXT(weft_last_error(), "sends 11 elements");
+        CHECK_TEXT(weft_last_error(), "expects 10");
         check_broken(team, &b, comm, "alltoallv");
         CHECK_OK(weft_comm_destroy(comm));
         any_close(&b);

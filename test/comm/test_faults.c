@@ -1,6 +1,9 @@
 /* ctest: timeout=120 waits */
 /* Ranks on virtual GPUs that die, stop or come late. */
 #include <setjmp.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "comm/fault_cases.h"
 #include "comm/tuner.h"
@@ -62,6 +65,40 @@ static int check_leftovers(void **state)
     return team_left_more(leftovers) ? -1 : 0;
 }
 
+/* All who have not come are named, also those who never did. */
+static void first_call_waits(team_t *team)
+{
+    float x = 1;
+    if (team->rank != 0) {
+        team_await(1);
+        return;
+    }
+    CHECK_STATUS(weft_allreduce(&x, &x, 1, WEFT_F32, WEFT_SUM, team->comm, NULL), WEFT_ERR_TIMEOUT);
+    CHECK_TEXT(weft_last_error(),
+               "not arrived: rank 1 (made no call yet), rank 2 (made no call yet)");
+    team_tell();
+}
+
+/* Rank 1 may open no more files, so it cannot reach what the others make: it is told, and they once it has ended. */
+static void no_files_to_split(team_t *team)
+{
+    weft_comm_h child = NULL;
+    if (team->rank != 1) {
+        CHECK_STATUS(weft_comm_split(team->comm, 0, 0, &child, NULL), WEFT_ERR_RANK_DEAD);
+        CHECK(child == NULL);
+        return;
+    }
+    struct rlimit limit;
+    int next = dup(STDERR_FILENO); /* the lowest number that is free */
+    CHECK(next >= 0 && close(next) == 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = (rlim_t)next;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK_STATUS(weft_comm_split(team->comm, 0, 0, &child, NULL), WEFT_ERR_SYSTEM);
+    CHECK_TEXT(weft_last_error(), "Too many open files");
+    CHECK(child == NULL);
+    kill(getpid(), SIGKILL);
+}
+
 #define PLAN_TEST(name, fn, ...)                                                                   \
     static void name(void **state)                                                                 \
     {                                                                                              \
@@ -77,8 +114,10 @@ PLAN_TEST(dead_sender_is_told_although_another_is_late, fault_gone_and_late_mess
           .may_die = 4)
 PLAN_TEST(what_a_dead_rank_sent_arrives, fault_last_words, .ranks = 3, .may_die = 2)
 PLAN_TEST(kill_in_split, fault_split, .ranks = 4, .may_die = 4)
+PLAN_TEST(split_without_files, no_files_to_split, .ranks = 3, .may_die = 2)
 PLAN_TEST(kill_with_calls_on_streams, fault_streams, .ranks = 3, .may_die = 1)
 PLAN_TEST(kill_of_all_leaves_nothing, fault_all, .ranks = 4, .may_die = 15)
+PLAN_TEST(late_first_calls_are_named, first_call_waits, .ranks = 3, .timeout_ms = 2000)
 PLAN_TEST(late_messages_are_named, fault_late_messages, .ranks = 3, .timeout_ms = 2000)
 
 static void run_faults(team_fn fn, const fault_t *faults, size_t n)
@@ -135,6 +174,7 @@ int main(int argc, char **argv)
         FAULT_TEST(kill_in_large_calls),
         FAULT_TEST(kill_in_every_algorithm),
         FAULT_TEST(kill_in_split),
+        FAULT_TEST(split_without_files),
         FAULT_TEST(kill_with_calls_on_streams),
         FAULT_TEST(kill_of_all_leaves_nothing),
         FAULT_TEST(dead_between_calls),
@@ -145,6 +185,7 @@ int main(int argc, char **argv)
         FAULT_TEST(late_rank_is_named),
         FAULT_TEST(stopped_rank_is_named),
         FAULT_TEST(rank_stopped_inside_a_call_is_named),
+        FAULT_TEST(late_first_calls_are_named),
         FAULT_TEST(late_messages_are_named),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

@@ -3,10 +3,10 @@
  *     kind[1]  0: what follows is the file; else the first words of a header, which is filled up with zeros,
  *     words[12], and tokens
  *
- * reads: src/train/shards.c */
+ * reads: src/text/shards.c */
 #include "fuzz/fuzz.h"
 
-#include "train/shards.h"
+#include "text/shards.h"
 
 const long fuzz_runs = 20000;
 

@@ -3,12 +3,12 @@
  *     kind[1]  json NUL text     kind & 1: the json is read from a file. In it, the first @ stands for the
  *                                tokens of all bytes, without which no tokenizer is accepted
  *
- * reads: src/train/tokenizer_load.c src/train/tokenizer.c src/train/bpe.c src/train/split.c
- * reads: src/train/unicode.c
+ * reads: src/text/tokenizer_load.c src/text/tokenizer.c src/text/bpe.c src/text/split.c
+ * reads: src/text/unicode.c
  * besides: weft__tokenizer_is_bytes weft__tokenizer_identity */
 #include "fuzz/fuzz.h"
 
-#include "train/tokenizer_parts.h"
+#include "text/tokenizer_parts.h"
 
 const long fuzz_runs = 3000;
 

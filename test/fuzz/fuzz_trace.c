@@ -21,7 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const weft_trace_part_t parts[] = {{first, strlen(first)}, {second, length}, {NULL, 0}};
     const char *out = fuzz_path("trace.json");
     weft_json_doc_t doc;
-    if (weft__trace_merge(out, parts, 3) == WEFT_OK) {
+    static const char *const names[] = {"step", "compute", "communication"};
+    static const weft_tracks_t tracks = {.count = 3, .names = names};
+    if (weft__trace_merge(out, &tracks, parts, 3) == WEFT_OK) {
         CHECK(weft__json_load(out, &doc) == WEFT_OK);
         CHECK(weft__json_get(doc.root, "traceEvents") != NULL);
         weft__json_free(&doc);

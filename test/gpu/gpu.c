@@ -24,7 +24,7 @@ static void look(int to)
 {
     const char *why;
     alarm(60);
-    if (weft__cuda_tables(&why) == NULL) {
+    if (!weft__cuda_load(&why)) {
         snprintf(found.why, sizeof(found.why), "%s", why);
     } else {
         found.gpus = weft__cuda_gpus();

@@ -145,6 +145,35 @@ static void killed_in_a_call_of_nccl(void **state)
     run(last_dies, 3, 3, 1u << 2, NCCL);
 }
 
+/* What NCCL says only after a call's work is done is what that call returns. */
+static void last_has_an_error(team_t *team)
+{
+    float *x = first_call(team);
+    CHECK(x != NULL);
+    if (team->rank == team->size - 1) {
+        setenv("FAKE_NCCL_FAILS", "1", 1); /* between two calls, so nobody looks */
+        CHECK_STATUS(weft_allreduce(x, x, LARGE, WEFT_F32, WEFT_SUM, team->comm, NULL),
+                     WEFT_ERR_SYSTEM);
+        CHECK_TEXT(weft_last_error(), "rank 1: ");
+        CHECK_TEXT(weft_last_error(), "NCCL");
+    } else {
+        weft_allreduce(x, x, LARGE, WEFT_F32, WEFT_SUM, team->comm, NULL); /* may be over before */
+    }
+    team_meet(team);
+    CHECK(weft_barrier(team->comm, NULL) != WEFT_OK);
+}
+
+static void error_of_nccl(void **state)
+{
+    const char *library = getenv("WEFT_NCCL");
+    (void)state;
+    if (library == NULL || strstr(library, "fake_nccl_by_weft") == NULL) {
+        print_message("not tried: the true NCCL does not fail when told to\n");
+        skip();
+    }
+    run(last_has_an_error, 2, 2, 0, NCCL);
+}
+
 static void last_is_late(team_t *team)
 {
     float *x = first_call(team);
@@ -289,6 +318,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(own_kernels),
         cmocka_unit_test(nccl_beside_kernels),
         cmocka_unit_test(killed_in_a_call_of_nccl),
+        cmocka_unit_test(error_of_nccl),
         cmocka_unit_test(late_for_a_call_of_nccl),
         cmocka_unit_test(different_calls_of_nccl),
         cmocka_unit_test(out_of_reach),

@@ -64,22 +64,34 @@ static void new_memory_to_oneself(void **state)
     assert_true(team_run(&(team_plan_t){.ranks = 2, .env = "WEFT_POOL=0"}, group_self_anew));
 }
 
+#define LARGE ((size_t)16 << 20)
+
 /* Others can know of so many pieces of memory, and no more. */
 static void until_none_is_left(team_t *team)
 {
     weft_status_t status = WEFT_OK;
+    weft_comm_h comm;
     int made = 0;
+    void *first, *x;
+    CHECK_OK(weft_malloc(&first, LARGE));
+    CHECK_OK(weft_allreduce(first, first, LARGE / 4, WEFT_F32, WEFT_SUM, team->comm, NULL));
+    CHECK_OK(weft_comm_split(team->comm, 0, team->rank, &comm, NULL));
     for (; status == WEFT_OK && made < 300; made++) {
-        void *x;
         CHECK_OK(weft_malloc(&x, 1000 + 16 * (size_t)made));
         CHECK_OK(weft_group_start());
-        CHECK_OK(weft_send(x, 100, WEFT_U8, team->rank, team->comm, NULL));
-        CHECK_OK(weft_recv(x, 100, WEFT_U8, team->rank, team->comm, NULL));
+        CHECK_OK(weft_send(x, 100, WEFT_U8, team->rank, comm, NULL));
+        CHECK_OK(weft_recv(x, 100, WEFT_U8, team->rank, comm, NULL));
         status = weft_group_end();
     }
     CHECK_STATUS(status, WEFT_ERR_SYSTEM);
     CHECK_TEXT(weft_last_error(), "has no numbers for more");
     CHECK(made > 200);
+    /* A result that others can reach does not make up for a source that they cannot. */
+    CHECK_OK(weft_malloc(&x, LARGE));
+    CHECK_STATUS(weft_allreduce(x, first, LARGE / 4, WEFT_F32, WEFT_SUM, team->comm, NULL),
+                 WEFT_ERR_SYSTEM);
+    CHECK_TEXT(weft_last_error(), "has no numbers for more");
+    CHECK_OK(weft_comm_destroy(comm));
 }
 
 static void too_many_shared_buffers_are_refused(void **state)

@@ -307,7 +307,7 @@ static void kernel_is_late(team_t *team)
     CHECK_WITHIN(team_now() - start, SOON);
     CHECK_EQ(*result, 2);
     CHECK_STATUS(weft_symm_error(rig.symm), WEFT_ERR_TIMEOUT);
-    CHECK_TEXT(weft_last_error(), "a kernel waits for a signal");
+    CHECK_TEXT(weft_last_error(), "waiting in a kernel for a signal");
     CHECK_TEXT(weft_last_error(), ">= 7, it is 0");
     weft_stream_destroy(rig.stream);
     CHECK(weft_symm_destroy(rig.symm) != WEFT_OK);

@@ -105,7 +105,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rank_0_keeps_what_it_measured),
     };
     snprintf(file, sizeof(file), "/tmp/weft-test-tune-%d", (int)getpid());
+    gpu_start(argc, argv, false); /* before any setting is read: it says which device */
     weft__settings_set("WEFT_TUNE_FILE", file);
-    gpu_start(argc, argv, false);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/fixture.h"
 #include "kernel/cuda/choices.h"
-#include "train/fixture.h"
 
 typedef struct choice {
     uint64_t words[8];

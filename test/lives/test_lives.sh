@@ -184,8 +184,9 @@ last_of() { readlink "$1/latest" 2>/dev/null; }
 
 # expect_metrics DIR STEPS: every step is there, once, in order
 expect_metrics() {
-    sed -n 's/.*"step": *\([0-9]*\).*/\1/p' "$1/metrics.jsonl" | diff -q - <(seq 1 "$2") >/dev/null ||
-        fail "the steps in metrics.jsonl are not 1 to $2"
+    local differ
+    differ=$(sed -n 's/.*"step": *\([0-9]*\).*/\1/p' "$1/metrics.jsonl" | diff - <(seq 1 "$2")) ||
+        fail "the steps in metrics.jsonl are not 1 to $2: $(head -n 6 <<<"$differ")"
 }
 
 # What a training job that ended with status 0 must have done.

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fixture.h"
 #include "model/config.h"
-#include "train/fixture.h"
 
 static const char *const gpt2 =
     "{\"model_type\": \"gpt2\", \"activation_function\": \"gelu_new\", \"n_embd\": 768, "

@@ -136,29 +136,41 @@ void plan_train(const plan_run_t *run, weft_comm_h comm, plan_numbers_t *numbers
     weft_worker_options_t options = plan_options(run);
     const weft_compute_t *compute;
     weft_worker_t *worker;
-    int32_t tokens[2][PLAN_BATCH * PLAN_LENGTH];
+    int32_t tokens[2][2][PLAN_BATCH * PLAN_LENGTH];
     int rank;
     *numbers = (plan_numbers_t){0};
     CHECK_OK(weft__compute(&compute));
     CHECK_OK(weft_comm_rank(comm, &rank));
+    if (run->streamed) {
+        CHECK_OK(weft_stream_create(&options.stream));
+    }
     CHECK_OK(weft__worker_create(&options, comm, compute, &worker));
     CHECK_OK(weft__worker_start(worker, SEED));
     int64_t count = PLAN_BATCH / run->plan.dp;
     int64_t first = weft__worker_mesh(worker)->dp_index * count;
-    for (int step = 0; step < run->steps; step++) {
+    /* A step is settled when the next one has been queued. */
+    for (int step = 0; step <= run->steps; step++) {
         weft_worker_result_t result;
-        plan_tokens(&options.model, step, first, count, tokens[0], tokens[1]);
-        weft_worker_input_t input = {.step = (uint64_t)step,
-                                     .hyper = plan_hyper(step),
-                                     .tokens = tokens[0],
-                                     .targets = tokens[1]};
-        CHECK_OK(weft__worker_queue(worker, &input));
-        CHECK_OK(weft__worker_settle(worker, &result));
-        numbers->loss[step] = sum_all(result.loss_sum, comm);
-        numbers->norm[step] = result.norm;
+        int32_t(*at)[PLAN_BATCH * PLAN_LENGTH] = tokens[step % 2];
+        if (step < run->steps) {
+            plan_tokens(&options.model, step, first, count, at[0], at[1]);
+            weft_worker_input_t input = {.step = (uint64_t)step,
+                                         .hyper = plan_hyper(step),
+                                         .tokens = at[0],
+                                         .targets = at[1]};
+            CHECK_OK(weft__worker_queue(worker, &input));
+        }
+        if (step > 0) {
+            CHECK_OK(weft__worker_settle(worker, &result));
+            numbers->loss[step - 1] = sum_all(result.loss_sum, comm);
+            numbers->norm[step - 1] = result.norm;
+        }
     }
     numbers->state = checksum_of(worker, rank);
     weft__worker_destroy(worker);
+    if (run->streamed) {
+        CHECK_OK(weft_stream_destroy(options.stream));
+    }
 }
 
 const char *plan_name(const plan_run_t *run, char *text, size_t room)

@@ -36,6 +36,7 @@ typedef struct plan_run {
     weft_dtype_t type, grad_type; /* 0 (f64) stands for f32 */
     size_t bucket_bytes;
     bool no_overlap;
+    bool streamed; /* computes on a stream, as on a GPU, and not in the thread that queues */
     weft_compress_t compress;
 } plan_run_t;
 

@@ -35,6 +35,7 @@ static void draw_rest(uint64_t lot, plan_run_t *run)
     plan->lean = digit(&lot, 2) && plan->zero >= 2 && plan->micro_batches > 1;
     run->bucket_bytes = digit(&lot, 2) ? 1 : 100 << 10;
     run->no_overlap = digit(&lot, 4) == 0;
+    run->streamed = digit(&lot, 2);
     if (digit(&lot, 3) == 0) {
         run->model = run->model == PLAN_GPT2 ? PLAN_DROPOUT : PLAN_LLAMA_TIED;
     }

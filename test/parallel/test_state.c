@@ -107,7 +107,7 @@ static void resumes_elsewhere(team_t *team)
     for (int m = PLAN_GPT2; m <= PLAN_LLAMA; m++) {
         plan_run_t runs[] = {run_of(m, 2, 2, 2, 1, 2), run_of(m, 8, 1, 1, 3, 1),
                              run_of(m, 1, 4, 2, 0, 8), run_of(m, 4, 1, 2, 2, 2),
-                             run_of(m, 1, 1, 8, 0, 1)};
+                             run_of(m, 1, 1, 8, 0, 1), run_of(m, 8, 1, 1, 0, 2)};
         runs[1].plan.offload = true;
         runs[3].plan.sequence_parallel = true;
         saved_t saved = {0}, again = {0};
@@ -159,9 +159,41 @@ static void evaluates(team_t *team)
     weft__worker_destroy(worker);
 }
 
+/* The host may be one step ahead, not two; and there is nothing to settle twice. */
+static void two_steps_may_be_under_way(team_t *team)
+{
+    plan_run_t run = run_of(PLAN_GPT2, 2, 1, 1, 0, 1);
+    int32_t tokens[2][PLAN_BATCH * PLAN_LENGTH];
+    weft_model_config_t config = plan_config(run.model);
+    weft_worker_result_t results[3];
+    weft__compute_threads(1);
+    weft_worker_t *worker = open_worker(&run, team->comm), *ahead = open_worker(&run, team->comm);
+    CHECK_OK(weft__worker_start(worker, 3));
+    CHECK_OK(weft__worker_start(ahead, 3));
+    double loss = step(worker, &run, 0, team->comm);
+    plan_tokens(&config, 0, team->rank * (PLAN_BATCH / 2), PLAN_BATCH / 2, tokens[0], tokens[1]);
+    weft_worker_input_t input = {.hyper = plan_hyper(0), .tokens = tokens[0], .targets = tokens[1]};
+    CHECK_OK(weft__worker_queue(ahead, &input));
+    input.step = 1;
+    input.hyper = plan_hyper(1);
+    CHECK_OK(weft__worker_queue(ahead, &input));
+    CHECK_STATUS(weft__worker_queue(ahead, &input), WEFT_ERR_INVALID);
+    CHECK_TEXT(weft_last_error(), "2 steps are under way: settle one first");
+    CHECK_OK(weft__worker_settle(ahead, &results[0]));
+    CHECK_OK(weft__worker_settle(ahead, &results[1]));
+    CHECK_STATUS(weft__worker_settle(ahead, &results[2]), WEFT_ERR_INVALID);
+    double sums[2] = {results[0].loss_sum, results[1].loss_sum};
+    CHECK_OK(weft_allreduce(sums, sums, 2, WEFT_F64, WEFT_SUM, team->comm, NULL));
+    CHECK(sums[0] / (PLAN_BATCH * PLAN_LENGTH) == loss);
+    CHECK(sums[1] < sums[0]); /* the same tokens after an update */
+    weft__worker_destroy(ahead);
+    weft__worker_destroy(worker);
+}
+
 int main(void)
 {
     bool ok = team_run(&(team_plan_t){.ranks = 8, .procs = 1, .limit_s = 60}, resumes_elsewhere);
     ok = team_run(&(team_plan_t){.ranks = 8, .procs = 1}, evaluates) && ok;
+    ok = team_run(&(team_plan_t){.ranks = 2, .procs = 1}, two_steps_may_be_under_way) && ok;
     return ok ? 0 : 1;
 }

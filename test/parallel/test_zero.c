@@ -86,7 +86,8 @@ static void stages(team_t *team)
                           .type = base->type,
                           .bucket_bytes = 1,
                           .compress = base->compress,
-                          .no_overlap = base->no_overlap};
+                          .no_overlap = base->no_overlap,
+                          .streamed = stage % 2 == 1};
         char name[320];
         team_note("%s", plan_name(&run, name, sizeof(name)));
         plan_train(&run, team->comm, &numbers);

@@ -668,7 +668,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream_)
     return stream_sync(0, stream_);
 }
 
-static const weft_cuda_device_ops_t device = {
+extern "C" const weft_cuda_device_ops_t weft_cuda_device = {
     WEFT_CUDA_ABI, error_text,    count,        props,        memory_left,      alloc,
     release,       host_alloc,    host_release, host_register, host_unregister, range,
     where,         copy,          fill,
@@ -677,11 +677,3 @@ static const weft_cuda_device_ops_t device = {
     event_create,  event_destroy, event_record, event_done,   event_sync,       event_elapsed,
     ipc_export,    ipc_open,      ipc_close,    reach,
 };
-
-extern "C" __attribute__((visibility("default"))) const weft_cuda_tables_t *
-weft_cuda_tables(uint32_t abi)
-{
-    static const weft_cuda_tables_t tables = {&device, &weft_cuda_comm, nullptr,
-                                              nullptr, nullptr,         nullptr};
-    return abi == WEFT_CUDA_ABI ? &tables : nullptr;
-}

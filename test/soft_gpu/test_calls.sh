@@ -30,6 +30,11 @@ thread)
     for name in device events register group streams tune; do
         on_soft_gpu $name
     done
+    # More ranks than the GPU has multiprocessors (8): each gets one block all the same.
+    echo "== 10 ranks on 8 multiprocessors"
+    out=$(WEFT_TIMEOUT=60000 timeout 150 "$WEFT_BIN" bench allreduce -n 10 -b 1K -e 64K -f 64 --iters 3 2>&1) ||
+        { echo "10 ranks on a GPU: status $?: $out"; exit 1; }
+    grep 'wrong elements: 0' <<<"$out"
     with_nccl
     SOFT_GPUS=4 on_soft_gpu tune
     ;;

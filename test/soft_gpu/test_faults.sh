@@ -13,6 +13,6 @@ on_soft_gpu errors 'abort_ends*'
 with_nccl
 # NCCL that not all can join is not used, and disturbs nobody.
 SOFT_GPUS=4 FAKE_NCCL_REFUSES=1 on_soft_gpu streams 'calls*'
-for name in 'killed*' 'late*' 'different*' 'out_of_reach'; do
+for name in 'killed*' 'error*' 'late*' 'different*' 'out_of_reach'; do
     on_soft_gpu apart "$name"
 done

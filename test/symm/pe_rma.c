@@ -1,6 +1,7 @@
 /* OpenSHMEM program: put, get and their relatives, of every type and size, in the heap and in global
  * variables, on the default context and on one of a team that counts backwards. */
 #include "symm/pe.h"
+#include "symm/shmem/state.h"
 
 #define ROOM 512
 
@@ -205,10 +206,27 @@ static void test_large(void)
     shmem_free(dest);
 }
 
+/* Where the processor says that it copies short pieces fast, it is let. */
+static void test_choice(void)
+{
+    char line[4096];
+    bool intel = false, fast = false;
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        intel |= strncmp(line, "vendor_id", 9) == 0 && strstr(line, "GenuineIntel") != NULL;
+        fast |= strncmp(line, "flags", 5) == 0 && strstr(line, " fsrm") != NULL;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    CHECK_INT(weft__shmem.copy_range > 0, intel && fast);
+}
+
 int main(int argc, char **argv)
 {
     shmem_team_t team;
     pe_start(argc, argv);
+    test_choice();
     CHECK_INT(shmem_team_split_strided(SHMEM_TEAM_WORLD, pes - 1, -1, pes, NULL, 0, &team), 0);
     CHECK_INT(shmem_team_create_ctx(team, SHMEM_CTX_SERIALIZED, &ctx), 0);
     void *heap = shmem_malloc(ROOM * 16);

@@ -4,7 +4,7 @@
 set -eu
 failed=0
 for pes in 1 2 4 7; do
-    for program in rma amo wait memory team; do
+    for program in rma amo wait memory team short; do
         "$WEFT_BIN" run -n "$pes" "$WEFT_BUILD/test/symm/pe_$program" || {
             echo "pe_$program failed on $pes PEs"
             failed=1

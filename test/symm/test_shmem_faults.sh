@@ -77,7 +77,7 @@ for where in barrier:"in shmem_barrier_all for PE 2 (process" wait:"shmem_long_w
     export WEFT_TIMEOUT=3s WEFT_WARN_AFTER=500ms grace=0.1
     run 3 "stopped_in_${where%%:*}"
     unset WEFT_TIMEOUT WEFT_WARN_AFTER grace
-    for sentence in 'has waited [0-2] s' 'timed out after 3.0 s (WEFT_TIMEOUT)'; do
+    for sentence in 'has waited [0-2] s' 'timed out after 3.0 s on PE'; do
         grep "$sentence" "$work/err" | grep -F "${where#*:}" | grep -q stopped ||
             complain "stopped in ${where%%:*}: no sentence with: $sentence"
     done

@@ -168,7 +168,7 @@ static void nothing_comes(team_t *team)
     uint64_t record;
     CHECK_OK(weft_ring_create(symm, 4, 8, &ring));
     CHECK_STATUS(weft_ring_pop_wait(ring, &record, NULL, NULL), WEFT_ERR_TIMEOUT);
-    CHECK_TEXT(weft_last_error(), "waits for a record");
+    CHECK_TEXT(weft_last_error(), "waiting for a record");
     CHECK_OK(weft_symm_barrier(symm, NULL)); /* nothing is broken */
     CHECK_OK(weft_ring_destroy(ring));
     CHECK_OK(weft_symm_destroy(symm));

@@ -53,4 +53,21 @@ refuses "src in a public header" include/weft/comm.h '#include "base/log.h"' \
     'a public header includes'
 refuses "a folder that is not in the table" src/misc/x.c '#include "base/log.h"' \
     'src/misc: not in the table'
+refuses "the inside of a closed layer" src/cli/main.c '#include "comm/shm/shm.h"' \
+    'src/cli/main.c:3: "comm/shm/shm.h" is inside comm'
+fresh
+mkdir -p "$tree/src/comm/host" "$tree/src/comm/cuda"
+echo '#include "comm/host/host.h"' >>"$tree/src/comm/shm/shm.c"
+echo '#include "comm/host/host.h"' >"$tree/src/comm/cuda/cuda.c"
+accepts "$tree" "folders of a layer on top of each other"
+refuse_circle() {
+    echo "#include \"$2\"" >>"$tree/$1"
+    if output=$("$root/tools/check-layers" "$tree" 2>&1) || ! grep -qF 'include each other' <<<"$output"; then
+        echo "a circle from $1 to $2: $output"
+        failed=1
+    fi
+}
+echo '#include "comm/cuda/cuda.h"' >>"$tree/src/comm/shm/shm.c"
+accepts "$tree" "a chain of folders"
+refuse_circle src/comm/host/host.c comm/shm/shm.h
 exit $failed

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/tokenizer.h"
 #include "train/checkpoint.h"
-#include "train/tokenizer.h"
 
 enum { WIDTH = 8, VOCAB = 257, POSITIONS = 16, TENSORS = 16, LARGEST = VOCAB * WIDTH };
 

@@ -12,9 +12,9 @@
 #include <weft/weft.h>
 
 #include "base/file.h"
+#include "base/fixture.h"
 #include "device/sysmem.h"
 #include "train/admit.h"
-#include "train/fixture.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -21,10 +21,10 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/fixture.h"
 #include "base/rng.h"
 #include "train/checkpoint_cases.h"
 #include "train/checkpoint_parts.h"
-#include "train/fixture.h"
 
 static small_run_t run;
 
@@ -278,7 +278,8 @@ static void folders_of_others_have_weights_only(void **state)
     char *text;
     size_t size;
     weft__folder_make(in_scratch("foreign"));
-    assert_int_equal(weft__file_read(fixture("package.safetensors"), &text, &size), WEFT_OK);
+    assert_int_equal(weft__file_read(fixture("train", "package.safetensors"), &text, &size),
+                     WEFT_OK);
     write_file(in_scratch("foreign/model.safetensors"), text, size);
     free(text);
     assert_int_equal(weft__checkpoint_load(in_scratch("foreign"), WEFT_LOAD_ALL, &loaded), WEFT_OK);

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/fixture.h"
 #include "base/rng.h"
 #include "train/checkpoint_cases.h"
-#include "train/fixture.h"
 
 #define KILLS 200
 #define SECONDS_MOST 4

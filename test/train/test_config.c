@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fixture.h"
 #include "train/config.h"
-#include "train/fixture.h"
 
 static weft_train_config_t config;
 

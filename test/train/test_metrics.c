@@ -20,8 +20,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/fixture.h"
 #include "base/json_read.h"
-#include "train/fixture.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 
@@ -115,7 +115,8 @@ static void resume_keeps_lines_that_are_not_its_own(void **state)
     free(text);
 }
 
-static void a_full_disk_leaves_whole_lines(void **state)
+/* Lines of steps that the disk has no room for come when it has: a checkpoint of these steps may be there by then. */
+static void a_full_disk_leaves_whole_lines_and_loses_none(void **state)
 {
     (void)state;
     struct rlimit limit = {700, RLIM_INFINITY}, before;
@@ -130,13 +131,24 @@ static void a_full_disk_leaves_whole_lines(void **state)
         weft_metrics_step_t step = step_at(++s);
         status = weft__metrics_step(metrics, &step);
     }
-    setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(status, WEFT_ERR_SYSTEM);
     assert_true(error_says("metrics.jsonl"));
     assert_true(s > 2 && s < 20);
     check_file(path, s - 1);
-    write_steps(metrics, s, s + 1); /* there is room again */
-    check_file(path, s + 1);
+    weft_metrics_step_t step = step_at(s + 1);
+    assert_int_equal(weft__metrics_step(metrics, &step), WEFT_ERR_SYSTEM);
+    assert_int_equal(weft__metrics_catch_up(metrics), WEFT_ERR_SYSTEM);
+    check_file(path, s - 1);
+    setrlimit(RLIMIT_FSIZE, &before); /* there is room again */
+    step = step_at(s + 2);
+    assert_int_equal(weft__metrics_step(metrics, &step), WEFT_OK);
+    check_file(path, s + 2);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    step = step_at(s + 3);
+    assert_int_equal(weft__metrics_step(metrics, &step), WEFT_ERR_SYSTEM);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(weft__metrics_close(metrics), WEFT_OK);
+    check_file(path, s + 3);
 }
 
 static void a_loss_that_is_no_number_is_null(void **state)
@@ -436,7 +448,7 @@ int main(void)
         cmocka_unit_test(a_terminal_of_another_launcher_gets_plain_lines),
         cmocka_unit_test(resume_cuts_what_came_after),
         cmocka_unit_test(resume_keeps_lines_that_are_not_its_own),
-        cmocka_unit_test(a_full_disk_leaves_whole_lines),
+        cmocka_unit_test(a_full_disk_leaves_whole_lines_and_loses_none),
         cmocka_unit_test(a_loss_that_is_no_number_is_null),
         cmocka_unit_test(lines_are_plain_where_no_terminal_is),
         cmocka_unit_test(a_terminal_has_one_line_that_is_drawn_again),

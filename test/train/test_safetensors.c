@@ -14,9 +14,9 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/fixture.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "train/fixture.h"
 #include "train/safetensors.h"
 
 static weft_tensors_t *open_or_die(const char *path)
@@ -56,7 +56,7 @@ static void check(const weft_tensors_t *tensors, const char *name, weft_dtype_t 
 static void files_of_the_package_are_read(void **state)
 {
     (void)state;
-    weft_tensors_t *tensors = open_or_die(fixture("package.safetensors"));
+    weft_tensors_t *tensors = open_or_die(fixture("train", "package.safetensors"));
     assert_int_equal(weft__tensors_count(tensors), 9);
     check(tensors, "wte.weight", WEFT_F32, 2, (uint64_t[]){7, 5});
     check(tensors, "h.0.ln.weight", WEFT_BF16, 1, (uint64_t[]){11});
@@ -81,7 +81,7 @@ static void files_of_the_package_are_read(void **state)
 static void an_index_leads_to_all_files(void **state)
 {
     (void)state;
-    weft_tensors_t *tensors = open_or_die(fixture("sharded.index.json"));
+    weft_tensors_t *tensors = open_or_die(fixture("train", "sharded.index.json"));
     assert_int_equal(weft__tensors_count(tensors), 3);
     check(tensors, "a", WEFT_F32, 1, (uint64_t[]){4});
     check(tensors, "b", WEFT_F16, 1, (uint64_t[]){5});
@@ -98,7 +98,8 @@ static void an_index_leads_to_all_files(void **state)
     };
     char *text;
     size_t size;
-    assert_int_equal(weft__file_read(fixture("sharded-1-of-2.safetensors"), &text, &size), WEFT_OK);
+    assert_int_equal(weft__file_read(fixture("train", "sharded-1-of-2.safetensors"), &text, &size),
+                     WEFT_OK);
     write_file(in_scratch("sharded-1-of-2.safetensors"), text, size);
     free(text);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

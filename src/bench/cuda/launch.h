@@ -39,6 +39,17 @@ typedef struct weft_bench_lookup {
     char *got;
 } weft_bench_lookup_t;
 
+/* Puts with a signal, to and fro between ranks 0 and 1; see put.c. */
+#define WEFT_BENCH_PING_BYTES 65536 /* at most */
+typedef struct weft_bench_ping {
+    uint64_t bytes;
+    int rounds, check;
+    uint64_t base;    /* signals used so far */
+    char *buffer;     /* symmetric, `bytes` */
+    uint64_t *signal; /* symmetric */
+    double *result;   /* pinned: nanoseconds one way, bytes found wrong where `check` is set */
+} weft_bench_ping_t;
+
 typedef struct weft_cuda_bench_ops {
     uint32_t abi;
     /* Load every kernel on `gpu`, before one waits for another. */
@@ -47,9 +58,10 @@ typedef struct weft_cuda_bench_ops {
                    void *stream);
     int (*lookup)(int gpu, const weft_symm_view_t *view, const weft_bench_lookup_t *lookup,
                   void *stream);
+    int (*ping)(int gpu, const weft_symm_view_t *view, const weft_bench_ping_t *ping, void *stream);
 } weft_cuda_bench_ops_t;
 
-extern const weft_cuda_bench_ops_t weft_cuda_bench; /* inside the module */
+WEFT_CUDA_EXPORT const weft_cuda_bench_ops_t weft_cuda_bench;
 
 #ifdef __cplusplus
 }

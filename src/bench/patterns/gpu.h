@@ -9,19 +9,20 @@
 
 static inline const weft_cuda_bench_ops_t *weft__bench_kernels(void)
 {
-    return weft__cuda_tables(NULL)->bench;
+    static weft_cuda_table_t table = {.name = "weft_cuda_bench"};
+    return weft__cuda_table(&table);
 }
 
-static inline int weft__bench_gpu(const weft_pair_run_t *run)
+static inline int weft__bench_gpu(weft_comm_h comm)
 {
-    return weft__cuda_gpu(run->comm->device);
+    return weft__cuda_gpu(comm->device);
 }
 
 /* Before the first kernel that waits for another rank's: loading one may wait for an idle GPU. Collective
  * in effect: callers meet in weft_symm_malloc after it. */
-static inline weft_status_t weft__bench_load(const weft_pair_run_t *run)
+static inline weft_status_t weft__bench_load(weft_comm_h comm)
 {
-    return weft__cuda_status(weft__bench_kernels()->load(weft__bench_gpu(run)),
+    return weft__cuda_status(weft__bench_kernels()->load(weft__bench_gpu(comm)),
                              "kernels of patterns cannot be loaded");
 }
 

@@ -38,7 +38,7 @@ static weft_status_t open_handoff(weft_pair_run_t *run)
     h->count = run->bytes / sizeof(float);
     if (run->stream) {
         WEFT_TRY(weft_symm_view(run->symm, &h->view));
-        WEFT_TRY(weft__bench_load(run));
+        WEFT_TRY(weft__bench_load(run->comm));
     }
     WEFT_TRY(weft_malloc((void **)&h->target, run->bytes));
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&h->inbox));
@@ -73,7 +73,7 @@ static weft_status_t by_kernel(weft_pair_run_t *run, handoff_t *h, int rounds)
                                           .inbox = h->inbox,
                                           .signal = h->signal};
     h->laps += (uint64_t)rounds;
-    return weft__cuda_status(weft__bench_kernels()->handoff(weft__bench_gpu(run), &h->view,
+    return weft__cuda_status(weft__bench_kernels()->handoff(weft__bench_gpu(run->comm), &h->view,
                                                             &handoff,
                                                             weft__cuda_stream(run->stream)),
                              "the kernel of a hand-off");

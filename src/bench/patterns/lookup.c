@@ -39,7 +39,7 @@ static weft_status_t open_lookup(weft_pair_run_t *run)
     if (run->stream) {
         WEFT_TRY(weft_symm_view(run->symm, &l->view));
         WEFT_TRY(weft_dtensor_view(l->table, &l->rows));
-        WEFT_TRY(weft__bench_load(run));
+        WEFT_TRY(weft__bench_load(run->comm));
     }
     return weft_symm_barrier(run->symm, NULL);
 }
@@ -71,8 +71,8 @@ static weft_status_t by_kernel(weft_pair_run_t *run, lookup_t *l, int rounds)
                                         .rounds = rounds,
                                         .got = (char *)l->got};
     l->asked += (uint64_t)rounds;
-    return weft__cuda_status(weft__bench_kernels()->lookup(weft__bench_gpu(run), &l->view, &lookup,
-                                                           weft__cuda_stream(run->stream)),
+    return weft__cuda_status(weft__bench_kernels()->lookup(weft__bench_gpu(run->comm), &l->view,
+                                                           &lookup, weft__cuda_stream(run->stream)),
                              "the kernel of a lookup");
 }
 

@@ -3,11 +3,13 @@
  * All-reduce of S bytes: rank r reads slice r of all sources and writes it to all destinations: S
  * read and S written per rank, the least there is. The same idea serves the rest: work is divided
  * so that each byte is read once by one rank and written where it belongs. Each rank starts with
- * itself and goes round, so that no memory is visited by all at once. */
+ * itself and goes round, so that no memory is visited by all at once. Reductions read all sources at once,
+ * by address: the transport must map them. */
 #include "comm/coll/window.h"
 
 #include <string.h>
 
+#include "base/try.h"
 #include "comm/comm.h"
 
 /* Copies to many destinations go in blocks that stay in the cache between destinations. */
@@ -60,21 +62,22 @@ static void reduce_scatter(const weft_window_t *w, size_t block)
 }
 
 /* Push [from, from + bytes) to offset `to` of every destination. */
-static void fan_out(const weft_window_t *w, const char *from, size_t to, size_t bytes)
+static weft_status_t fan_out(weft_window_t *w, const char *from, size_t to, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += FAN_BLOCK) {
         size_t n = bytes - at < FAN_BLOCK ? bytes - at : FAN_BLOCK;
         for (int i = 0, p = w->rank; i < w->size; i++, p = weft__next(p, w->size)) {
-            copy(w, w->dst[p] + to + at, from + at, n);
+            WEFT_TRY(weft__put(w, WEFT_DST, p, to + at, from + at, n));
         }
     }
+    return WEFT_OK;
 }
 
-static void broadcast(const weft_window_t *w)
+static weft_status_t broadcast(weft_window_t *w)
 {
     size_t lo, hi, element = weft_dtype_size(w->call->type);
     weft__slice(w->call->count, element, w->size, w->rank, &lo, &hi);
-    fan_out(w, w->src[w->call->root] + lo * element, lo * element, (hi - lo) * element);
+    return fan_out(w, w->src[w->call->root] + lo * element, lo * element, (hi - lo) * element);
 }
 
 /* Swap [a, b) halves of a pair of blocks through a small buffer; each of the two ranks takes a
@@ -165,17 +168,13 @@ weft_status_t weft__direct(weft_window_t *w)
         reduce_scatter(w, block);
         break;
     case WEFT_COLL_BROADCAST:
-        broadcast(w);
-        break;
+        return broadcast(w);
     case WEFT_COLL_ALLGATHER:
-        fan_out(w, w->src[me], (size_t)me * block, block);
-        break;
+        return fan_out(w, w->src[me], (size_t)me * block, block);
     case WEFT_COLL_GATHER:
-        copy(w, w->dst[root] + (size_t)me * block, w->src[me], block);
-        break;
+        return weft__put(w, WEFT_DST, root, (size_t)me * block, w->src[me], block);
     case WEFT_COLL_SCATTER:
-        copy(w, w->dst[me], w->src[root] + (size_t)me * block, block);
-        break;
+        return weft__get(w, w->dst[me], WEFT_SRC, root, (size_t)me * block, block);
     case WEFT_COLL_ALLTOALL:
         alltoall(w, block);
         break;

@@ -7,6 +7,8 @@
  * r + 2^i: any N. */
 #include "comm/coll/window.h"
 
+#include "base/try.h"
+
 #define HALF (WEFT_TMP_BYTES / 2)
 
 /* Values live in tmp: value i of a chunk in half i % 2. Value i+1 overwrites value i-1, which the
@@ -19,19 +21,14 @@ typedef struct doubling {
     size_t element, most;
 } doubling_t;
 
-static weft_status_t wait_for(const doubling_t *d, int peer, uint32_t step)
-{
-    return d->w->wait(d->w, peer, step);
-}
-
-static void combine_with(const doubling_t *d, int peer, int value, size_t count)
+static weft_status_t combine_with(const doubling_t *d, int peer, int value, size_t count)
 {
     weft_window_t *w = d->w;
-    int low = w->rank < peer ? w->rank : peer, high = w->rank < peer ? peer : w->rank;
+    char *tmp = w->tmp[w->rank];
     size_t from = (size_t)(value & 1) * HALF, to = (size_t)((value + 1) & 1) * HALF;
     /* The lower rank's value is always the left operand: both partners compute the same bits. */
-    w->kernels->combine(w->tmp[w->rank] + to, w->tmp[low] + from, w->tmp[high] + from, count,
-                        w->call->type, w->call->op);
+    return weft__reduce_from(w, tmp + to, tmp + from, WEFT_TMP, peer, from, count,
+                             peer < w->rank ? WEFT_LEFT : WEFT_RIGHT);
 }
 
 /* Rounds of one chunk on a core rank. Returns with the sum in half (rounds + 1) % 2. */
@@ -39,43 +36,34 @@ static weft_status_t core_rounds(const doubling_t *d, size_t count, uint32_t bas
 {
     weft_window_t *w = d->w;
     int extra = w->rank + d->core;
-    weft_status_t status = WEFT_OK;
     if (extra < w->size) {
-        status = wait_for(d, extra, base + 1);
-        if (status == WEFT_OK) {
-            combine_with(d, extra, 0, count);
-        }
+        WEFT_TRY(w->wait(w, extra, base + 1));
+        WEFT_TRY(combine_with(d, extra, 0, count));
     } else {
         w->kernels->copy(w->tmp[w->rank] + HALF, w->tmp[w->rank], count * d->element,
                          WEFT_STORE_CACHED);
     }
     w->signal(w, base + 2);
-    for (int i = 0; i < d->rounds && status == WEFT_OK; i++) {
+    for (int i = 0; i < d->rounds; i++) {
         int partner = w->rank ^ (1 << i);
-        status = wait_for(d, partner, base + 2 + (uint32_t)i);
-        if (status == WEFT_OK && i > 0) {
-            status = wait_for(d, w->rank ^ (1 << (i - 1)), base + 2 + (uint32_t)i);
+        WEFT_TRY(w->wait(w, partner, base + 2 + (uint32_t)i));
+        if (i > 0) {
+            WEFT_TRY(w->wait(w, w->rank ^ (1 << (i - 1)), base + 2 + (uint32_t)i));
         }
-        if (status == WEFT_OK) {
-            combine_with(d, partner, i + 1, count);
-            w->signal(w, base + 3 + (uint32_t)i);
-        }
+        WEFT_TRY(combine_with(d, partner, i + 1, count));
+        w->signal(w, base + 3 + (uint32_t)i);
     }
-    return status;
+    return WEFT_OK;
 }
 
 /* Before tmp is used for the next chunk, everyone who read it must be done with this one. */
 static weft_status_t wait_readers(const doubling_t *d, uint32_t done)
 {
     weft_window_t *w = d->w;
-    weft_status_t status = WEFT_OK;
-    for (int i = 0; i < d->rounds && status == WEFT_OK; i++) {
-        status = wait_for(d, w->rank ^ (1 << i), done);
+    for (int i = 0; i < d->rounds; i++) {
+        WEFT_TRY(w->wait(w, w->rank ^ (1 << i), done));
     }
-    if (status == WEFT_OK && w->rank + d->core < w->size) {
-        status = wait_for(d, w->rank + d->core, done);
-    }
-    return status;
+    return w->rank + d->core < w->size ? w->wait(w, w->rank + d->core, done) : WEFT_OK;
 }
 
 static weft_status_t reduce_chunk(const doubling_t *d, size_t at, size_t count, uint32_t base)
@@ -83,21 +71,23 @@ static weft_status_t reduce_chunk(const doubling_t *d, size_t at, size_t count, 
     weft_window_t *w = d->w;
     const weft_call_t *call = w->call;
     uint32_t steps = (uint32_t)d->rounds + 3;
-    size_t offset = at * d->element;
-    bool is_extra = w->rank >= d->core;
-    int from = is_extra ? w->rank - d->core : w->rank;
+    size_t offset = at * d->element, half = (size_t)((d->rounds + 1) & 1) * HALF;
+    char *to = w->dst[w->rank] + offset;
+    const char *sum = w->tmp[w->rank] + half;
+    int core = w->rank - d->core; /* of an extra rank: who has the sum for it */
     w->kernels->copy(w->tmp[w->rank], w->src[w->rank] + offset, count * d->element,
                      WEFT_STORE_CACHED);
     w->signal(w, base + 1);
-    weft_status_t status = is_extra ? wait_for(d, from, base + 2 + (uint32_t)d->rounds)
-                                    : core_rounds(d, count, base);
-    if (status != WEFT_OK) {
-        return status;
+    if (core >= 0) {
+        WEFT_TRY(w->wait(w, core, base + 2 + (uint32_t)d->rounds));
+        WEFT_TRY(weft__get(w, to, WEFT_TMP, core, half, count * d->element));
+        sum = to;
+    } else {
+        WEFT_TRY(core_rounds(d, count, base));
     }
-    const char *sum = w->tmp[from] + (size_t)((d->rounds + 1) & 1) * HALF;
-    w->kernels->finish(w->dst[w->rank] + offset, sum, count, call->type, call->op, w->size);
+    w->kernels->finish(to, sum, count, call->type, call->op, w->size);
     w->signal(w, base + steps);
-    return is_extra ? wait_for(d, from, base + steps) : wait_readers(d, base + steps);
+    return core >= 0 ? w->wait(w, core, base + steps) : wait_readers(d, base + steps);
 }
 
 static weft_status_t doubling_allreduce(weft_window_t *w)
@@ -111,10 +101,7 @@ static weft_status_t doubling_allreduce(weft_window_t *w)
     uint32_t base = 0;
     for (size_t at = 0; at < w->call->count; at += d.most) {
         size_t left = w->call->count - at;
-        weft_status_t status = reduce_chunk(&d, at, left < d.most ? left : d.most, base);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(reduce_chunk(&d, at, left < d.most ? left : d.most, base));
         base += (uint32_t)d.rounds + 3;
     }
     return WEFT_OK;
@@ -130,13 +117,10 @@ static weft_status_t doubling_allgather(weft_window_t *w)
     for (int have = 1; have < n; have *= 2, step++) {
         int peer = (r + have) % n;
         int take = n - have < have ? n - have : have;
-        weft_status_t status = w->wait(w, peer, step);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(w->wait(w, peer, step));
         for (int i = 0; i < take; i++) {
             size_t at = (size_t)((peer + i) % n) * block;
-            w->kernels->copy(w->dst[r] + at, w->dst[peer] + at, block, w->store);
+            WEFT_TRY(weft__get(w, w->dst[r] + at, WEFT_DST, peer, at, block));
         }
         w->signal(w, step + 1);
     }

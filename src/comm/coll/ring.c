@@ -6,6 +6,8 @@
  * moves 2 S (N-1)/N. Step t of rank r needs step t-1 of its left neighbour and nothing else. */
 #include "comm/coll/window.h"
 
+#include "base/try.h"
+
 typedef struct ring {
     weft_window_t *w;
     int left, right;
@@ -41,27 +43,21 @@ static weft_status_t ring_allreduce(weft_window_t *w)
         return WEFT_OK;
     }
     for (int t = 0; t < n - 1; t++) {
-        weft_status_t status = w->wait(w, ring.left, (uint32_t)t);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(w->wait(w, ring.left, (uint32_t)t));
         weft__slice(call->count, ring.element, n, wrap(r - 1 - t, n), &lo, &hi);
         size_t at = lo * ring.element;
-        const char *partial = (t == 0 ? w->src[ring.left] : w->dst[ring.left]) + at;
-        k->combine(w->dst[r] + at, partial, w->src[r] + at, hi - lo, call->type, call->op);
+        WEFT_TRY(weft__reduce_from(w, w->dst[r] + at, w->src[r] + at, t == 0 ? WEFT_SRC : WEFT_DST,
+                                   ring.left, at, hi - lo, WEFT_LEFT));
         if (t == n - 2) {
             k->finish(w->dst[r] + at, w->dst[r] + at, hi - lo, call->type, call->op, n);
         }
         w->signal(w, (uint32_t)t + 1);
     }
     for (int t = n - 1; t < 2 * n - 2; t++) {
-        weft_status_t status = w->wait(w, ring.left, (uint32_t)t);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(w->wait(w, ring.left, (uint32_t)t));
         weft__slice(call->count, ring.element, n, wrap(r - (t - n + 1), n), &lo, &hi);
         size_t at = lo * ring.element;
-        k->copy(w->dst[r] + at, w->dst[ring.left] + at, (hi - lo) * ring.element, w->store);
+        WEFT_TRY(weft__get(w, w->dst[r] + at, WEFT_DST, ring.left, at, (hi - lo) * ring.element));
         w->signal(w, (uint32_t)t + 1);
     }
     return WEFT_OK;
@@ -77,19 +73,14 @@ static weft_status_t scatter_chunk(const ring_t *ring, size_t at, size_t count, 
     size_t block = call->count * ring->element, half = WEFT_TMP_BYTES / 2;
     for (int t = 0; t < n - 1; t++) {
         uint32_t step = base + (uint32_t)t;
-        weft_status_t status = w->wait(w, ring->left, step);
-        if (status == WEFT_OK) {
-            status = w->wait(w, ring->right, step);
-        }
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(w->wait(w, ring->left, step));
+        WEFT_TRY(w->wait(w, ring->right, step));
         size_t offset = (size_t)wrap(r - 2 - t, n) * block + at * ring->element;
-        const char *partial = t == 0 ? w->src[ring->left] + offset
-                                     : w->tmp[ring->left] + ((step + 1) & 1) * half;
         bool last = t == n - 2;
         char *to = last ? w->dst[r] + at * ring->element : w->tmp[r] + (step & 1) * half;
-        w->kernels->combine(to, partial, w->src[r] + offset, count, call->type, call->op);
+        WEFT_TRY(weft__reduce_from(w, to, w->src[r] + offset, t == 0 ? WEFT_SRC : WEFT_TMP,
+                                   ring->left, t == 0 ? offset : ((step + 1) & 1) * half, count,
+                                   WEFT_LEFT));
         if (last) {
             w->kernels->finish(to, to, count, call->type, call->op, n);
         }
@@ -110,10 +101,7 @@ static weft_status_t ring_reduce_scatter(weft_window_t *w)
     uint32_t step = 0;
     for (size_t at = 0; at < call->count; at += most) {
         size_t count = call->count - at < most ? call->count - at : most;
-        weft_status_t status = scatter_chunk(&ring, at, count, step);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(scatter_chunk(&ring, at, count, step));
         step += (uint32_t)w->size - 1;
     }
     return WEFT_OK;
@@ -126,13 +114,10 @@ static weft_status_t ring_allgather(weft_window_t *w)
     size_t block = w->call->count * ring.element;
     w->kernels->copy(w->dst[r] + (size_t)r * block, w->src[r], block, w->store);
     for (int t = 0; t < n - 1; t++) {
-        weft_status_t status = w->wait(w, ring.left, (uint32_t)t);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(w->wait(w, ring.left, (uint32_t)t));
         size_t at = (size_t)wrap(r - 1 - t, n) * block;
-        const char *from = t == 0 ? w->src[ring.left] : w->dst[ring.left] + at;
-        w->kernels->copy(w->dst[r] + at, from, block, w->store);
+        WEFT_TRY(weft__get(w, w->dst[r] + at, t == 0 ? WEFT_SRC : WEFT_DST, ring.left,
+                           t == 0 ? 0 : at, block));
         w->signal(w, (uint32_t)t + 1);
     }
     return WEFT_OK;
@@ -144,18 +129,15 @@ static weft_status_t ring_broadcast(weft_window_t *w)
     ring_t ring = make_ring(w);
     size_t bytes = w->call->count * ring.element;
     bool root = w->rank == w->call->root;
-    const char *from = ring.left == w->call->root || root ? w->src[w->call->root]
-                                                          : w->dst[ring.left];
+    bool first = ring.left == w->call->root || root; /* from the source itself */
     uint32_t step = 1;
     for (size_t at = 0; at < bytes; at += w->chunk, step++) {
         size_t n = bytes - at < w->chunk ? bytes - at : w->chunk;
-        if (!root && ring.left != w->call->root) {
-            weft_status_t status = w->wait(w, ring.left, step);
-            if (status != WEFT_OK) {
-                return status;
-            }
+        if (!first) {
+            WEFT_TRY(w->wait(w, ring.left, step));
         }
-        w->kernels->copy(w->dst[w->rank] + at, from + at, n, w->store);
+        WEFT_TRY(weft__get(w, w->dst[w->rank] + at, first ? WEFT_SRC : WEFT_DST,
+                           first ? w->call->root : ring.left, at, n));
         w->signal(w, step);
     }
     return WEFT_OK;

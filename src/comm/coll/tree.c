@@ -10,6 +10,8 @@
  * alternating halves of tmp; a leaf's partial sum is its source itself. */
 #include "comm/coll/window.h"
 
+#include "base/try.h"
+
 #define HALF (WEFT_TMP_BYTES / 2)
 
 typedef struct tree {
@@ -54,30 +56,21 @@ static size_t chunk_count(const tree_t *tree, size_t chunk)
     return left < tree->most ? left : tree->most;
 }
 
-/* Where rank `rank` keeps its partial sum of a chunk. */
-static const char *partial_of(const tree_t *tree, int rank, size_t chunk)
-{
-    const weft_window_t *w = tree->w;
-    return is_leaf(w, rank) ? w->src[rank] + chunk * tree->most * tree->element
-                            : w->tmp[rank] + (chunk & 1) * HALF;
-}
-
+/* Add the children's partial sums of a chunk, each where it keeps them. */
 static weft_status_t combine_children(const tree_t *tree, size_t chunk, char *to)
 {
     weft_window_t *w = tree->w;
-    const weft_call_t *call = w->call;
-    size_t count = chunk_count(tree, chunk);
-    const char *own = w->src[w->rank] + chunk * tree->most * tree->element;
+    size_t count = chunk_count(tree, chunk), at = chunk * tree->most * tree->element;
+    const char *own = w->src[w->rank] + at;
     for (int c = 0; c < 2; c++) {
         int child = tree->children[c];
         if (child < 0) {
             continue;
         }
-        weft_status_t status = w->wait(w, child, (uint32_t)chunk + 1);
-        if (status != WEFT_OK) {
-            return status;
-        }
-        w->kernels->combine(to, own, partial_of(tree, child, chunk), count, call->type, call->op);
+        bool leaf = is_leaf(w, child);
+        WEFT_TRY(w->wait(w, child, (uint32_t)chunk + 1));
+        WEFT_TRY(weft__reduce_from(w, to, own, leaf ? WEFT_SRC : WEFT_TMP, child,
+                                   leaf ? at : (chunk & 1) * HALF, count, WEFT_RIGHT));
         own = to;
     }
     return WEFT_OK;
@@ -94,16 +87,10 @@ static weft_status_t tree_up(const tree_t *tree)
         char *to = root ? w->dst[w->rank] + chunk * tree->most * tree->element
                         : w->tmp[w->rank] + (chunk & 1) * HALF;
         if (!root && !leaf && chunk >= 2) {
-            weft_status_t status = w->wait(w, tree->parent, (uint32_t)chunk - 1);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            WEFT_TRY(w->wait(w, tree->parent, (uint32_t)chunk - 1));
         }
         if (!leaf) {
-            weft_status_t status = combine_children(tree, chunk, to);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            WEFT_TRY(combine_children(tree, chunk, to));
         }
         if (root) {
             const char *sum = leaf ? w->src[w->rank] + chunk * tree->most * tree->element : to;
@@ -114,8 +101,8 @@ static weft_status_t tree_up(const tree_t *tree)
     return WEFT_OK;
 }
 
-/* Downwards, from `source` at the root; steps go on from `base`. */
-static weft_status_t tree_down(const tree_t *tree, char *const *from_root, uint32_t base)
+/* Downwards, from that buffer of the root; steps go on from `base`. */
+static weft_status_t tree_down(const tree_t *tree, weft_buffer_t from_root, uint32_t base)
 {
     weft_window_t *w = tree->w;
     int root = root_of(w);
@@ -124,14 +111,11 @@ static weft_status_t tree_down(const tree_t *tree, char *const *from_root, uint3
         size_t bytes = chunk_count(tree, chunk) * tree->element;
         uint32_t step = base + (uint32_t)chunk + 1;
         if (tree->parent >= 0) {
-            weft_status_t status = w->wait(w, tree->parent, step);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            WEFT_TRY(w->wait(w, tree->parent, step));
         }
-        const char *from = tree->parent < 0 || tree->parent == root ? from_root[root]
-                                                                    : w->dst[tree->parent];
-        w->kernels->copy(w->dst[w->rank] + at, from + at, bytes, WEFT_STORE_CACHED);
+        bool first = tree->parent < 0 || tree->parent == root;
+        WEFT_TRY(weft__get(w, w->dst[w->rank] + at, first ? from_root : WEFT_DST,
+                           first ? root : tree->parent, at, bytes));
         w->signal(w, step);
     }
     return WEFT_OK;
@@ -140,16 +124,14 @@ static weft_status_t tree_down(const tree_t *tree, char *const *from_root, uint3
 weft_status_t weft__tree(weft_window_t *w)
 {
     tree_t tree = make_tree(w);
-    weft_status_t status = WEFT_OK;
+    w->store = WEFT_STORE_CACHED; /* what is copied is read again, by the children */
     if (w->call->coll == WEFT_COLL_BROADCAST) {
-        return tree_down(&tree, w->src, 0);
+        return tree_down(&tree, WEFT_SRC, 0);
     }
     if (w->call->coll != WEFT_COLL_REDUCE && w->call->coll != WEFT_COLL_ALLREDUCE) {
         return WEFT_ERR_UNSUPPORTED;
     }
-    status = tree_up(&tree);
-    if (status == WEFT_OK && w->call->coll == WEFT_COLL_ALLREDUCE) {
-        status = tree_down(&tree, w->dst, (uint32_t)tree.chunks);
-    }
-    return status;
+    WEFT_TRY(tree_up(&tree));
+    return w->call->coll == WEFT_COLL_ALLREDUCE ? tree_down(&tree, WEFT_DST, (uint32_t)tree.chunks)
+                                                : WEFT_OK;
 }

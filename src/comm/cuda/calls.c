@@ -219,7 +219,7 @@ static void place(const weft_cuda_t *cuda, weft_cuda_call_t *k, bool capturing)
 weft_status_t weft__cuda_queue(weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_call_t *k,
                                const weft_cuda_batch_t *batch, weft_stream_h stream, bool capturing)
 {
-    const weft_cuda_comm_ops_t *ops = weft__cuda_tables(NULL)->comm;
+    const weft_cuda_comm_ops_t *ops = weft__cuda_kernels();
     void *native = weft__cuda_stream(stream);
     uint64_t bytes = call->count * weft_dtype_size(call->type);
     bool ragged = call->coll == WEFT_COLL_ALLTOALLV;
@@ -277,14 +277,15 @@ weft_status_t weft__cuda_check_alignment(const weft_call_t *call)
  * travel in the lines), or by NCCL, which gets memory of the GPU. */
 enum { BY_OTHERS, BY_US, BY_NCCL };
 
-static bool reached(weft_cuda_t *cuda, const void *ptr, size_t bytes, int by,
-                    weft_cuda_ref_t *ref_p, weft_status_t *status_p)
+static weft_status_t reach(weft_cuda_t *cuda, const void *ptr, size_t bytes, int by,
+                           weft_cuda_ref_t *ref_p, bool *reached_p)
 {
     if (by == BY_OTHERS) {
-        return weft__cuda_ref(cuda, ptr, bytes, ref_p, status_p);
+        return weft__cuda_ref(cuda, ptr, bytes, ref_p, reached_p);
     }
-    return by == BY_US ? weft__cuda_reaches(cuda, ptr, bytes)
-                       : bytes == 0 || weft__cuda_where(ptr, bytes) == cuda->gpu;
+    *reached_p = by == BY_US ? weft__cuda_reaches(cuda, ptr, bytes)
+                             : bytes == 0 || weft__cuda_where(ptr, bytes) == cuda->gpu;
+    return WEFT_OK;
 }
 
 /* The buffers of a call, or memory of ours in their place: pinned where they are plain host memory, and of
@@ -306,11 +307,10 @@ static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_c
         }
         WEFT_TRY(status);
         bool replaced = round == 1 && by == BY_OTHERS; /* what was pinned does not do for others */
-        src = reached(cuda, c->src, src_bytes, by, &k->src_ref, &status) &&
-              !(replaced && c->src != src_was);
-        dst = reached(cuda, c->dst, dst_bytes, by, &k->dst_ref, &status) &&
-              !(replaced && c->dst != dst_was);
-        WEFT_TRY(status);
+        WEFT_TRY(reach(cuda, c->src, src_bytes, by, &k->src_ref, &src));
+        WEFT_TRY(reach(cuda, c->dst, dst_bytes, by, &k->dst_ref, &dst));
+        src = src && !(replaced && c->src != src_was);
+        dst = dst && !(replaced && c->dst != dst_was);
     }
     return src && dst ? WEFT_OK
                       : weft__fail(WEFT_ERR_SYSTEM, "memory to stage a call cannot be shared");
@@ -368,8 +368,8 @@ static weft_status_t run_all(weft_cuda_t *cuda, const weft_call_t *calls, int n,
 weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream)
 {
     weft_cuda_t *cuda = ctx;
-    if (atomic_load_explicit(&cuda->shm->segment->head->broken, memory_order_acquire) != 0) {
-        return weft__shm_refuse(cuda->shm);
+    if (weft__host_is_broken(cuda->host)) {
+        return weft__host_refuse(cuda->host);
     }
     weft_status_t status = stream || cuda->own ? WEFT_OK
                                                : weft__stream_create_on(cuda->device, &cuda->own);

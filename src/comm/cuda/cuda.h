@@ -1,7 +1,7 @@
 /* The cuda transport: collectives by our own kernels, for ranks on GPUs of one host.
  *
- * It stands on the shm backend, which brings the ranks together, watches them, names errors and
- * splits communicators; only the data goes another way. A call launches one kernel and returns. The
+ * It stands on comm/host, which brings the ranks together, watches them, names errors and splits
+ * communicators. A call launches one kernel and returns. The
  * kernels of the ranks meet on the GPU (launch.h); the host only steps in when something goes wrong:
  * one thread of the process, the watch, looks after all its communicators (watch.c). */
 #ifndef WEFT_COMM_CUDA_CUDA_H
@@ -9,15 +9,15 @@
 
 #include <pthread.h>
 
-#include "comm/cuda/arrivals.h"
 #include "comm/cuda/launch.h"
 #include "comm/cuda/tune.h"
+#include "comm/host/host.h"
 #include "comm/nccl/nccl.h"
-#include "comm/shm/shm.h"
+#include "comm/watch.h"
 #include "device/cuda/cuda.h"
 
-/* What a rank tells the others about its GPU, in its block of the control segment. All but the
- * atomics is written before the rank is JOINED. */
+/* What a rank tells the others about its GPU, behind its block of the segment. All but the atomics is
+ * written before the rank is JOINED. */
 typedef struct weft_cuda_card {
     uint8_t uuid[16];
     int32_t gpu, sms, mps;
@@ -47,8 +47,6 @@ typedef struct weft_cuda_card {
     _Atomic uint32_t mapped[WEFT_CUDA_RANKS];
 } weft_cuda_card_t;
 
-_Static_assert(sizeof(weft_cuda_card_t) <= WEFT_CARD_BYTES, "the card fits its place");
-
 /* Memory that queued work still uses; given back once `event` has passed. */
 typedef struct weft_cuda_loan {
     void *device[2], *host;
@@ -57,7 +55,7 @@ typedef struct weft_cuda_loan {
 } weft_cuda_loan_t;
 
 typedef struct weft_cuda {
-    weft_shm_t *shm;
+    weft_host_t *host;
     weft_comm_h comm;
     int rank, size, device, gpu;
     weft_cuda_card_t *cards[WEFT_CUDA_RANKS];
@@ -102,11 +100,15 @@ typedef struct weft_cuda {
     uint64_t gone_ns;       /* when the watch first missed a rank that it waits for */
     uint64_t unmapped_ns;   /* when the watch first failed to map others' memory; 0: it did not */
     bool told;              /* the report was turned into an error */
-    struct weft_reach_guest *guests; /* of the watch, under its lock */
+    struct weft_reach_observer *observers; /* of the watch, under its lock */
     struct weft_cuda *next; /* of the watch */
 } weft_cuda_t;
 
-extern const weft_backend_ops_t weft__backend_cuda;
+static inline const weft_cuda_comm_ops_t *weft__cuda_kernels(void)
+{
+    static weft_cuda_table_t table = {.name = "weft_cuda_comm"};
+    return weft__cuda_table(&table);
+}
 
 /* The largest block that the lines have room for: 4 bytes of data a word. */
 static inline uint64_t weft__cuda_line_bytes(const weft_cuda_t *cuda)
@@ -114,14 +116,7 @@ static inline uint64_t weft__cuda_line_bytes(const weft_cuda_t *cuda)
     return cuda->world.line_words * 4;
 }
 
-/* ---- joining (join.c), called by the steps of shm/join.c --------------------------------- */
-
-/* Make this rank's box and fill in its card; comm becomes one of this backend. */
-weft_status_t weft__cuda_introduce(weft_comm_h comm);
-/* All cards are there: check that the GPUs can reach each other, and map what is needed. */
-weft_status_t weft__cuda_meet(weft_comm_h comm);
-/* All ranks have met: finish what took longer. */
-void weft__cuda_settle(weft_comm_h comm);
+/* ---- joining (join.c) -------------------------------------------------------------------- */
 
 /* Are two ranks on one GPU? */
 bool weft__cuda_shares_gpu(const weft_cuda_t *cuda);
@@ -136,10 +131,12 @@ void weft__cuda_forget_shares(void); /* if none is open */
 /* Announce slabs that were made since, and wait until all ranks have mapped number `slab`. */
 weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab);
 
-/* ---- calls (calls.c, messages.c, batch.c) ------------------------------------------------------------ */
+/* ---- calls (calls.c, messages.c, batch.c, measure.c) ------------------------------------------------------------ */
 
 weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft_stream_h stream);
 weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes);
+weft_status_t weft__cuda_tune(void *ctx, weft_coll_t coll, weft_tune_time_fn time, void *arg,
+                              weft_tuned_t *tuned_p);
 weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, int n,
                                   weft_stream_h stream, uint64_t mark);
 
@@ -172,10 +169,9 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
 /* Can this rank's own GPU read and write it, pinned host memory included (buffers.c)? */
 bool weft__cuda_reaches(const weft_cuda_t *cuda, const void *ptr, size_t bytes);
 
-/* Where a buffer is for others; false if kernels of other ranks cannot reach it, which is no error; *status_p
- * says whether there was one (buffers.c). */
-bool weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes, weft_cuda_ref_t *ref_p,
-                    weft_status_t *status_p);
+/* Where a buffer is for others, if their kernels can reach it; that they cannot is no error (buffers.c). */
+weft_status_t weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes,
+                             weft_cuda_ref_t *ref_p, bool *reached_p);
 
 /* A call counts for 2 operations on its stream (a gate and a grid), and for what it stages; after
  * WEFT_CUDA_PACE of them a rank looks how far its stream has come, so that never more than twice as many
@@ -260,8 +256,12 @@ void weft__cuda_reclaim(weft_cuda_t *cuda, bool all);
 void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same with the sentence for a late or mismatching rank. */
-void weft__cuda_blame(weft_cuda_t *cuda, const weft_cuda_report_t *report);
+/* The same with what the watch has to say. */
+void weft__cuda_break_with(weft_cuda_t *cuda, const weft_fault_t *fault);
+
+/* What a rank says on its card that it has called, and what this one waits in: its last call. */
+weft_seen_t weft__cuda_see(const weft_cuda_t *cuda, int rank);
+weft_waiting_t weft__cuda_waiting(const weft_cuda_t *cuda, int peer);
 
 /* Is it broken? Also turns a kernel's report into an error, and ends our kernels if it is. */
 bool weft__cuda_broken(weft_cuda_t *cuda);
@@ -300,8 +300,8 @@ weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda);
 
 weft_status_t weft__cuda_watch(weft_cuda_t *cuda);
 void weft__cuda_unwatch(weft_cuda_t *cuda);
-/* A guest of the watch comes or goes; it is not being asked any more when this returns. */
-void weft__cuda_guest(weft_cuda_t *cuda, struct weft_reach_guest *guest, bool comes);
+/* An observer of the watch comes or goes; it is not being asked any more when this returns. */
+void weft__cuda_observe(void *ctx, weft_reach_observer_t *observer, bool comes);
 /* Map what others have announced; under cuda->lock. */
 weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda);
 

@@ -9,6 +9,8 @@
 #include "base/settings.h"
 #include "comm/cuda/cuda.h"
 
+_Static_assert(WEFT_CUDA_RANKS <= WEFT_JUDGED_RANKS, "the judge has room for all");
+
 enum { NO_ID, ID_CLAIMED, ID_READY, ID_NONE };
 enum { UNKNOWN, CAME_IN, STAYED_OUT };
 
@@ -159,37 +161,20 @@ void weft__cuda_engine_close(weft_cuda_t *cuda)
 
 /* ---- for the watch ---------------------------------------------------------------------------- */
 
-static void read_cards(const weft_cuda_t *cuda, weft_arrival_t *ranks)
+/* What all have called, and what this rank waits in: its latest call of NCCL's. Messages since may have changed
+ * our own card. */
+static weft_waiting_t look_around(const weft_cuda_t *cuda, uint64_t call, weft_seen_t *seen)
 {
+    weft_waiting_t waiting = weft__cuda_waiting(cuda, -1);
+    waiting.first = waiting.last = call;
+    waiting.sig = atomic_load_explicit(&cuda->engine_sig, memory_order_relaxed);
+    waiting.count = atomic_load_explicit(&cuda->engine_count, memory_order_relaxed);
     for (int p = 0; p < cuda->size; p++) {
-        /* Partner: the store in note_issued. */
-        ranks[p].calls = atomic_load_explicit(&cuda->cards[p]->issued, memory_order_acquire);
-        ranks[p].sig = atomic_load_explicit(&cuda->cards[p]->sig, memory_order_relaxed);
-        ranks[p].count = atomic_load_explicit(&cuda->cards[p]->count, memory_order_relaxed);
+        seen[p] = weft__cuda_see(cuda, p);
     }
-    /* Messages since may have changed our own card. */
-    ranks[cuda->rank].sig = atomic_load_explicit(&cuda->engine_sig, memory_order_relaxed);
-    ranks[cuda->rank].count = atomic_load_explicit(&cuda->engine_count, memory_order_relaxed);
-}
-
-/* In the form in which kernels report. */
-static void blame(weft_cuda_t *cuda, const weft_arrival_t *ranks, uint64_t call, int peer,
-                  bool mismatch)
-{
-    weft_cuda_report_t report = {
-        .kind = mismatch ? WEFT_CUDA_MISMATCH : WEFT_CUDA_LATE,
-        .peer = (uint32_t)peer,
-        .call = call,
-        .sig = atomic_load_explicit(&cuda->engine_sig, memory_order_relaxed),
-        .count = atomic_load_explicit(&cuda->engine_count, memory_order_relaxed),
-        .peer_sig = ranks[peer].sig,
-        .peer_count = ranks[peer].count};
-    for (int p = 0; p < cuda->size; p++) {
-        report.arrived[p] = (uint32_t)ranks[p].calls;
-        report.last_sig[p] = ranks[p].sig;
-        report.last_count[p] = ranks[p].count;
-    }
-    weft__cuda_blame(cuda, &report);
+    seen[cuda->rank].sig = waiting.sig;
+    seen[cuda->rank].count = waiting.count;
+    return waiting;
 }
 
 /* Does the stream stand in NCCL's latest call, or the caller in NCCL? */
@@ -221,10 +206,11 @@ static bool has_failed(weft_cuda_t *cuda, uint64_t now, weft_status_t *status_p,
  * for the former first, as weft__cuda_failed does, and the latter is known sooner than that. */
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
 {
-    weft_arrival_t ranks[WEFT_CUDA_RANKS];
+    weft_seen_t seen[WEFT_CUDA_RANKS];
+    weft_fault_t fault;
     weft_status_t status;
     const char *text;
-    bool mismatch;
+    bool other;
     /* Partner: the store in announce. */
     uint64_t call = atomic_load_explicit(&cuda->engine_call, memory_order_acquire);
     if (call == 0) {
@@ -235,11 +221,15 @@ void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
         cuda->arrivals = (weft_arrivals_t){0};
         return;
     }
-    read_cards(cuda, ranks);
-    int peer = weft__arrivals_judge(&cuda->arrivals, ranks, cuda->size, cuda->rank, call,
-                                    cuda->world.timeout_ns, failed, now, &mismatch);
-    if (peer >= 0) {
-        blame(cuda, ranks, call, peer, mismatch);
+    weft_waiting_t waiting = look_around(cuda, call, seen);
+    waiting.peer = weft__judge(&cuda->arrivals, &waiting, seen, failed, now, &other);
+    if (waiting.peer >= 0) {
+        if (other) {
+            weft__watch_differs(&waiting, &seen[waiting.peer], &fault);
+        } else {
+            weft__watch_late(&waiting, seen, "", &fault);
+        }
+        weft__cuda_break_with(cuda, &fault);
     } else if (failed && now - cuda->engine_failed_ns > WEFT_CUDA_BLAME_NS) {
         weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
     }

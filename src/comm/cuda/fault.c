@@ -1,4 +1,4 @@
-/* A kernel gave up: name who is to blame, in the words of the shm backend. */
+/* Errors of ranks on GPUs: what kernels and CUDA report, for the watch and for callers. */
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/cuda/cuda.h"
-#include "comm/shm/wait.h"
+#include "comm/host/wait.h"
 
 void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
 {
@@ -17,113 +17,66 @@ void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, cons
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    weft__segment_break(cuda->shm->segment, status, culprit, text);
+    weft__segment_break(cuda->host->segment, status, culprit, text);
 }
 
-static void break_mismatch(weft_cuda_t *cuda, const weft_cuda_report_t *report)
+void weft__cuda_break_with(weft_cuda_t *cuda, const weft_fault_t *fault)
 {
-    char ours[160], theirs[160];
-    int peer = (int)report->peer;
-    weft__sig_describe(report->sig, report->count, ours, sizeof(ours));
-    weft__sig_describe(report->peer_sig, report->peer_count, theirs, sizeof(theirs));
-    weft_coll_t coll = (weft_coll_t)(report->sig & 0xff);
-    if (report->call == 0) { /* messages have no numbers */
-        weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
-                               "ranks disagree: rank %d sends %llu %s to rank %d, which receives "
-                               "%llu %s",
-                               peer, (unsigned long long)report->peer_count,
-                               weft_dtype_name((weft_dtype_t)(report->peer_sig >> 8 & 0xff)),
-                               cuda->rank, (unsigned long long)report->count,
-                               weft_dtype_name((weft_dtype_t)(report->sig >> 8 & 0xff)));
-        return;
-    }
-    if (coll == WEFT_COLL_ALLTOALLV && report->sig == report->peer_sig) {
-        weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
-                               "ranks disagree in call %llu, alltoallv: rank %d sends %llu bytes to "
-                               "rank %d, which expects %llu",
-                               (unsigned long long)report->call, peer,
-                               (unsigned long long)report->peer_count, cuda->rank,
-                               (unsigned long long)report->count);
-        return;
-    }
-    if (report->count == report->peer_count &&
-        ((report->sig ^ report->peer_sig) & ~(0xffull << 24)) == 0) {
-        weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
-                               "ranks chose different algorithms for call %llu, %s: rank %d %s, "
-                               "rank %d %s; give all ranks the same WEFT_* settings",
-                               (unsigned long long)report->call, ours, cuda->rank,
-                               weft__algo_name((weft_algo_t)(report->sig >> 24 & 0xff)), peer,
-                               weft__algo_name((weft_algo_t)(report->peer_sig >> 24 & 0xff)));
-        return;
-    }
-    weft__cuda_break(cuda, WEFT_ERR_MISMATCH, peer,
-                     "ranks made different calls: call %llu is %s on rank %d, but %s on rank "
-                     "%d%s; all ranks must make the same calls in the same order",
-                     (unsigned long long)report->call, ours, cuda->rank, theirs, peer,
-                     weft__sig_besides(ours, theirs));
+    weft__segment_break(cuda->host->segment, fault->status, fault->culprit, fault->text);
 }
 
-/* "rank 2 (last seen in call 17, ...), rank 3 (made no call yet)", or "0 1" for those who came. */
-static void list_ranks(const weft_cuda_t *cuda, const weft_cuda_report_t *report, bool came,
-                       char *text, size_t room)
+weft_seen_t weft__cuda_see(const weft_cuda_t *cuda, int rank)
 {
-    size_t used = 0;
-    text[0] = '\0';
-    for (int p = 0; p < cuda->size && used < room; p++) {
-        bool here = p == cuda->rank || (int32_t)(report->arrived[p] - (uint32_t)report->call) >= 0;
-        char call[160];
-        int n;
-        if (here != came) {
-            continue;
-        }
-        if (came) {
-            n = snprintf(text + used, room - used, "%s%d", used ? " " : "", p);
-        } else if (report->arrived[p] == 0) {
-            n = snprintf(text + used, room - used, "%srank %d (made no call yet)", used ? ", " : "",
-                         p);
-        } else {
-            weft__sig_describe(report->last_sig[p], report->last_count[p], call, sizeof(call));
-            n = snprintf(text + used, room - used, "%srank %d (last seen in call %u, %s)",
-                         used ? ", " : "", p, report->arrived[p], call);
-        }
-        used += n > 0 ? (size_t)n : 0;
-    }
+    const weft_cuda_card_t *card = cuda->cards[rank];
+    weft_seen_t seen = {.pid = cuda->host->peers[rank].pid};
+    /* Partner: the store in note_issued. */
+    seen.calls = atomic_load_explicit(&card->issued, memory_order_acquire);
+    seen.sig = atomic_load_explicit(&card->sig, memory_order_relaxed);
+    seen.count = atomic_load_explicit(&card->count, memory_order_relaxed);
+    return seen;
 }
 
-static void break_late(weft_cuda_t *cuda, const weft_cuda_report_t *report)
+weft_waiting_t weft__cuda_waiting(const weft_cuda_t *cuda, int peer)
 {
-    char call[160], missing[400], there[200];
-    double seconds = cuda->comm->timeout_ms / 1000.0;
-    int peer = (int)report->peer;
-    weft__sig_describe(report->sig, report->count, call, sizeof(call));
-    if (report->call == 0) {
-        weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, peer,
-                               "timed out after %.1f s on rank %d in %s: rank %d has not made the "
-                               "matching call",
-                               seconds, cuda->rank, call, peer);
-        return;
-    }
-    list_ranks(cuda, report, false, missing, sizeof(missing));
-    list_ranks(cuda, report, true, there, sizeof(there));
-    if (missing[0] == '\0') {
-        weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, peer,
-                               "timed out after %.1f s in call %llu, %s: all ranks arrived, but "
-                               "rank %d does not go on",
-                               seconds, (unsigned long long)report->call, call, peer);
-        return;
-    }
-    weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, peer,
-                           "timed out after %.1f s in call %llu, %s: not arrived: %s; arrived: %s",
-                           seconds, (unsigned long long)report->call, call, missing, there);
+    const weft_seen_t mine = weft__cuda_see(cuda, cuda->rank);
+    return (weft_waiting_t){.rank = cuda->rank,
+                            .size = cuda->size,
+                            .peer = peer,
+                            .timeout_ms = cuda->comm->timeout_ms,
+                            .first = mine.calls,
+                            .last = mine.calls,
+                            .sig = mine.sig,
+                            .count = mine.count};
 }
 
-void weft__cuda_blame(weft_cuda_t *cuda, const weft_cuda_report_t *report)
+/* A kernel gave up. Numbers of calls are of 32 bits there, and counts of an alltoallv are bytes. */
+static void blame(weft_cuda_t *cuda, const weft_cuda_report_t *report)
 {
-    if (report->kind == WEFT_CUDA_MISMATCH) {
-        break_mismatch(cuda, report);
+    weft_seen_t seen[WEFT_CUDA_RANKS],
+        theirs = {.sig = report->peer_sig, .count = report->peer_count};
+    weft_waiting_t waiting = weft__cuda_waiting(cuda, (int)report->peer);
+    weft_fault_t fault;
+    waiting.first = waiting.last = report->call;
+    waiting.sig = report->sig;
+    waiting.count = report->count;
+    for (int p = 0; p < cuda->size; p++) {
+        int32_t ahead = (int32_t)(report->arrived[p] - (uint32_t)report->call);
+        seen[p] = (weft_seen_t){
+            .calls = report->arrived[p] ? report->call + (uint64_t)(int64_t)ahead : 0,
+            .sig = report->last_sig[p],
+            .count = report->last_count[p]};
+    }
+    if (report->kind != WEFT_CUDA_MISMATCH) {
+        weft__watch_late(&waiting, seen, "", &fault);
     } else {
-        break_late(cuda, report);
+        if ((report->sig & 0xff) == WEFT_COLL_ALLTOALLV && report->sig == report->peer_sig) {
+            size_t element = weft_dtype_size((weft_dtype_t)(report->sig >> 8 & 0xff));
+            waiting.count /= element;
+            theirs.count /= element;
+        }
+        weft__watch_differs(&waiting, &theirs, &fault);
     }
+    weft__cuda_break_with(cuda, &fault);
 }
 
 /* Turn a report into the communicator's error, once. */
@@ -135,7 +88,7 @@ static void read_report(weft_cuda_t *cuda)
     }
     pthread_mutex_lock(&cuda->lock); /* whoever comes second finds the communicator broken */
     if (!cuda->told) {
-        weft__cuda_blame(cuda, cuda->report);
+        blame(cuda, cuda->report);
     }
     cuda->told = true;
     pthread_mutex_unlock(&cuda->lock);
@@ -151,7 +104,7 @@ bool weft__cuda_stopped(const weft_cuda_t *cuda)
 bool weft__cuda_broken(weft_cuda_t *cuda)
 {
     read_report(cuda);
-    if (atomic_load_explicit(&cuda->shm->segment->head->broken, memory_order_acquire) == 0) {
+    if (!weft__host_is_broken(cuda->host)) {
         return false;
     }
     /* Our kernels wait in vain. Partners: stop_now in the kernels, weft__cuda_stopped. */
@@ -164,7 +117,7 @@ bool weft__cuda_broken(weft_cuda_t *cuda)
 
 weft_status_t weft__cuda_check(weft_cuda_t *cuda)
 {
-    return weft__cuda_broken(cuda) ? weft__shm_broken(cuda->shm) : WEFT_OK;
+    return weft__cuda_broken(cuda) ? weft__host_broken(cuda->host) : WEFT_OK;
 }
 
 bool weft__cuda_blamed(weft_cuda_t *cuda)
@@ -203,7 +156,7 @@ weft_status_t weft__cuda_ask(void *ctx, int error)
 static int laggard(const weft_cuda_t *cuda, uint64_t launched)
 {
     for (int p = 0; p < cuda->size; p++) {
-        if (p != cuda->rank && cuda->shm->peers[p].near &&
+        if (p != cuda->rank && cuda->host->peers[p].near &&
             atomic_load_explicit(&cuda->cards[p]->launched, memory_order_acquire) < launched) {
             return p;
         }
@@ -213,20 +166,14 @@ static int laggard(const weft_cuda_t *cuda, uint64_t launched)
 
 static void break_laggard(weft_cuda_t *cuda, int peer)
 {
-    const weft_cuda_card_t *mine = cuda->cards[cuda->rank], *theirs = cuda->cards[peer];
-    char ours[160], last[160];
-    uint64_t seen = atomic_load_explicit(&theirs->issued, memory_order_acquire);
-    weft__sig_describe(atomic_load_explicit(&mine->sig, memory_order_relaxed),
-                       atomic_load_explicit(&mine->count, memory_order_relaxed), ours,
-                       sizeof(ours));
-    weft__sig_describe(atomic_load_explicit(&theirs->sig, memory_order_relaxed),
-                       atomic_load_explicit(&theirs->count, memory_order_relaxed), last,
-                       sizeof(last));
-    weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, peer,
-                     "timed out after %.1f s in call %llu, %s: not arrived: rank %d (%s%s)",
-                     cuda->comm->timeout_ms / 1000.0, (unsigned long long)cuda->issued, ours, peer,
-                     seen ? "last seen in an earlier call, " : "made no call yet",
-                     seen ? last : "");
+    const weft_waiting_t waiting = weft__cuda_waiting(cuda, peer);
+    weft_seen_t seen[WEFT_CUDA_RANKS];
+    weft_fault_t fault;
+    for (int p = 0; p < cuda->size; p++) {
+        seen[p] = weft__cuda_see(cuda, p);
+    }
+    weft__watch_late(&waiting, seen, "", &fault);
+    weft__cuda_break_with(cuda, &fault);
 }
 
 weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)

@@ -10,13 +10,8 @@
 #include "base/try.h"
 #include "comm/cuda/cuda.h"
 #include "comm/cuda/maps.h"
-#include "comm/shm/procs.h"
-#include "comm/shm/wait.h"
-
-static weft_cuda_card_t *card_of(const weft_shm_t *shm, int rank)
-{
-    return (weft_cuda_card_t *)shm->peers[rank].block->card;
-}
+#include "comm/cuda/probe.h"
+#include "comm/host/procs.h"
 
 /* ---- slabs ------------------------------------------------------------------------------ */
 
@@ -53,7 +48,7 @@ static weft_status_t map_slab(weft_cuda_t *cuda, int p, int number, void **base_
     if (card->slab[number].bytes == 0) {
         return WEFT_OK;
     }
-    if (cuda->shm->peers[p].near) {
+    if (cuda->host->peers[p].near) {
         *base_p = (void *)(uintptr_t)card->slab[number].base;
         return WEFT_OK;
     }
@@ -64,7 +59,7 @@ static weft_status_t map_slab(weft_cuda_t *cuda, int p, int number, void **base_
     return weft__fail(WEFT_ERR_SYSTEM,
                       "the memory of rank %d (process %d, %llu bytes) cannot be mapped: CUDA says: "
                       "%s",
-                      p, cuda->shm->peers[p].block->pid,
+                      p, cuda->host->peers[p].block->pid,
                       (unsigned long long)card->slab[number].bytes,
                       error > 0 ? weft__cuda()->error_text(error) : "no memory");
 }
@@ -124,6 +119,22 @@ static bool all_mapped(const weft_cuda_t *cuda, int slab, int *missing_p)
     return true;
 }
 
+static void break_unmapped(weft_cuda_t *cuda, int peer, bool dead)
+{
+    char doing[80];
+    weft_fault_t fault;
+    weft_waiting_t waiting = weft__cuda_waiting(cuda, peer);
+    const weft_seen_t seen = weft__cuda_see(cuda, peer);
+    snprintf(doing, sizeof(doing), "waiting for rank %d to map new device memory", peer);
+    waiting.doing = doing;
+    if (dead) {
+        weft__watch_dead(&waiting, peer, &seen, &fault);
+    } else {
+        weft__watch_late(&waiting, NULL, "", &fault);
+    }
+    weft__cuda_break_with(cuda, &fault);
+}
+
 weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab)
 {
     int missing = 0;
@@ -135,16 +146,9 @@ weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab)
     while (status == WEFT_OK && !all_mapped(cuda, slab, &missing)) {
         usleep(100); /* their watches see it within a millisecond or two */
         status = weft__cuda_check(cuda);
-        if (status == WEFT_OK && weft__proc_ended(cuda->shm->peers[missing].pidfd)) {
-            weft__cuda_break(cuda, WEFT_ERR_RANK_DEAD, missing,
-                                     "rank %d (process %d) died; rank %d noticed while sharing new "
-                                     "device memory",
-                                     missing, cuda->shm->peers[missing].pid, cuda->rank);
-        } else if (status == WEFT_OK && limit != 0 && weft__now_ns() - start > limit) {
-            weft__cuda_break(cuda, WEFT_ERR_TIMEOUT, missing,
-                                     "rank %d has not mapped new device memory of rank %d within "
-                                     "%.1f s",
-                                     missing, cuda->rank, cuda->comm->timeout_ms / 1000.0);
+        bool dead = weft__proc_ended(cuda->host->peers[missing].pidfd);
+        if (status == WEFT_OK && (dead || (limit != 0 && weft__now_ns() - start > limit))) {
+            break_unmapped(cuda, missing, dead);
         }
     }
     return status;
@@ -222,42 +226,56 @@ static weft_status_t fill_card(weft_cuda_t *cuda)
     return write_slabs(cuda);
 }
 
-weft_status_t weft__cuda_introduce(weft_comm_h comm)
+/* This rank's box, and its card. */
+static weft_status_t prepare(weft_cuda_t *cuda)
 {
-    weft_shm_t *shm = comm->shm;
-    if (shm->size > WEFT_CUDA_RANKS) {
+    WEFT_TRY(weft__cuda_status(weft__cuda_kernels()->load(cuda->gpu), "kernels cannot be loaded"));
+    WEFT_TRY(make_memory(cuda));
+    return fill_card(cuda);
+}
+
+static weft_status_t open_cuda(weft_comm_h comm)
+{
+    if (comm->size > WEFT_CUDA_RANKS) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "a communicator of %d ranks on the GPUs of one host; at most %d are "
                           "possible",
-                          shm->size, WEFT_CUDA_RANKS);
+                          comm->size, WEFT_CUDA_RANKS);
     }
     weft_cuda_t *cuda = calloc(1, sizeof(*cuda));
     if (!cuda) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks",
-                          shm->size);
+                          comm->size);
     }
-    cuda->shm = shm;
+    cuda->host = comm->host;
     cuda->comm = comm;
-    cuda->rank = shm->rank;
-    cuda->size = shm->size;
-    cuda->device = shm->device;
-    cuda->gpu = weft__cuda_gpu(shm->device);
+    cuda->rank = comm->rank;
+    cuda->size = comm->size;
+    cuda->device = comm->device;
+    cuda->gpu = weft__cuda_gpu(comm->device);
     pthread_mutex_init(&cuda->lock, NULL);
     for (int p = 0; p < cuda->size; p++) {
-        cuda->cards[p] = card_of(shm, p);
+        cuda->cards[p] = weft__segment_rank(comm->host->segment, p);
     }
     weft__cuda_hold();
-    const weft_cuda_tables_t *tables = weft__cuda_tables(NULL);
-    weft_status_t status = weft__cuda_status(tables->comm->load(cuda->gpu),
-                                             "kernels cannot be loaded");
-    status = status == WEFT_OK ? make_memory(cuda) : status;
-    status = status == WEFT_OK ? fill_card(cuda) : status;
+    weft_status_t status = prepare(cuda);
     if (status != WEFT_OK) {
         free_cuda(cuda, false);
         return status;
     }
-    comm->backend = &weft__backend_cuda;
     comm->ctx = cuda;
+    return WEFT_OK;
+}
+
+static weft_status_t cuda_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank, int size)
+{
+    const weft_layout_t layout = {.rank_bytes = sizeof(weft_cuda_card_t)};
+    WEFT_TRY(weft__host_enter(comm, at, rank, size, layout));
+    weft_status_t status = open_cuda(comm);
+    if (status != WEFT_OK) {
+        return weft__host_fail_joining(comm->host, status);
+    }
+    weft__host_introduce(comm->host);
     return WEFT_OK;
 }
 
@@ -276,7 +294,7 @@ static bool apart(const weft_cuda_t *cuda, int a, int b)
 static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
 {
     int mps = cuda->cards[cuda->rank]->mps;
-    if (cuda->shm->peers[p].near || !same_gpu(cuda, p, cuda->rank) || mps == 1 ||
+    if (cuda->host->peers[p].near || !same_gpu(cuda, p, cuda->rank) || mps == 1 ||
         weft__settings()->take_turns) {
         return WEFT_OK;
     }
@@ -304,7 +322,7 @@ static weft_status_t check_threads(const weft_cuda_t *cuda)
 {
     int threads = 0;
     for (int p = 0; p < cuda->size; p++) {
-        threads += cuda->shm->peers[p].near && same_gpu(cuda, p, cuda->rank);
+        threads += cuda->host->peers[p].near && same_gpu(cuda, p, cuda->rank);
     }
     if (threads > THREADS_MOST) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
@@ -318,7 +336,7 @@ static weft_status_t check_threads(const weft_cuda_t *cuda)
 static weft_status_t check_reach(const weft_cuda_t *cuda, int p)
 {
     bool reached = true;
-    if (same_gpu(cuda, p, cuda->rank) || !cuda->shm->peers[p].near) {
+    if (same_gpu(cuda, p, cuda->rank) || !cuda->host->peers[p].near) {
         return WEFT_OK; /* opening the memory of another process finds out */
     }
     int error = weft__cuda()->reach(cuda->gpu, cuda->cards[p]->gpu, &reached);
@@ -371,11 +389,6 @@ static void share_gpus(weft_cuda_t *cuda)
     cuda->overlaps = weft__cuda_props(cuda->gpu)->major >= 9 && weft__settings()->overlap;
 }
 
-void weft__cuda_settle(weft_comm_h comm)
-{
-    weft__cuda_engine_settle(comm->ctx);
-}
-
 bool weft__cuda_shares_gpu(const weft_cuda_t *cuda)
 {
     for (int p = 0; p < cuda->size; p++) {
@@ -388,30 +401,43 @@ bool weft__cuda_shares_gpu(const weft_cuda_t *cuda)
     return false;
 }
 
-weft_status_t weft__cuda_meet(weft_comm_h comm)
+/* All cards are there: check that the GPUs can reach each other, and map what is needed. */
+static weft_status_t connect(weft_cuda_t *cuda)
 {
-    weft_cuda_t *cuda = comm->ctx;
-    weft_status_t status = check_threads(cuda);
-    for (int p = 0; p < cuda->size && status == WEFT_OK; p++) {
-        cuda->far |= !cuda->shm->peers[p].near;
-        status = check_sharing(cuda, p);
-        status = status == WEFT_OK ? check_reach(cuda, p) : status;
+    WEFT_TRY(check_threads(cuda));
+    for (int p = 0; p < cuda->size; p++) {
+        cuda->far |= !cuda->host->peers[p].near;
+        WEFT_TRY(check_sharing(cuda, p));
+        WEFT_TRY(check_reach(cuda, p));
     }
-    status = status == WEFT_OK ? weft__cuda_map_slabs(cuda) : status;
-    status = status == WEFT_OK ? weft__cuda_copy_slabs(cuda, WEFT_CUDA_THREAD_STREAM) : status;
-    if (status == WEFT_OK) {
-        status = weft__cuda_status(weft__cuda()->stream_sync(cuda->gpu, WEFT_CUDA_THREAD_STREAM),
-                                   "a communicator's memory");
+    WEFT_TRY(weft__cuda_map_slabs(cuda));
+    WEFT_TRY(weft__cuda_copy_slabs(cuda, WEFT_CUDA_THREAD_STREAM));
+    WEFT_TRY(weft__cuda_status(weft__cuda()->stream_sync(cuda->gpu, WEFT_CUDA_THREAD_STREAM),
+                               "a communicator's memory"));
+    fill_world(cuda);
+    share_gpus(cuda);
+    weft__tune_read(weft__cuda_props(cuda->gpu)->name, cuda->size, weft__cuda_shares_gpu(cuda),
+                    &cuda->tune);
+    weft__cuda_engine_enter(cuda);
+    return weft__cuda_watch(cuda);
+}
+
+static weft_status_t cuda_meet(weft_comm_h comm)
+{
+    WEFT_TRY(weft__host_meet(comm->host));
+    weft_status_t status = connect(comm->ctx);
+    if (status != WEFT_OK) {
+        return weft__host_fail_joining(comm->host, status);
     }
-    if (status == WEFT_OK) {
-        fill_world(cuda);
-        share_gpus(cuda);
-        weft__tune_read(weft__cuda_props(cuda->gpu)->name, cuda->size, weft__cuda_shares_gpu(cuda),
-                        &cuda->tune);
-        weft__cuda_engine_enter(cuda);
-        status = weft__cuda_watch(cuda);
-    }
-    return status;
+    weft__host_ready(comm->host);
+    return WEFT_OK;
+}
+
+static weft_status_t cuda_settle(weft_comm_h comm, weft_rendezvous_t *at)
+{
+    WEFT_TRY(weft__host_settle(comm->host, at));
+    weft__cuda_engine_settle(comm->ctx);
+    return WEFT_OK;
 }
 
 /* ---- leaving ---------------------------------------------------------------------------- */
@@ -419,7 +445,7 @@ weft_status_t weft__cuda_meet(weft_comm_h comm)
 static void unmap_slabs(weft_cuda_t *cuda)
 {
     for (int p = 0; p < cuda->size; p++) {
-        for (int i = 0; i < WEFT_CUDA_SLABS && !cuda->shm->peers[p].near; i++) {
+        for (int i = 0; i < WEFT_CUDA_SLABS && !cuda->host->peers[p].near; i++) {
             if (cuda->mapped[(size_t)p * WEFT_CUDA_SLABS + (size_t)i]) {
                 weft__cuda_unmap(cuda->gpu, cuda->cards[p]->slab[i].id);
             }
@@ -430,7 +456,6 @@ static void unmap_slabs(weft_cuda_t *cuda)
 static void cuda_close(void *ctx)
 {
     weft_cuda_t *cuda = ctx;
-    weft_shm_t *shm = cuda->shm;
     /* Kernels of ours end: the others have made their calls, or the watch ends the kernels. */
     weft__cuda_drain(&cuda->last);
     bool broken = weft__cuda_broken(cuda);
@@ -440,26 +465,49 @@ static void cuda_close(void *ctx)
     weft__cuda_engine_close(cuda);
     unmap_slabs(cuda);
     free_cuda(cuda, broken);
-    weft__shm_close(shm);
 }
 
 static weft_status_t cuda_split(void *ctx, int color, int key, weft_comm_h child)
 {
-    return weft__shm_split(((weft_cuda_t *)ctx)->shm, color, key, child);
+    return weft__host_split(((weft_cuda_t *)ctx)->host, color, key, child);
 }
 
 static weft_status_t cuda_error(void *ctx, const char **text_p)
 {
     weft_cuda_t *cuda = ctx;
     weft__cuda_broken(cuda);
-    return weft__shm_error(cuda->shm, text_p);
+    return weft__host_error(cuda->host, text_p);
 }
 
 static void cuda_abort(void *ctx)
 {
     weft_cuda_t *cuda = ctx;
-    weft__shm_abort(cuda->shm);
+    weft__host_abort(cuda->host);
     weft__cuda_broken(cuda); /* ends our kernels */
+}
+
+static weft_status_t cuda_told(void *ctx)
+{
+    return weft__cuda_check(ctx);
+}
+
+static void cuda_fail(void *ctx, weft_status_t status, int culprit, const char *text)
+{
+    weft__segment_break(((weft_cuda_t *)ctx)->host->segment, status, culprit, text);
+}
+
+static weft_status_t cuda_gpu_failed(void *ctx, int error, const char *what)
+{
+    return weft__cuda_failed(ctx, error, what);
+}
+
+static void cuda_gpu(void *ctx, weft_reach_gpu_t *gpu_p)
+{
+    const weft_cuda_t *cuda = ctx;
+    *gpu_p = (weft_reach_gpu_t){.gpu = cuda->gpu,
+                                .wide = cuda->world.wide,
+                                .timeout_ns = cuda->world.timeout_ns,
+                                .stop = cuda->stop};
 }
 
 /* ---- memory for others -------------------------------------------------------------------- */
@@ -467,13 +515,12 @@ static void cuda_abort(void *ctx)
 static weft_status_t cuda_publish(void *ctx, const void *ptr, size_t bytes, uint64_t *ref_p)
 {
     weft_cuda_t *cuda = ctx;
-    weft_status_t status = WEFT_OK;
-    if (!weft__cuda_ref(cuda, ptr, bytes, ref_p, &status)) {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "%p is not memory of device %d: other ranks cannot reach it", ptr,
-                          cuda->device);
-    }
-    return status;
+    bool reached = false;
+    WEFT_TRY(weft__cuda_ref(cuda, ptr, bytes, ref_p, &reached));
+    return reached ? WEFT_OK
+                   : weft__fail(WEFT_ERR_INVALID,
+                                "%p is not memory of device %d: other ranks cannot reach it", ptr,
+                                cuda->device);
 }
 
 /* The owner has heard from this rank's watch that the slab is mapped, before it told us the number. */
@@ -490,13 +537,24 @@ static void *cuda_locate(void *ctx, int rank, uint64_t ref)
 const weft_backend_ops_t weft__backend_cuda = {
     .abi = WEFT_BACKEND_ABI,
     .name = "cuda",
+    .engine = "weft",
+    .probe = weft__cuda_probe,
+    .enter = cuda_enter,
+    .meet = cuda_meet,
+    .settle = cuda_settle,
+    .split = cuda_split,
     .launch = weft__cuda_launch,
     .fuses = weft__cuda_batch_size,
     .choose = weft__cuda_choose,
-    .split = cuda_split,
+    .tune = weft__cuda_tune,
     .publish = cuda_publish,
     .locate = cuda_locate,
+    .gpu = cuda_gpu,
+    .gpu_failed = cuda_gpu_failed,
+    .observe = weft__cuda_observe,
     .error = cuda_error,
+    .told = cuda_told,
+    .fail = cuda_fail,
     .abort = cuda_abort,
     .close = cuda_close,
 };

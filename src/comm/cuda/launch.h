@@ -177,7 +177,7 @@ typedef struct weft_cuda_comm_ops {
                     void *stream);
 } weft_cuda_comm_ops_t;
 
-extern const weft_cuda_comm_ops_t weft_cuda_comm; /* inside the module */
+WEFT_CUDA_EXPORT const weft_cuda_comm_ops_t weft_cuda_comm;
 
 #ifdef __cplusplus
 }

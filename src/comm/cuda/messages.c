@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/try.h"
 #include "comm/cuda/cuda.h"
 
 typedef struct batch {
@@ -48,19 +49,20 @@ static void add_message(batch_t *b, int i, const weft_call_t *call, weft_cuda_re
 static weft_status_t stage(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h stream,
                            weft_cuda_stage_t *stage_p, weft_cuda_ref_t *ref_p)
 {
-    weft_status_t status = WEFT_OK;
-    bool sends = call->coll == WEFT_COLL_SEND;
+    bool sends = call->coll == WEFT_COLL_SEND, reached = true;
     size_t bytes = call->count * weft_dtype_size(call->type);
-    if (sends ? weft__cuda_ref(cuda, call->src, bytes, ref_p, &status) || status != WEFT_OK
-              : weft__cuda_reaches(cuda, call->dst, bytes)) {
-        return status;
+    if (!sends) {
+        return weft__cuda_reaches(cuda, call->dst, bytes)
+                   ? WEFT_OK
+                   : weft__cuda_stage_in(cuda, call, false, true, stream, stage_p);
     }
-    status = weft__cuda_stage_in(cuda, call, sends, !sends, stream, stage_p);
-    bool reached = !sends || status != WEFT_OK ||
-                   weft__cuda_ref(cuda, call->src, bytes, ref_p, &status);
-    return reached || status != WEFT_OK
-               ? status
-               : weft__fail(WEFT_ERR_SYSTEM, "memory to stage a message cannot be shared");
+    WEFT_TRY(weft__cuda_ref(cuda, call->src, bytes, ref_p, &reached));
+    if (!reached) {
+        WEFT_TRY(weft__cuda_stage_in(cuda, call, true, false, stream, stage_p));
+        WEFT_TRY(weft__cuda_ref(cuda, call->src, bytes, ref_p, &reached));
+    }
+    return reached ? WEFT_OK
+                   : weft__fail(WEFT_ERR_SYSTEM, "memory to stage a message cannot be shared");
 }
 
 static void count_messages(weft_cuda_t *cuda, const weft_call_t *calls, int n)
@@ -82,8 +84,8 @@ static weft_status_t launch(weft_cuda_t *cuda, batch_t *b, weft_stream_h stream)
     int share = cuda->most_blocks / b->exchange.lanes;
     int wanted = weft__cuda_blocks(cuda, b->most / 64 + 1);
     b->exchange.lane_blocks = share < 1 ? 1 : wanted < share ? wanted : share;
-    int error = weft__cuda_tables(NULL)->comm->exchange(cuda->gpu, &cuda->world, &b->exchange,
-                                                        weft__cuda_stream(stream));
+    int error = weft__cuda_kernels()->exchange(cuda->gpu, &cuda->world, &b->exchange,
+                                               weft__cuda_stream(stream));
     if (error != 0) {
         return weft__cuda_failed(cuda, error, "a kernel cannot be launched");
     }

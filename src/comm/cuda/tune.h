@@ -8,9 +8,7 @@
 #ifndef WEFT_COMM_CUDA_TUNE_H
 #define WEFT_COMM_CUDA_TUNE_H
 
-#include "comm/call.h"
-
-#define WEFT_TUNE_NEVER UINT64_MAX
+#include "comm/tuner.h"
 
 typedef struct weft_cuda_tune {
     uint64_t lines_most[WEFT_COLL_COUNT]; /* blocks up to here travel in the lines; 0: by rule */

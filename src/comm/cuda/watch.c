@@ -7,8 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/cuda/cuda.h"
-#include "comm/reach.h"
-#include "comm/shm/procs.h"
+#include "comm/host/procs.h"
 
 #define TICK_NS 1000000
 #define MISSED_NS 300000000u /* a rank has ended, and our kernels still wait */
@@ -29,30 +28,15 @@ static bool running;
 
 /* ---- a rank that is gone ------------------------------------------------------------------ */
 
-static void break_gone(weft_cuda_t *cuda, int p, bool left)
+/* `doing`: NULL in a call. */
+static void break_gone(weft_cuda_t *cuda, int p, bool left, const char *doing)
 {
-    char call[160], where[200];
-    weft_cuda_card_t *mine = cuda->cards[cuda->rank];
-    uint64_t sig = atomic_load_explicit(&mine->sig, memory_order_relaxed);
-    weft_coll_t coll = (weft_coll_t)(sig & 0xff);
-    weft__sig_describe(sig, atomic_load_explicit(&mine->count, memory_order_relaxed), call,
-                       sizeof(call));
-    if (weft__is_message(coll)) { /* messages have no numbers */
-        snprintf(where, sizeof(where), "%s", call);
-    } else {
-        snprintf(where, sizeof(where), "call %llu, %s",
-                 (unsigned long long)atomic_load_explicit(&mine->issued, memory_order_relaxed),
-                 call);
-    }
-    if (left) {
-        weft__cuda_break(cuda, WEFT_ERR_RANK_LEFT, p,
-                         "rank %d destroyed its handle while rank %d waits for it in %s", p,
-                         cuda->rank, where);
-    } else {
-        weft__cuda_break(cuda, WEFT_ERR_RANK_DEAD, p,
-                         "rank %d (process %d) died; rank %d noticed in %s", p,
-                         cuda->shm->peers[p].pid, cuda->rank, where);
-    }
+    weft_waiting_t waiting = weft__cuda_waiting(cuda, p);
+    const weft_seen_t seen = {.pid = left ? 0 : cuda->host->peers[p].pid};
+    weft_fault_t fault;
+    waiting.doing = doing;
+    (left ? weft__watch_left : weft__watch_dead)(&waiting, p, &seen, &fault);
+    weft__cuda_break_with(cuda, &fault);
 }
 
 static bool busy(weft_cuda_t *cuda)
@@ -76,7 +60,7 @@ static bool misses_messages(const weft_cuda_t *cuda, int p)
 /* Once CUDA has failed here, the reason may be a process that is still being taken apart. */
 static bool has_ended(const weft_cuda_t *cuda, int p)
 {
-    const weft_peer_t *peer = &cuda->shm->peers[p];
+    const weft_peer_t *peer = &cuda->host->peers[p];
     /* Partner: the store in weft__cuda_failed. */
     return weft__proc_ended(peer->pidfd) ||
            (!peer->near && atomic_load_explicit(&cuda->failed, memory_order_relaxed) &&
@@ -86,11 +70,10 @@ static bool has_ended(const weft_cuda_t *cuda, int p)
 /* Will rank `p`, which is gone, be missed? For sure if it has queued fewer calls than we have. If it
  * has not, its last kernel may have died with it: then ours does not end, or its memory has: then ours
  * has failed. A graph may run at any time, so those who use one miss every rank that dies. Where there
- * are guests, kernels that we know nothing of may wait: nobody may go before the guests have. */
+ * are observers, kernels that we know nothing of may wait: nobody may go before the observers have. */
 static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
 {
-    uint64_t state = atomic_load_explicit(&cuda->shm->peers[p].block->state, memory_order_acquire);
-    bool left = state == WEFT_RANK_LEFT;
+    bool left = weft__host_left(cuda->host, p);
     bool ended = !left && has_ended(cuda, p);
     if (!left && !ended) {
         return;
@@ -98,19 +81,16 @@ static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
     uint64_t ours = atomic_load_explicit(&cuda->cards[cuda->rank]->issued, memory_order_acquire);
     uint64_t theirs = atomic_load_explicit(&cuda->cards[p]->issued, memory_order_acquire);
     if (ours > theirs || misses_messages(cuda, p)) {
-        break_gone(cuda, p, left);
-    } else if (cuda->guests) {
-        weft__cuda_break(cuda, left ? WEFT_ERR_RANK_LEFT : WEFT_ERR_RANK_DEAD, p,
-                         "rank %d (process %d) %s while rank %d shares a symmetric heap with it", p,
-                         cuda->shm->peers[p].pid, left ? "destroyed its handle" : "died",
-                         cuda->rank);
+        break_gone(cuda, p, left, NULL);
+    } else if (cuda->observers) {
+        break_gone(cuda, p, left, "sharing a symmetric heap with it");
     } else if (ended &&
                (cuda->captured || atomic_load_explicit(&cuda->failed, memory_order_relaxed))) {
-        break_gone(cuda, p, false);
+        break_gone(cuda, p, false, NULL);
     } else if (ended && busy(cuda)) {
         cuda->gone_ns = cuda->gone_ns ? cuda->gone_ns : now;
         if (now - cuda->gone_ns > MISSED_NS) {
-            break_gone(cuda, p, false);
+            break_gone(cuda, p, false, NULL);
         }
     }
 }
@@ -135,8 +115,8 @@ static void map_news(weft_cuda_t *cuda, uint64_t now)
 
 static void look_at(weft_cuda_t *cuda, uint64_t now)
 {
-    for (weft_reach_guest_t *guest = cuda->guests; guest; guest = guest->next) {
-        guest->look(guest->arg);
+    for (weft_reach_observer_t *observer = cuda->observers; observer; observer = observer->next) {
+        observer->look(observer->arg);
     }
     if (weft__cuda_broken(cuda)) {
         return;
@@ -226,16 +206,17 @@ void weft__cuda_unwatch(weft_cuda_t *cuda)
     pthread_mutex_unlock(&lock);
 }
 
-void weft__cuda_guest(weft_cuda_t *cuda, weft_reach_guest_t *guest, bool comes)
+void weft__cuda_observe(void *ctx, weft_reach_observer_t *observer, bool comes)
 {
+    weft_cuda_t *cuda = ctx;
     pthread_mutex_lock(&lock);
     if (comes) {
-        guest->next = cuda->guests;
-        cuda->guests = guest;
+        observer->next = cuda->observers;
+        cuda->observers = observer;
     }
-    for (weft_reach_guest_t **at = &cuda->guests; !comes && *at; at = &(*at)->next) {
-        if (*at == guest) {
-            *at = guest->next;
+    for (weft_reach_observer_t **at = &cuda->observers; !comes && *at; at = &(*at)->next) {
+        if (*at == observer) {
+            *at = observer->next;
             break;
         }
     }

@@ -239,6 +239,24 @@ static weft_status_t nccl_launch(void *ctx, const weft_call_t *calls, int n, wef
 
 /* ---- the rest of the table -------------------------------------------------------------- */
 
+static void nccl_about(char *text, size_t room)
+{
+    const char *why = "";
+    const weft_nccl_api_t *nccl = weft__nccl(&why);
+    int v = nccl ? nccl->version : 0;
+    if (nccl) {
+        snprintf(text, room, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    } else {
+        snprintf(text, room, "not used: %s", why);
+    }
+}
+
+static weft_probe_t nccl_probe(const weft_members_t *members)
+{
+    (void)members; /* wherever they are */
+    return weft__device_is_cuda() ? WEFT_PROBE_YES : WEFT_PROBE_NO;
+}
+
 static weft_status_t nccl_error(void *ctx, const char **text_p)
 {
     weft_nccl_seat_t *seat = ctx;
@@ -253,6 +271,17 @@ static weft_status_t nccl_error(void *ctx, const char **text_p)
     }
     *text_p = seat->verdict.text;
     return (weft_status_t)seat->verdict.status;
+}
+
+static weft_status_t nccl_told(void *ctx)
+{
+    return check_seat(ctx, 0);
+}
+
+static void nccl_fail(void *ctx, weft_status_t status, int culprit, const char *text)
+{
+    (void)culprit;
+    weft__nccl_claim(ctx, weft__fail(status, "%s", text));
 }
 
 static void nccl_abort(void *ctx)
@@ -300,11 +329,19 @@ static void nccl_close(void *ctx)
 const weft_backend_ops_t weft__backend_nccl = {
     .abi = WEFT_BACKEND_ABI,
     .name = "nccl",
+    .engine = "nccl",
+    .by_store = true,
+    .about = nccl_about,
+    .probe = nccl_probe,
+    .enter = weft__nccl_comm_enter,
+    .meet = weft__nccl_comm_meet,
     .launch = nccl_launch,
     .group_start = nccl_group_start,
     .group_end = nccl_group_end,
     .split = weft__nccl_comm_split,
     .error = nccl_error,
+    .told = nccl_told,
+    .fail = nccl_fail,
     .abort = nccl_abort,
     .close = nccl_close,
 };

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "boot/job.h"
 #include "comm/nccl/seat.h"
+#include "comm/watch.h"
 #include "device/cuda/cuda.h"
 
 #define LOOK_MS 50 /* while NCCL brings the ranks together */
@@ -19,7 +20,8 @@ static int store_timeout(const weft_nccl_seat_t *seat)
     return seat->timeout_ms > 0 ? seat->timeout_ms : -1;
 }
 
-static weft_status_t dial(const weft_nccl_road_t *road, int timeout_ms, weft_store_conn_t **store_p)
+static weft_status_t dial(const weft_rendezvous_t *road, int timeout_ms,
+                          weft_store_conn_t **store_p)
 {
     *store_p = NULL;
     return road->of_job
@@ -28,7 +30,7 @@ static weft_status_t dial(const weft_nccl_road_t *road, int timeout_ms, weft_sto
 }
 
 /* Under launchers other than weft run, rank 0 serves the job's store. */
-static int server_of(const weft_nccl_road_t *road)
+static int server_of(const weft_rendezvous_t *road)
 {
     const weft_job_t *job;
     return road->of_job && weft__job(&job) == WEFT_OK && strcmp(job->launcher, "weft") != 0 ? 0
@@ -47,7 +49,7 @@ static weft_status_t make_will(weft_nccl_seat_t *seat)
     return weft__store_will(seat->store, key, &will, sizeof(will));
 }
 
-weft_nccl_seat_t *weft__nccl_seat_create(weft_comm_h comm, const weft_nccl_road_t *road,
+weft_nccl_seat_t *weft__nccl_seat_create(weft_comm_h comm, const weft_rendezvous_t *road,
                                          const weft_nccl_place_t *place, int rank, int size)
 {
     weft_nccl_seat_t *seat = calloc(1, sizeof(*seat));
@@ -60,6 +62,7 @@ weft_nccl_seat_t *weft__nccl_seat_create(weft_comm_h comm, const weft_nccl_road_
     seat->timeout_ms = comm->timeout_ms;
     seat->trail_ns = TRAIL_NS;
     seat->road = *road;
+    seat->road.store = NULL; /* it has a connection of its own */
     seat->place = *place;
     seat->server = server_of(road);
     pthread_condattr_t monotonic;
@@ -107,6 +110,17 @@ static weft_status_t publish_id(weft_nccl_seat_t *seat, const char *key, weft_nc
     return status;
 }
 
+/* Ranks did not join in time. seen NULL: it is rank 0. */
+static void say_missing(const weft_nccl_seat_t *seat, const weft_seen_t *seen,
+                        weft_fault_t *fault_p)
+{
+    const weft_waiting_t waiting = {.rank = seat->rank,
+                                    .size = seen ? seat->size : 0,
+                                    .timeout_ms = seat->timeout_ms,
+                                    .joining = true};
+    weft__watch_late(&waiting, seen, "", fault_p);
+}
+
 static weft_status_t fetch_id(weft_nccl_seat_t *seat, const char *key, weft_nccl_id_t *id)
 {
     weft_nccl_verdict_t verdict;
@@ -115,8 +129,9 @@ static weft_status_t fetch_id(weft_nccl_seat_t *seat, const char *key, weft_nccl
     weft_status_t status = weft__store_get(seat->store, key, &invitation, &bytes,
                                            store_timeout(seat));
     if (status == WEFT_ERR_TIMEOUT) {
-        return weft__fail(status, "rank 0 did not open the communicator within %.1f s",
-                          seat->timeout_ms / 1000.0);
+        weft_fault_t fault;
+        say_missing(seat, NULL, &fault);
+        return weft__fail(fault.status, "%s", fault.text);
     }
     if (status == WEFT_OK && bytes != sizeof(invitation)) {
         return weft__nccl_look(seat, &verdict)
@@ -178,44 +193,48 @@ static weft_status_t no_memory(int size)
     return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", size);
 }
 
-weft_status_t weft__nccl_comm_enter(weft_comm_h comm, const weft_nccl_road_t *road, int rank,
-                                    int size)
+weft_status_t weft__nccl_comm_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank, int size)
 {
     const char *why;
-    if (!weft__cuda_tables(&why)) {
+    if (!weft__cuda_load(&why)) {
         return weft__fail(WEFT_ERR_UNSUPPORTED, "NCCL needs GPUs: %s", why);
     }
     const weft_nccl_place_t place = {
         .device = comm->device, .gpu = weft__cuda_gpu(comm->device), .ops = weft__cuda()};
-    weft_nccl_seat_t *seat = weft__nccl_seat_create(comm, road, &place, rank, size);
+    weft_nccl_seat_t *seat = weft__nccl_seat_create(comm, at, &place, rank, size);
     return seat ? weft__nccl_seat_enter(seat) : no_memory(size);
 }
 
-/* "rank 1, rank 3" */
-static void list_missing(weft_nccl_seat_t *seat, char *text, size_t room)
+/* Who has come, as far as the store can be asked. */
+static bool see_all(weft_nccl_seat_t *seat, weft_seen_t *seen)
 {
-    size_t n = 0;
-    text[0] = '\0';
-    for (int p = 0; p < seat->size && seat->store && n < room; p++) {
+    bool any = false;
+    for (int p = 0; p < seat->size && seat->store; p++) {
         char name[32], key[128];
         size_t bytes = 0;
         bool found = false;
         snprintf(name, sizeof(name), "here/%d", p);
         weft__nccl_key(seat, name, key, sizeof(key));
         if (weft__store_look(seat->store, key, NULL, &bytes, &found) != WEFT_OK) {
-            return;
+            return any;
         }
-        n += found ? 0 : (size_t)snprintf(text + n, room - n, "%srank %d", n ? ", " : "", p);
+        seen[p].silent = !found;
+        any = any || !found;
     }
+    return any;
 }
 
 static weft_status_t not_joined(weft_nccl_seat_t *seat)
 {
-    char missing[300];
-    list_missing(seat, missing, sizeof(missing));
-    if (missing[0]) {
-        return weft__fail(WEFT_ERR_TIMEOUT, "%s did not join the communicator within %.1f s",
-                          missing, seat->timeout_ms / 1000.0);
+    weft_seen_t *seen = calloc((size_t)seat->size, sizeof(*seen));
+    weft_fault_t fault;
+    bool missing = seen && see_all(seat, seen);
+    if (missing) {
+        say_missing(seat, seen, &fault);
+    }
+    free(seen);
+    if (missing) {
+        return weft__fail(fault.status, "%s", fault.text);
     }
     return weft__fail(WEFT_ERR_TIMEOUT,
                       "NCCL did not connect rank %d with the other %d within %.1f s; set "
@@ -305,7 +324,7 @@ weft_status_t weft__nccl_comm_split(void *ctx, int color, int key, weft_comm_h c
     if (!engine) {
         return WEFT_OK;
     }
-    weft_nccl_road_t road = seat->road;
+    weft_rendezvous_t road = seat->road;
     child_key(seat, color, road.key);
     weft_nccl_seat_t *seated = weft__nccl_seat_create(
         child, &road, &seat->place, weft__nccl_rank(engine), weft__nccl_size(engine));

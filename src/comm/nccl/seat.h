@@ -1,5 +1,5 @@
 /* The nccl backend: a communicator whose calls all go to NCCL, for ranks on several hosts or where it
- * is asked for. Inside of it, for its own files; backend.h is for others.
+ * is asked for.
  *
  * NCCL says little when something goes wrong: a peer that died is noticed by its network, if at all,
  * and a late one never. So every rank has a watcher, a thread that looks
@@ -14,9 +14,7 @@
 #ifndef WEFT_COMM_NCCL_SEAT_H
 #define WEFT_COMM_NCCL_SEAT_H
 
-#include "boot/store.h"
-#include "comm/comm.h"
-#include "comm/nccl/backend.h"
+#include "comm/backends.h"
 #include "comm/nccl/nccl.h"
 #include "device/cuda/cuda.h"
 
@@ -53,7 +51,7 @@ typedef struct weft_nccl_seat {
     int rank, size, timeout_ms;
     weft_nccl_place_t place;
     weft_nccl_t *engine;
-    weft_nccl_road_t road;
+    weft_rendezvous_t road;
     unsigned splits; /* made so far: names the next ones */
     void *stream;    /* for calls on the NULL stream */
 
@@ -122,11 +120,13 @@ void weft__nccl_key(const weft_nccl_seat_t *seat, const char *name, char *key, s
 /* ---- meeting (meet.c) ------------------------------------------------------------------- */
 
 /* The seat of `rank`, as ctx of `comm`; NULL if there is no memory. */
-weft_nccl_seat_t *weft__nccl_seat_create(weft_comm_h comm, const weft_nccl_road_t *road,
+weft_nccl_seat_t *weft__nccl_seat_create(weft_comm_h comm, const weft_rendezvous_t *road,
                                          const weft_nccl_place_t *place, int rank, int size);
 
-/* The first step of joining, after that; weft__nccl_comm_meet is the second. */
+/* The first step of joining, after that; weft__nccl_comm_meet is the second. Their slots in the table. */
 weft_status_t weft__nccl_seat_enter(weft_nccl_seat_t *seat);
+weft_status_t weft__nccl_comm_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank, int size);
+weft_status_t weft__nccl_comm_meet(weft_comm_h comm);
 
 weft_status_t weft__nccl_comm_split(void *ctx, int color, int key, weft_comm_h child);
 

@@ -1,12 +1,14 @@
 /* The watcher of a rank: finds out that something is wrong, and settles with the others what. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/nccl/seat.h"
+#include "comm/watch.h"
 
 /* How often to look, while this rank is in a call, and while it is not; more often where the timeout
  * is short, so that all ranks have said where they are before it passes. */
@@ -22,13 +24,11 @@ static int period(const weft_nccl_seat_t *seat, int most_ms)
     return quarter > 0 && quarter < most_ms ? quarter : most_ms;
 }
 
-#define POSITION_TEXT 160
-
 /* Where a rank says that it is. */
 typedef struct position {
-    uint64_t calls; /* the collective it is in, or was in last */
-    int32_t left;   /* it destroyed its handle after that */
-    char text[POSITION_TEXT];
+    uint64_t calls;      /* the collective it is in, or was in last */
+    uint64_t sig, count; /* of that one */
+    int32_t left;        /* it destroyed its handle after that */
 } position_t;
 
 void weft__nccl_key(const weft_nccl_seat_t *seat, const char *name, char *key, size_t room)
@@ -95,7 +95,8 @@ static void post(weft_nccl_seat_t *seat, bool left)
     uint64_t due = seat->posted_ns + (uint64_t)period(seat, IDLE_MS) * 1000000u;
     pthread_mutex_lock(&seat->lock);
     position.calls = seat->calls;
-    weft__call_describe(&seat->last, position.text, sizeof(position.text));
+    position.sig = weft__sig_pack(&seat->last, WEFT_ALGO_AUTO);
+    position.count = seat->last.count;
     pthread_mutex_unlock(&seat->lock);
     if (!seat->store || (!left && (position.calls == seat->posted || now < due))) {
         return;
@@ -122,7 +123,6 @@ static bool find(weft_nccl_seat_t *seat, int rank, position_t *position_p)
         lose_store(seat);
         return false;
     }
-    position_p->text[sizeof(position_p->text) - 1] = '\0';
     return found && bytes == sizeof(*position_p);
 }
 
@@ -143,91 +143,62 @@ void weft__nccl_say_left(weft_nccl_seat_t *seat)
 
 /* ---- what is wrong ---------------------------------------------------------------------- */
 
-/* "call 9, allreduce of 8 f32, sum" */
-static void describe(const weft_nccl_sight_t *sight, char *text, size_t room)
+/* What this rank is in. */
+static weft_waiting_t waiting_in(const weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight)
 {
-    char call[160];
-    weft__call_describe(&sight->call, call, sizeof(call));
-    if (weft__is_message(sight->call.coll)) {
-        snprintf(text, room, "%s", call);
-    } else if (sight->first != sight->last) {
-        snprintf(text, room, "calls %llu to %llu, from %s on", (unsigned long long)sight->first,
-                 (unsigned long long)sight->last, call);
-    } else {
-        snprintf(text, room, "call %llu, %s", (unsigned long long)sight->first, call);
+    bool message = weft__is_message(sight->call.coll);
+    return (weft_waiting_t){.rank = seat->rank,
+                            .size = seat->size,
+                            .peer = message ? sight->call.root : -1,
+                            .timeout_ms = seat->timeout_ms,
+                            .first = sight->first,
+                            .last = sight->last,
+                            .sig = weft__sig_pack(&sight->call, WEFT_ALGO_AUTO),
+                            .count = sight->call.count};
+}
+
+static void take(weft_nccl_verdict_t *out, const weft_fault_t *fault)
+{
+    out->status = fault->status;
+    memcpy(out->text, fault->text, sizeof(out->text));
+}
+
+/* Where all ranks say that they are. */
+static void see_all(weft_nccl_seat_t *seat, uint64_t own_calls, weft_seen_t *seen)
+{
+    for (int p = 0; p < seat->size; p++) {
+        position_t at = {.calls = own_calls};
+        bool known = p == seat->rank || find(seat, p, &at);
+        seen[p] = (weft_seen_t){
+            .calls = at.calls, .sig = at.sig, .count = at.count, .silent = !known || at.calls == 0};
     }
 }
 
-/* Who has not come to the call, and who has, as in "rank 3 (last seen in call 8, barrier)" and
- * "0 1 2". True, with *other_p, if one is in another call of the same number. */
-static bool roll_call(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, char *missing,
-                      char *there, size_t room, int *other_p, position_t *other)
-{
-    char mine[POSITION_TEXT];
-    size_t m = 0, t = 0;
-    weft__call_describe(&sight->call, mine, sizeof(mine));
-    missing[0] = there[0] = '\0';
-    for (int p = 0; p < seat->size && seat->store; p++) {
-        position_t at = {0};
-        bool known = p != seat->rank && find(seat, p, &at);
-        if (p == seat->rank || (known && at.calls >= sight->first)) {
-            if (known && at.calls == sight->first && strcmp(at.text, mine) != 0) {
-                *other_p = p;
-                *other = at;
-                return true;
-            }
-            t += t < room ? (size_t)snprintf(there + t, room - t, "%s%d", t ? " " : "", p) : 0;
-        } else if (known && at.calls > 0) {
-            m += m < room
-                     ? (size_t)snprintf(missing + m, room - m,
-                                        "%srank %d (last seen in call %llu, %s)", m ? ", " : "", p,
-                                        (unsigned long long)at.calls, at.text)
-                     : 0;
-        } else {
-            m += m < room
-                     ? (size_t)snprintf(missing + m, room - m,
-                                        "%srank %d (it has not said where it is)", m ? ", " : "", p)
-                     : 0;
-        }
-    }
-    return false;
-}
-
-/* The timeout passed: name who is missing, as far as they say where they are. */
+/* The timeout passed: name who is missing or in another call, as far as they say where they are. */
 static void late(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nccl_verdict_t *out)
 {
-    char what[200], missing[400], there[200];
-    double seconds = seat->timeout_ms / 1000.0;
-    position_t other;
-    int peer;
-    describe(sight, what, sizeof(what));
-    out->status = WEFT_ERR_TIMEOUT;
-    if (weft__is_message(sight->call.coll)) {
-        snprintf(out->text, sizeof(out->text),
-                 "timed out after %.1f s on rank %d in %s: rank %d has not made the matching call",
-                 seconds, seat->rank, what, sight->call.root);
-    } else if (roll_call(seat, sight, missing, there, sizeof(there), &peer, &other)) {
-        out->status = WEFT_ERR_MISMATCH;
-        snprintf(
-            out->text, sizeof(out->text),
-            "ranks made different calls: %s on rank %d, but %s on rank %d; all ranks must make "
-            "the same calls in the same order",
-            what, seat->rank, other.text, peer);
-    } else if (missing[0] == '\0') {
-        snprintf(out->text, sizeof(out->text),
-                 "timed out after %.1f s on rank %d in %s, which NCCL does not finish", seconds,
-                 seat->rank, what);
-    } else {
-        snprintf(out->text, sizeof(out->text),
-                 "timed out after %.1f s in %s: not arrived: %s; arrived: %s", seconds, what,
-                 missing, there);
+    weft_waiting_t waiting = waiting_in(seat, sight);
+    weft_seen_t *seen = seat->store ? calloc((size_t)seat->size, sizeof(*seen)) : NULL;
+    weft_fault_t fault;
+    int other = -1;
+    if (seen && !weft__is_message(sight->call.coll)) {
+        see_all(seat, sight->first, seen);
+        other = weft__judge_other(&waiting, seen);
     }
+    if (other >= 0) {
+        waiting.peer = other;
+        weft__watch_differs(&waiting, &seen[other], &fault);
+    } else {
+        weft__watch_late(&waiting, seen, "", &fault);
+    }
+    free(seen);
+    take(out, &fault);
 }
 
 /* Some ranks have left: one that did before it made the call we are in never will. */
 static bool gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nccl_verdict_t *out)
 {
-    char key[128], what[200];
+    char key[128];
     int64_t left = 0;
     if (!seat->store || weft__is_message(sight->call.coll)) {
         return false;
@@ -245,15 +216,26 @@ static bool gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nc
     for (int p = 0; p < seat->size; p++) {
         position_t at;
         if (p != seat->rank && find(seat, p, &at) && at.left && at.calls < sight->last) {
-            describe(sight, what, sizeof(what));
-            out->status = WEFT_ERR_RANK_LEFT;
-            snprintf(out->text, sizeof(out->text),
-                     "rank %d destroyed its handle while rank %d waits for it in %s", p, seat->rank,
-                     what);
+            const weft_waiting_t waiting = waiting_in(seat, sight);
+            weft_fault_t fault;
+            weft__watch_left(&waiting, p, &(weft_seen_t){0}, &fault);
+            take(out, &fault);
             return true;
         }
     }
     return false;
+}
+
+/* The rank that served the store is gone; sight: what this one is in, NULL: nothing that is known. */
+static void say_server_gone(const weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight,
+                            weft_nccl_verdict_t *out)
+{
+    const weft_seen_t seen = {.who = "which served the store"};
+    weft_waiting_t waiting = {.rank = seat->rank, .in = "a call of NCCL's"};
+    weft_fault_t fault;
+    waiting = sight ? waiting_in(seat, sight) : waiting;
+    weft__watch_dead(&waiting, seat->server, &seen, &fault);
+    take(out, &fault);
 }
 
 /* The store was lost with the rank that served it. If that had made the call we are in before it left, the
@@ -261,28 +243,23 @@ static bool gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nc
 static bool server_gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight,
                         weft_nccl_verdict_t *out)
 {
-    char what[200];
     uint64_t since = sight->since > seat->lost_ns ? sight->since : seat->lost_ns;
     if (seat->lost_ns == 0 || seat->server < 0 || weft__is_message(sight->call.coll) ||
         weft__now_ns() - since < SERVER_GRACE_MS * 1000000ull) {
         return false;
     }
-    describe(sight, what, sizeof(what));
-    out->status = WEFT_ERR_RANK_DEAD;
-    snprintf(out->text, sizeof(out->text),
-             "rank %d, which served the store, has ended; rank %d waits for it in %s", seat->server,
-             seat->rank, what);
+    say_server_gone(seat, sight, out);
     return true;
 }
 
-/* NCCL says that a peer is gone, but not which. The store knows, now or a little later, by the will of the dead; or it
- * was the dead that served it. True: all can read it there. If neither is so in time, NCCL's words remain. */
+/* NCCL says that a peer is gone, but not which. The store knows, now or a little later, by the will of the
+ * dead; or it was the dead that served it. True: all can read it there. If neither is so in time, NCCL's words
+ * remain. */
 static bool name_dead(weft_nccl_seat_t *seat, weft_nccl_verdict_t *found)
 {
     uint64_t end = weft__now_ns() + NAME_MS * 1000000ull;
     weft_nccl_verdict_t verdict;
     weft_nccl_sight_t sight;
-    char what[200] = "a call of NCCL's";
     for (; seat->store && weft__now_ns() < end;
          nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL)) {
         if (weft__nccl_look(seat, &verdict)) {
@@ -291,12 +268,7 @@ static bool name_dead(weft_nccl_seat_t *seat, weft_nccl_verdict_t *found)
         }
     }
     if (!seat->store && seat->server >= 0 && seat->server != seat->rank) {
-        if (weft__nccl_oldest(seat, &sight)) {
-            describe(&sight, what, sizeof(what));
-        }
-        snprintf(found->text, sizeof(found->text),
-                 "rank %d, which served the store, died; rank %d noticed in %s", seat->server,
-                 seat->rank, what);
+        say_server_gone(seat, weft__nccl_oldest(seat, &sight) ? &sight : NULL, found);
     }
     return false;
 }

@@ -8,7 +8,7 @@ static void reduce_blocks(weft_shm_t *shm, const weft_call_t *call, size_t offse
 {
     const void *srcs[WEFT_MAX_RANKS];
     for (int p = 0; p < shm->size; p++) {
-        srcs[p] = weft__slot_payload(weft__shm_slot(shm, p)) + offset;
+        srcs[p] = weft__slot_payload(weft__host_slot(shm->host, p)) + offset;
     }
     void *dst = call->dst;
     shm->kernels->reduce(&dst, 1, srcs, shm->size, call->count, call->type, call->op,
@@ -20,14 +20,14 @@ static void collect(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size
 {
     const weft_kernels_t *kernels = shm->kernels;
     for (int p = 0; p < shm->size; p++) {
-        const char *from = weft__slot_payload(weft__shm_slot(shm, p)) + block * bytes;
+        const char *from = weft__slot_payload(weft__host_slot(shm->host, p)) + block * bytes;
         kernels->copy((char *)call->dst + (size_t)p * bytes, from, bytes, WEFT_STORE_CACHED);
     }
 }
 
 static void take(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t block)
 {
-    const char *from = weft__slot_payload(weft__shm_slot(shm, call->root)) + block * bytes;
+    const char *from = weft__slot_payload(weft__host_slot(shm->host, call->root)) + block * bytes;
     shm->kernels->copy(call->dst, from, bytes, WEFT_STORE_CACHED);
 }
 
@@ -54,17 +54,17 @@ static int needed_rank(const weft_shm_t *shm, const weft_call_t *call)
  * is reported by the call itself, on every rank. */
 #define ROUTINE 2
 
-static bool is_routine(const weft_shm_t *shm, const weft_call_t *call)
+static bool is_routine(const weft_host_t *host, const weft_call_t *call)
 {
-    return shm->repeats >= ROUTINE && call->count == shm->last_count &&
-           weft__sig_pack(call, WEFT_ALGO_ONESHOT) == shm->last_sig;
+    return host->repeats >= ROUTINE && call->count == host->last_count &&
+           weft__sig_pack(call, WEFT_ALGO_ONESHOT) == host->last_sig;
 }
 
 /* The next call is likely to be like this one: fetch its slot for writing now, while nothing waits
  * for it. Everybody has left it, since they all announced the call that just ended. */
-static void own_next_slot(weft_shm_t *shm, size_t payload)
+static void own_next_slot(weft_host_t *host, size_t payload)
 {
-    weft_slot_t *slot = weft__shm_slot(shm, shm->rank);
+    weft_slot_t *slot = weft__host_slot(host, host->rank);
     if (payload > 0) { /* a pure flag is polled by all at once: leave it to them */
         __builtin_prefetch(slot, 1);
     }
@@ -77,12 +77,13 @@ static void own_next_slot(weft_shm_t *shm, size_t payload)
 
 weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
 {
+    weft_host_t *host = shm->host;
     size_t bytes = weft__call_bytes(call);
     size_t payload = bytes * (size_t)weft__call_src_blocks(call, shm->rank, shm->size);
     int needed = needed_rank(shm, call);
-    weft_status_t status = needed == ALL || !is_routine(shm, call)
-                               ? weft__shm_announce(shm, call, WEFT_ALGO_ONESHOT, payload)
-                               : weft__shm_announce_to(shm, call, payload, needed);
+    weft_status_t status = needed == ALL || !is_routine(host, call)
+                               ? weft__host_announce(host, call, WEFT_ALGO_ONESHOT, payload)
+                               : weft__host_announce_to(host, call, payload, needed);
     if (status != WEFT_OK) {
         return status;
     }
@@ -121,7 +122,7 @@ weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
             break;
         }
     }
-    shm->seq++;
-    own_next_slot(shm, payload);
+    host->seq++;
+    own_next_slot(host, payload);
     return WEFT_OK;
 }

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "comm/host/wait.h"
 #include "comm/shm/shm.h"
-#include "comm/shm/wait.h"
 
 #define PIECE_BYTES ((size_t)128 << 10)
 #define SMALL_BYTES ((size_t)1 << 10) /* copied twice up to here even if once is possible */
@@ -92,7 +92,7 @@ static void copy_pieces(weft_shm_t *shm, transfer_t *t)
     weft_store_t store = t->bytes >= STREAM_BYTES ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
     uint64_t end = t->message << 32 | pieces_of(t);
     uint64_t next = atomic_load_explicit(&t->channel->next, memory_order_acquire);
-    while (t->can_copy && weft__shm_touch(shm) && next >> 32 == t->message && next < end) {
+    while (t->can_copy && weft__host_touch(shm->host) && next >> 32 == t->message && next < end) {
         /* Partner: the other side's CAS; one of the two gets each piece. */
         if (!atomic_compare_exchange_weak(&t->channel->next, &next, next + 1)) {
             continue;
@@ -103,10 +103,10 @@ static void copy_pieces(weft_shm_t *shm, transfer_t *t)
         weft__kernels()->copy(to + at, from + at, n, store);
         /* Partner: the acquire load of `done` by the side that waits. */
         atomic_fetch_add_explicit(&t->channel->done, 1, memory_order_acq_rel);
-        weft__ring_bell(shm->me);
+        weft__ring_bell(shm->host->me);
         next = atomic_load_explicit(&t->channel->next, memory_order_acquire);
     }
-    weft__shm_untouch(shm);
+    weft__host_untouch(shm->host);
     t->phase = COPY;
     wait_on(t, &t->channel->done, end);
 }
@@ -128,7 +128,7 @@ static bool ring_room(transfer_t *t)
 /* Can the receiver reach the sender's buffer? */
 static bool src_shared(const weft_shm_t *shm, const transfer_t *t)
 {
-    return shm->peers[t->peer].near || weft__shm_shared(shm, t->here, t->bytes);
+    return shm->host->peers[t->peer].near || weft__shm_shared(shm, t->here, t->bytes);
 }
 
 /* Fill the next fragment of a channel, whose ring has room, and let the receiver see it. With
@@ -146,7 +146,7 @@ static void write_frag(weft_shm_t *shm, weft_channel_t *channel, weft_lane_t *la
     }
     /* Partner: the acquire load of the receiver's wait. */
     atomic_store_explicit(&frag->seq, ++lane->sent, memory_order_release);
-    weft__ring_bell(shm->me);
+    weft__ring_bell(shm->host->me);
 }
 
 static void post(weft_shm_t *shm, transfer_t *t, uint32_t kind, const char *data, size_t bytes)
@@ -231,26 +231,21 @@ static bool progress_send(weft_shm_t *shm, transfer_t *t)
 static void consume(weft_shm_t *shm, transfer_t *t)
 {
     atomic_store_explicit(&t->channel->consumed, ++t->lane->got, memory_order_release);
-    weft__ring_bell(shm->me);
+    weft__ring_bell(shm->host->me);
 }
 
 static weft_status_t check_match(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
 {
-    weft_dtype_t type = frag_type(frag);
-    if (frag->count == t->call->count && type == t->call->type) {
+    if (frag->count == t->call->count && frag_type(frag) == t->call->type) {
         return WEFT_OK;
     }
-    return weft__shm_break(
-        shm, WEFT_ERR_MISMATCH, t->peer,
-        "ranks disagree: rank %d sends %llu %s to rank %d, which receives %zu %s", t->peer,
-        (unsigned long long)frag->count, weft_dtype_name(type), shm->rank, t->call->count,
-        weft_dtype_name(t->call->type));
+    return weft__host_differs(shm->host, t->peer, frag->sig, frag->count, t->call->count);
 }
 
 static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
 {
     weft_channel_t *channel = t->channel;
-    bool near = shm->peers[t->peer].near;
+    bool near = shm->host->peers[t->peer].near;
     bool dst_shared = near || weft__shm_shared(shm, t->here, t->bytes);
     t->there = weft__shm_reach(shm, t->peer, frag->u.at.src);
     t->can_copy = frag->u.at.shared;
@@ -261,7 +256,7 @@ static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
     atomic_store_explicit(&channel->next, t->message << 32, memory_order_relaxed);
     atomic_store_explicit(&channel->done, t->message << 32, memory_order_relaxed);
     atomic_store_explicit(&channel->clear, t->message, memory_order_release);
-    weft__ring_bell(shm->me);
+    weft__ring_bell(shm->host->me);
     if (t->can_copy || dst_shared) {
         copy_pieces(shm, t);
     } else {
@@ -324,8 +319,8 @@ static void make_transfer(weft_shm_t *shm, const weft_call_t *call, transfer_t *
     bool sends = call->coll == WEFT_COLL_SEND;
     int peer = call->root;
     *t = (transfer_t){.call = call,
-                      .channel = sends ? weft__segment_channel(shm->segment, shm->rank, peer)
-                                       : weft__segment_channel(shm->segment, peer, shm->rank),
+                      .channel = sends ? weft__shm_channel(shm, shm->rank, peer)
+                                       : weft__shm_channel(shm, peer, shm->rank),
                       .lane = &shm->lanes[peer],
                       .peer = peer,
                       .before = -1,
@@ -361,7 +356,7 @@ static weft_status_t pass(weft_shm_t *shm, transfer_t *all, int n, int *left_p, 
         if (t->before < 0 || all[t->before].phase == DONE) {
             bool moved = false;
             weft_status_t status = WEFT_OK;
-            shm->current = t->call;
+            shm->host->current = t->call;
             if (t->sends) {
                 moved = progress_send(shm, t);
             } else {
@@ -385,8 +380,8 @@ static weft_status_t check_others(weft_shm_t *shm, transfer_t *all, int n)
     for (int i = 0; i < n && status == WEFT_OK; i++) {
         transfer_t *t = &all[i];
         if (t->phase != DONE && t->word && (t->before < 0 || all[t->before].phase == DONE)) {
-            shm->current = t->call;
-            status = weft__shm_check_peer(shm, t->peer, t->word, t->target);
+            shm->host->current = t->call;
+            status = weft__host_check_peer(shm->host, t->peer, t->word, t->target);
         }
     }
     return status;
@@ -408,9 +403,9 @@ static weft_status_t run_transfers(weft_shm_t *shm, transfer_t *all, int n)
             continue;
         }
         transfer_t *t = &all[first];
-        shm->current = t->call;
+        shm->host->current = t->call;
         uint64_t check_ns = waiter.check_ns;
-        status = weft__wait_step(shm, &waiter, t->peer, t->word, t->target);
+        status = weft__wait_step(shm->host, &waiter, t->peer, t->word, t->target);
         if (status == WEFT_OK && n > 1 && waiter.check_ns != check_ns) {
             status = check_others(shm, all, n);
         }
@@ -426,26 +421,26 @@ static weft_status_t run_one(weft_shm_t *shm, const weft_call_t *call)
     weft_lane_t *lane = &shm->lanes[call->root];
     size_t bytes = call->count * weft_dtype_size(call->type);
     transfer_t t;
-    shm->current = call;
+    shm->host->current = call;
     if (call->coll == WEFT_COLL_SEND) {
         if (bytes > SMALL_BYTES || lane->sent - lane->acked >= WEFT_FRAGS) {
             goto general;
         }
-        weft_channel_t *channel = weft__segment_channel(shm->segment, shm->rank, call->root);
+        weft_channel_t *channel = weft__shm_channel(shm, shm->rank, call->root);
         write_frag(shm, channel, lane, call, KIND_WHOLE, call->src, bytes);
         return WEFT_OK;
     }
-    weft_channel_t *channel = weft__segment_channel(shm->segment, call->root, shm->rank);
+    weft_channel_t *channel = weft__shm_channel(shm, call->root, shm->rank);
     weft_frag_t *frag = &channel->frag[lane->got % WEFT_FRAGS];
     weft__linger(&frag->seq, lane->got + 1, LINGER);
-    weft_status_t status = weft__wait(shm, call->root, &frag->seq, lane->got + 1);
+    weft_status_t status = weft__wait(shm->host, call->root, &frag->seq, lane->got + 1);
     if (status != WEFT_OK) {
         return status;
     }
     if (frag->kind == KIND_WHOLE && frag->count == call->count && frag_type(frag) == call->type) {
         shm->kernels->copy(call->dst, frag_data(channel, lane->got), bytes, WEFT_STORE_CACHED);
         atomic_store_explicit(&channel->consumed, ++lane->got, memory_order_release);
-        weft__ring_bell(shm->me);
+        weft__ring_bell(shm->host->me);
         return WEFT_OK;
     }
 general:
@@ -459,9 +454,9 @@ static weft_status_t run_batch(weft_shm_t *shm, const weft_call_t *calls, int n)
     int *last = malloc(2 * (size_t)shm->size * sizeof(*last));
     weft_status_t status;
     if (!all || !last) {
-        status = weft__shm_break(shm, WEFT_ERR_NO_MEMORY, shm->rank,
-                                 "rank %d has no memory for a group of %d sends and receives",
-                                 shm->rank, n);
+        status = weft__host_break(shm->host, WEFT_ERR_NO_MEMORY, shm->rank,
+                                  "rank %d has no memory for a group of %d sends and receives",
+                                  shm->rank, n);
     } else {
         for (int i = 0; i < n; i++) {
             make_transfer(shm, &calls[i], &all[i]);
@@ -477,12 +472,12 @@ static weft_status_t run_batch(weft_shm_t *shm, const weft_call_t *calls, int n)
 weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n)
 {
     weft_shm_t *shm = ctx;
-    if (atomic_load_explicit(&shm->segment->head->broken, memory_order_acquire) != 0) {
-        return weft__shm_refuse(shm);
+    if (weft__host_is_broken(shm->host)) {
+        return weft__host_refuse(shm->host);
     }
     weft_status_t status = n == 1 ? run_one(shm, calls) : run_batch(shm, calls, n);
     if (__builtin_expect(status != WEFT_OK, 0)) {
-        weft__shm_drain(shm);
+        weft__host_drain(shm->host);
     }
     return status;
 }

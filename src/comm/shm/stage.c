@@ -5,11 +5,8 @@
  * elements [i x c, (i+1) x c) of every block, and is a call of its own on contiguous buffers. Pieces
  * go through bounce buffers in the rank's device memory where that is needed. All ranks cut alike,
  * because c depends only on what they share. */
-#include <string.h>
-
 #include "base/log.h"
 #include "comm/shm/shm.h"
-#include "comm/shm/wait.h"
 
 /* Room for one piece of src and one of dst, `bytes` each. */
 static weft_status_t bounce_ready(weft_shm_t *shm, size_t bytes)
@@ -26,10 +23,10 @@ static weft_status_t bounce_ready(weft_shm_t *shm, size_t bytes)
     void *memory;
     weft_status_t status = weft__heap_malloc(shm->device, &memory, 2 * bytes);
     if (status != WEFT_OK) {
-        return weft__shm_break(shm, status, shm->rank,
-                               "rank %d has no memory to stage a call whose buffers are not from "
-                               "weft_malloc: %s",
-                               shm->rank, weft_last_error());
+        return weft__host_break(shm->host, status, shm->rank,
+                                "rank %d has no memory to stage a call whose buffers are not from "
+                                "weft_malloc: %s",
+                                shm->rank, weft_last_error());
     }
     shm->bounce = memory;
     shm->bounce_bytes = bytes;
@@ -96,11 +93,11 @@ static weft_status_t run_piece(weft_shm_t *shm, const weft_call_t *call, const p
 /* This call goes in pieces: others that name it in an error mean the whole. */
 static void mark_whole(weft_shm_t *shm, const weft_call_t *call)
 {
-    weft_rank_block_t *me = shm->me;
+    weft_rank_block_t *me = shm->host->me;
     atomic_store_explicit(&me->whole_count, call->count, memory_order_relaxed);
     atomic_store_explicit(&me->whole_sig, weft__sig_pack(call, WEFT_ALGO_AUTO),
                           memory_order_relaxed);
-    atomic_store_explicit(&me->whole_call, shm->calls, memory_order_relaxed);
+    atomic_store_explicit(&me->whole_call, shm->host->calls, memory_order_relaxed);
 }
 
 weft_status_t weft__shm_pieces(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo)
@@ -141,7 +138,7 @@ typedef struct send_entry {
 
 static const send_entry_t *entries(weft_shm_t *shm, int peer)
 {
-    return (const send_entry_t *)weft__shm_slot(shm, peer)->payload;
+    return (const send_entry_t *)weft__host_slot(shm->host, peer)->payload;
 }
 
 static weft_status_t check_counts(weft_shm_t *shm, const weft_call_t *call)
@@ -149,11 +146,8 @@ static weft_status_t check_counts(weft_shm_t *shm, const weft_call_t *call)
     for (int p = 0; p < shm->size; p++) {
         uint64_t sent = entries(shm, p)[shm->rank].count;
         if (sent != call->vectors->recvcounts[p]) {
-            return weft__shm_break(shm, WEFT_ERR_MISMATCH, p,
-                                   "ranks disagree in call %llu, alltoallv: rank %d sends %llu "
-                                   "elements to rank %d, which expects %zu",
-                                   (unsigned long long)shm->calls, p, (unsigned long long)sent,
-                                   shm->rank, call->vectors->recvcounts[p]);
+            return weft__host_differs(shm->host, p, weft__sig_pack(call, WEFT_ALGO_AUTO), sent,
+                                      call->vectors->recvcounts[p]);
         }
     }
     return WEFT_OK;
@@ -216,11 +210,11 @@ static weft_status_t staged_blocks(weft_shm_t *shm, const weft_call_t *call, siz
 
 weft_status_t weft__shm_alltoallv(weft_shm_t *shm, const weft_call_t *call)
 {
-    send_entry_t *mine = (send_entry_t *)weft__shm_slot(shm, shm->rank)->payload;
+    send_entry_t *mine = (send_entry_t *)weft__host_slot(shm->host, shm->rank)->payload;
     for (int p = 0; p < shm->size; p++) {
         mine[p] = (send_entry_t){call->vectors->sendcounts[p], call->vectors->sendoffsets[p]};
     }
-    weft_status_t status = weft__shm_announce(shm, call, WEFT_ALGO_DIRECT, 0);
+    weft_status_t status = weft__shm_announce(shm, call, WEFT_ALGO_DIRECT);
     if (status == WEFT_OK) {
         status = check_counts(shm, call);
     }
@@ -238,6 +232,6 @@ weft_status_t weft__shm_alltoallv(weft_shm_t *shm, const weft_call_t *call)
     if (shared) {
         return weft__shm_in_window(shm, call, WEFT_STORE_CACHED, longest ? pull_blocks : NULL);
     }
-    shm->seq++;
+    shm->host->seq++;
     return staged_blocks(shm, call, longest);
 }

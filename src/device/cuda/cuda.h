@@ -11,10 +11,10 @@
 #include "device/cuda/module.h"
 #include "device/device.h"
 
-/* The module's tables, or NULL, with the reason in *why_p (may be NULL). Loaded at the first call. */
-const weft_cuda_tables_t *weft__cuda_tables(const char **why_p);
+/* Is there a GPU to use? If not, the reason is in *why_p (may be NULL). The first call loads the module. */
+bool weft__cuda_load(const char **why_p);
 
-/* After weft__cuda_tables gave none: is that for lack of the module, not of a driver or of GPUs? */
+/* After weft__cuda_load failed: is that for lack of the module, not of a driver or of GPUs? */
 bool weft__cuda_broken_module(void);
 
 /* Has loading it put this variable into the environment? It is meant for this process alone: ranks that it
@@ -22,7 +22,17 @@ bool weft__cuda_broken_module(void);
 #define WEFT_CUDA_CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"
 bool weft__cuda_widened(void);
 
-/* Only after weft__cuda_tables gave them. */
+/* All that follows: only after weft__cuda_load was true. */
+
+/* A layer's table in the module, by name; static, and looked up once. */
+typedef struct weft_cuda_table {
+    const char *name;
+    _Atomic(const void *) found; /* the same for all who look: nothing to order */
+} weft_cuda_table_t;
+
+/* NULL: the module has no such table, or one of another abi. */
+const void *weft__cuda_table(weft_cuda_table_t *table);
+
 const weft_cuda_device_ops_t *weft__cuda(void);
 int weft__cuda_gpus(void);
 int weft__cuda_gpu(int device);

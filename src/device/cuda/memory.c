@@ -257,21 +257,13 @@ static int add_slab(pool_t *pool, size_t bytes)
     }
     weft_cuda_slab_t slab = {
         .device = pool->device, .number = number, .base = base, .bytes = bytes};
-    if (!name_slab(&slab)) {
+    weft_cuda_slab_t other;
+    if (!name_slab(&slab) || list_add(&slab, &other) != 0) {
         weft__cuda()->release(gpu, base);
         return -1;
     }
     if (!weft__space_add(&pool->space, (uint64_t)(uintptr_t)base, bytes)) {
-        weft__cuda()->release(gpu, base);
-        return -1;
-    }
-    weft_cuda_slab_t other;
-    if (list_add(&slab, &other) != 0) {
-        weft_block_t *block = weft__space_largest(&pool->space);
-        while (block != NULL && block->offset != (uint64_t)(uintptr_t)base) {
-            block = weft__space_smaller(&pool->space, block);
-        }
-        weft__space_remove(&pool->space, block);
+        list_remove(&slab);
         weft__cuda()->release(gpu, base);
         return -1;
     }

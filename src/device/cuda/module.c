@@ -3,6 +3,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 
 static struct {
     pthread_once_t once;
-    const weft_cuda_tables_t *tables; /* NULL: see why */
+    const weft_cuda_device_ops_t *ops; /* NULL: see why */
+    void *library;
     int gpus;
     weft_cuda_props_t *props;
     char why[400];
@@ -31,9 +33,13 @@ static const char *const places[] = {"", "../", "../../", "../lib/", "../lib/" W
 static bool find_beside(char *path, size_t bytes)
 {
     Dl_info info;
+    struct link_map *map;
     char real[4096];
-    if (dladdr((void *)places, &info) == 0 || info.dli_fname == NULL ||
-        realpath(info.dli_fname, real) == NULL) {
+    if (dladdr1((void *)places, &info, (void **)&map, RTLD_DL_LINKMAP) == 0) {
+        return false;
+    }
+    /* The program itself has no name there, and the one that it was called by need not be a path. */
+    if (realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", real) == NULL) {
         return false;
     }
     char *slash = strrchr(real, '/');
@@ -70,20 +76,20 @@ static const char *module_path(void *library)
     return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "the CUDA module";
 }
 
-static bool find_gpus(const weft_cuda_tables_t *tables)
+static bool find_gpus(const weft_cuda_device_ops_t *ops)
 {
-    int error = tables->device->count(&module.gpus);
+    int error = ops->count(&module.gpus);
     if (error != 0 || module.gpus == 0) {
         snprintf(module.why, sizeof(module.why), "CUDA finds no GPU (%s)",
-                 error != 0 ? tables->device->error_text(error) : "CUDA_VISIBLE_DEVICES?");
+                 error != 0 ? ops->error_text(error) : "CUDA_VISIBLE_DEVICES?");
         return false;
     }
     module.props = calloc((size_t)module.gpus, sizeof(*module.props));
     for (int i = 0; i < module.gpus && module.props != NULL; i++) {
-        error = tables->device->props(i, &module.props[i]);
+        error = ops->props(i, &module.props[i]);
         if (error != 0) {
             snprintf(module.why, sizeof(module.why), "GPU %d cannot be asked for what it is (%s)",
-                     i, tables->device->error_text(error));
+                     i, ops->error_text(error));
             return false;
         }
     }
@@ -134,17 +140,17 @@ static void load_module(void)
     if (library == NULL) {
         return;
     }
-    weft_cuda_entry_fn entry = (weft_cuda_entry_fn)dlsym(library, WEFT_CUDA_ENTRY);
-    const weft_cuda_tables_t *tables = entry != NULL ? entry(WEFT_CUDA_ABI) : NULL;
-    if (tables == NULL) {
+    const weft_cuda_device_ops_t *ops = dlsym(library, WEFT_CUDA_DEVICE);
+    if (ops == NULL || ops->abi != WEFT_CUDA_ABI) {
         module.broken = true;
         snprintf(module.why, sizeof(module.why), "%s is %s", module_path(library),
-                 entry != NULL ? "of another version of Weft; build both together"
-                               : "no CUDA module of Weft's; see WEFT_CUDA_MODULE");
+                 ops != NULL ? "of another version of Weft; build both together"
+                             : "no CUDA module of Weft's; see WEFT_CUDA_MODULE");
         return;
     }
-    if (find_gpus(tables)) {
-        module.tables = tables;
+    if (find_gpus(ops)) {
+        module.library = library;
+        module.ops = ops;
     }
 }
 
@@ -159,18 +165,29 @@ static void load(void)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-const weft_cuda_tables_t *weft__cuda_tables(const char **why_p)
+bool weft__cuda_load(const char **why_p)
 {
     pthread_once(&module.once, load);
     if (why_p != NULL) {
         *why_p = module.why;
     }
-    return module.tables;
+    return module.ops != NULL;
+}
+
+const void *weft__cuda_table(weft_cuda_table_t *table)
+{
+    const uint32_t *abi = atomic_load_explicit(&table->found, memory_order_relaxed);
+    if (abi == NULL) {
+        abi = dlsym(module.library, table->name);
+        abi = abi != NULL && *abi == WEFT_CUDA_ABI ? abi : NULL;
+        atomic_store_explicit(&table->found, abi, memory_order_relaxed);
+    }
+    return abi;
 }
 
 const weft_cuda_device_ops_t *weft__cuda(void)
 {
-    return module.tables->device;
+    return module.ops;
 }
 
 bool weft__cuda_broken_module(void)
@@ -204,5 +221,5 @@ weft_status_t weft__cuda_status(int error, const char *what)
         return WEFT_OK;
     }
     return weft__fail(WEFT_ERR_SYSTEM, "%s: CUDA says: %s (error %d)", what,
-                      module.tables->device->error_text(error), error);
+                      module.ops->error_text(error), error);
 }

@@ -1,8 +1,7 @@
 /* The CUDA module: everything that needs the CUDA toolkit to be compiled, as a library of its own
  * that is loaded when there is a GPU (libweft-cuda.so). The rest of Weft is built without CUDA and
- * calls it through tables: this one for devices, comm/cuda/launch.h for collectives,
- * symm/cuda/launch.h for symmetric memory, kernel/cuda/launch.h for the arithmetic of training,
- * bench/cuda/launch.h for benchmarks of kernels.
+ * calls it through tables. Each layer that has kernels declares a table of its own and exports it from
+ * the module under a name of its own; this is the table of devices. A table begins with its abi.
  *
  * The module holds no policy and no state of Weft's: pools, order, errors and names are made on
  * this side of the table. Functions return 0 or a CUDA error (error_text says what it is), may be
@@ -18,7 +17,7 @@
 extern "C" {
 #endif
 
-#define WEFT_CUDA_ABI 8
+#define WEFT_CUDA_ABI 9 /* of all tables */
 #define WEFT_CUDA_IPC_BYTES 64
 #define WEFT_CUDA_SLABS 256 /* pieces of memory of one device; what other processes map */
 
@@ -92,24 +91,11 @@ typedef struct weft_cuda_device_ops {
     int (*reach)(int gpu, int other, bool *reached_p);
 } weft_cuda_device_ops_t;
 
-extern const weft_cuda_device_ops_t weft_cuda_device; /* inside the module */
+/* For declarations of tables, which are defined inside the module. */
+#define WEFT_CUDA_EXPORT extern __attribute__((visibility("default")))
 
-/* What the module exports; NULL if it was built for another abi. */
-#define WEFT_CUDA_ENTRY "weft_cuda_tables"
-struct weft_cuda_comm_ops; /* comm/cuda/launch.h */
-struct weft_cuda_symm_ops; /* symm/cuda/launch.h */
-struct weft_cuda_bench_ops; /* bench/cuda/launch.h */
-struct weft_cuda_compute_ops; /* kernel/cuda/launch.h */
-struct weft_cuda_compress_ops; /* kernel/cuda/compress.h */
-typedef struct weft_cuda_tables {
-    const weft_cuda_device_ops_t *device;
-    const struct weft_cuda_comm_ops *comm;
-    const struct weft_cuda_symm_ops *symm;
-    const struct weft_cuda_bench_ops *bench;
-    const struct weft_cuda_compute_ops *compute;
-    const struct weft_cuda_compress_ops *compress;
-} weft_cuda_tables_t;
-typedef const weft_cuda_tables_t *(*weft_cuda_entry_fn)(uint32_t abi);
+#define WEFT_CUDA_DEVICE "weft_cuda_device"
+WEFT_CUDA_EXPORT const weft_cuda_device_ops_t weft_cuda_device;
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,7 @@ typedef struct weft_cuda_compress_ops {
 #undef WEFT_CUDA_COMPRESS_SLOT
 } weft_cuda_compress_ops_t;
 
-extern const weft_cuda_compress_ops_t weft_cuda_compress; /* inside the module */
+WEFT_CUDA_EXPORT const weft_cuda_compress_ops_t weft_cuda_compress;
 
 /* The table of kernel/compress.h for GPUs; outside the module. */
 extern const weft_compress_ops_t weft__compress_cuda;

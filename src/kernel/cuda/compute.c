@@ -37,7 +37,8 @@ static _Thread_local space_t own;
 
 static const weft_cuda_compute_ops_t *module(void)
 {
-    return weft__cuda_tables(NULL)->compute;
+    static weft_cuda_table_t table = {.name = "weft_cuda_compute"};
+    return weft__cuda_table(&table);
 }
 
 /* ---- where a kernel runs -------------------------------------------------------------------- */
@@ -218,8 +219,12 @@ weft_status_t weft__compute_cuda(const weft_compute_t **table_p)
 {
     weft_cuda_blas_t *unused;
     const char *why;
-    if (weft__cuda_tables(&why) == NULL) {
+    if (!weft__cuda_load(&why)) {
         return weft__fail(WEFT_ERR_UNSUPPORTED, "there is no GPU to train on: %s", why);
+    }
+    if (module() == NULL) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "the CUDA module has no kernels to train with; see WEFT_CUDA_MODULE");
     }
     pthread_mutex_lock(&lock);
     weft_status_t status = choose_attention();

@@ -63,7 +63,7 @@ typedef struct weft_cuda_compute_ops {
 #define WEFT_CUDA_BLAS_ERROR 1000000
 #define WEFT_CUDA_UNSUPPORTED 3000000 /* a shape that no kernel is made for */
 
-extern const weft_cuda_compute_ops_t weft_cuda_compute; /* inside the module */
+WEFT_CUDA_EXPORT const weft_cuda_compute_ops_t weft_cuda_compute;
 
 #ifdef __cplusplus
 }

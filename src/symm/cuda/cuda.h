@@ -2,7 +2,8 @@
 #ifndef WEFT_SYMM_CUDA_CUDA_H
 #define WEFT_SYMM_CUDA_CUDA_H
 
-#include "comm/cuda/cuda.h"
+#include "comm/reach.h"
+#include "device/cuda/cuda.h"
 #include "symm/cuda/launch.h"
 #include "symm/symm.h"
 
@@ -11,15 +12,23 @@ typedef struct weft_symm_gpu {
     weft_symm_report_t *report; /* pinned */
     uint64_t *word; /* pinned: what an atomic in the calling thread found; under `lock` */
     pthread_mutex_t lock;
-    weft_reach_guest_t guest;
+    weft_reach_observer_t observer;
+    weft_reach_gpu_t on;
     _Atomic bool
         told; /* the report was turned into an error; relaxed, whoever comes second is idle */
 } weft_symm_gpu_t;
 
-/* The cuda transport of a heap's communicator. */
-static inline weft_cuda_t *weft__symm_comm(const struct weft_symm *symm)
+/* Kernels on heaps. */
+static inline const weft_cuda_symm_ops_t *weft__symm_kernels(void)
 {
-    return symm->comm->ctx;
+    static weft_cuda_table_t table = {.name = "weft_cuda_symm"};
+    return weft__cuda_table(&table);
+}
+
+/* CUDA's number of the GPU that a heap is on. */
+static inline int weft__symm_on(const struct weft_symm *symm)
+{
+    return ((const weft_symm_gpu_t *)symm->kind)->on.gpu;
 }
 
 /* The launch on `stream` gave `error`. If it did not fail: wait for it where the stream is NULL. Of a

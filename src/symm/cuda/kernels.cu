@@ -217,78 +217,14 @@ static __global__ void __launch_bounds__(THREADS)
     weft_params_read_block(heap, params, rank, offset, bytes, dst, version_p);
 }
 
-/* ---- the benchmark ---------------------------------------------------------------------- */
-
-static __device__ __forceinline__ uint64_t now_ns()
-{
-    uint64_t ns;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
-    return ns;
-}
-
-static __global__ void __launch_bounds__(256, 1)
-    ping_kernel(const __grid_constant__ weft_symm_view_t heap,
-                const __grid_constant__ weft_ping_t ping)
-{
-    extern __shared__ __align__(16) char data[];
-    __shared__ unsigned wrong;
-    if (heap.size == 0) {
-        return; /* only to be loaded */
-    }
-    int peer = 1 - heap.rank;
-    if (threadIdx.x == 0) {
-        wrong = 0;
-    }
-    for (uint64_t i = threadIdx.x; i < ping.bytes; i += blockDim.x) {
-        data[i] = (char)(i * 7 + 3);
-    }
-    __syncthreads();
-    uint64_t start = 0;
-    bool fine = true;
-    for (int k = 0; k <= ping.rounds && fine; k++) {
-        if (k == 1) { /* the first round is for meeting */
-            start = now_ns();
-        }
-        uint64_t value = ping.base + (uint64_t)k + 1;
-        if (ping.check) {
-            for (uint64_t i = threadIdx.x; i < ping.bytes; i += blockDim.x) {
-                data[i] = (char)(i * 7 + value);
-            }
-            __syncthreads();
-        }
-        if (heap.rank == 0) {
-            weft_symm_put_signal_block(heap, ping.buffer, data, ping.bytes, ping.signal, value,
-                                       WEFT_SIGNAL_SET, peer);
-        }
-        fine = weft_symm_signal_wait_block(heap, ping.signal, WEFT_CMP_GE, value);
-        for (uint64_t i = threadIdx.x; ping.check && fine && i < ping.bytes; i += blockDim.x) {
-            if (*(volatile char *)&ping.buffer[i] != (char)(i * 7 + value)) {
-                atomicAdd(&wrong, 1u);
-            }
-        }
-        if (ping.check) {
-            __syncthreads();
-        }
-        if (heap.rank == 1 && fine) {
-            weft_symm_put_signal_block(heap, ping.buffer, data, ping.bytes, ping.signal, value,
-                                       WEFT_SIGNAL_SET, peer);
-        }
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        ping.result[0] = (double)(now_ns() - start) / ping.rounds / 2;
-        ping.result[1] = fine ? wrong : (double)ping.bytes;
-    }
-}
-
 /* ---- launching -------------------------------------------------------------------------- */
 
 static int launch(int gpu, const void *kernel, unsigned blocks, unsigned threads, void **args,
-                  size_t shared, void *stream)
+                  void *stream)
 {
     cudaError_t error = cudaSetDevice(gpu);
     error = error ? error
-                  : cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), args, shared,
+                  : cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), args, 0,
                                      (cudaStream_t)stream);
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
@@ -300,10 +236,10 @@ static int call(int gpu, const weft_symm_view_t *view, const weft_symm_call_t *c
 {
     void *args[] = {(void *)view, (void *)call};
     if (call->kind != WEFT_SYMM_SIGNAL || call->bytes == 0) {
-        return launch(gpu, (const void *)word_kernel, 1, 1, args, 0, stream);
+        return launch(gpu, (const void *)word_kernel, 1, 1, args, stream);
     }
     if (call->bytes <= BLOCK_PUT) {
-        return launch(gpu, (const void *)signal_kernel, 1, THREADS, args, 0, stream);
+        return launch(gpu, (const void *)signal_kernel, 1, THREADS, args, stream);
     }
     /* Large: the copy has the whole GPU, and its end is the order that the signal needs. */
     weft_symm_call_t copy = *call, signal = *call;
@@ -313,7 +249,7 @@ static int call(int gpu, const weft_symm_view_t *view, const weft_symm_call_t *c
                   : cudaMemcpyAsync(copy.dst, copy.src, copy.bytes, cudaMemcpyDefault,
                                     (cudaStream_t)stream);
     void *after[] = {(void *)view, &signal};
-    return error ? (int)error : launch(gpu, (const void *)word_kernel, 1, 1, after, 0, stream);
+    return error ? (int)error : launch(gpu, (const void *)word_kernel, 1, 1, after, stream);
 }
 
 static int swap(int gpu, const weft_symm_view_t *view, const weft_params_view_t *params,
@@ -322,29 +258,16 @@ static int swap(int gpu, const weft_symm_view_t *view, const weft_params_view_t 
     uint64_t blocks = (params->bytes + THREADS * 16 - 1) / (THREADS * 16);
     blocks = blocks < 1 ? 1 : blocks > SWAP_BLOCKS ? SWAP_BLOCKS : blocks;
     void *plan[] = {(void *)view, (void *)params}, *copy[] = {(void *)view, (void *)params, &src};
-    int error = launch(gpu, (const void *)plan_kernel, 1, 32, plan, 0, stream);
+    int error = launch(gpu, (const void *)plan_kernel, 1, 32, plan, stream);
     return error ? error
-                 : launch(gpu, (const void *)swap_kernel, (unsigned)blocks, THREADS, copy, 0,
-                          stream);
+                 : launch(gpu, (const void *)swap_kernel, (unsigned)blocks, THREADS, copy, stream);
 }
 
 static int read(int gpu, const weft_symm_view_t *view, const weft_params_view_t *params, int rank,
                 uint64_t offset, uint64_t bytes, void *dst, uint64_t *version_p, void *stream)
 {
     void *args[] = {(void *)view, (void *)params, &rank, &offset, &bytes, &dst, &version_p};
-    return launch(gpu, (const void *)read_kernel, 1, THREADS, args, 0, stream);
-}
-
-static int ping(int gpu, const weft_symm_view_t *view, const weft_ping_t *ping, void *stream)
-{
-    void *args[] = {(void *)view, (void *)ping};
-    cudaError_t error = cudaSetDevice(gpu);
-    error = error ? error
-                  : cudaFuncSetAttribute((const void *)ping_kernel,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         WEFT_PING_BYTES);
-    return error ? (int)error
-                 : launch(gpu, (const void *)ping_kernel, 1, 256, args, (size_t)ping->bytes, stream);
+    return launch(gpu, (const void *)read_kernel, 1, THREADS, args, stream);
 }
 
 /* A kernel is loaded when it is first run: run all of them once with nobody to wait for. */
@@ -353,13 +276,11 @@ static int run_once(int gpu)
     weft_symm_view_t nobody = {};
     weft_symm_call_t word = {};
     weft_params_view_t params = {};
-    weft_ping_t none = {};
     word.kind = WEFT_SYMM_ATOMIC;
     void *stream = cudaStreamPerThread;
     int error = call(gpu, &nobody, &word, stream);
     error = error ? error : swap(gpu, &nobody, &params, NULL, stream);
     error = error ? error : read(gpu, &nobody, &params, 0, 0, 0, NULL, NULL, stream);
-    error = error ? error : ping(gpu, &nobody, &none, stream);
     word.kind = WEFT_SYMM_SIGNAL;
     word.bytes = 1;
     error = error ? error : call(gpu, &nobody, &word, stream);
@@ -378,4 +299,4 @@ static int load(int gpu)
     return error;
 }
 
-extern "C" const weft_cuda_symm_ops_t weft_cuda_symm = {WEFT_CUDA_ABI, load, call, swap, read, ping};
+extern "C" const weft_cuda_symm_ops_t weft_cuda_symm = {WEFT_CUDA_ABI, load, call, swap, read};

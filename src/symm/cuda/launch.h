@@ -9,8 +9,6 @@
 extern "C" {
 #endif
 
-#define WEFT_PING_BYTES 65536 /* largest put of the benchmark */
-
 /* In the heap of every rank, at weft_params_view.head. The first two words are weft_params_words of
  * symm_device.cuh. */
 typedef struct weft_params_head {
@@ -24,15 +22,6 @@ typedef struct weft_params_head {
     uint64_t pins[][2];
 } weft_params_head_t;
 
-typedef struct weft_ping {
-    uint64_t bytes;
-    int rounds, check;
-    uint64_t base;    /* signals used so far */
-    char *buffer;     /* symmetric, `bytes` */
-    uint64_t *signal; /* symmetric */
-    double *result;   /* pinned: nanoseconds one way, bytes found wrong where `check` is set */
-} weft_ping_t;
-
 typedef struct weft_cuda_symm_ops {
     uint32_t abi;
     /* Load every kernel on `gpu`, before one waits for another. */
@@ -43,11 +32,9 @@ typedef struct weft_cuda_symm_ops {
                 const void *src, void *stream);
     int (*read)(int gpu, const weft_symm_view_t *view, const weft_params_view_t *params, int rank,
                 uint64_t offset, uint64_t bytes, void *dst, uint64_t *version_p, void *stream);
-    /* Ping-pong of puts with a signal between ranks 0 and 1. */
-    int (*ping)(int gpu, const weft_symm_view_t *view, const weft_ping_t *ping, void *stream);
 } weft_cuda_symm_ops_t;
 
-extern const weft_cuda_symm_ops_t weft_cuda_symm; /* inside the module */
+WEFT_CUDA_EXPORT const weft_cuda_symm_ops_t weft_cuda_symm;
 
 #ifdef __cplusplus
 }

@@ -17,8 +17,8 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "comm/shm/segment.h"
 #include "device/sysmem.h"
+#include "topo/host.h"
 
 /* "WFTSHM01"; PEs that lay out their control parts differently must not meet. */
 #define CARD_MAGIC (UINT64_C(0x31304d4853544657) + sizeof(weft_shmem_control_t))

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/settings.h"
+#include "comm/watch.h"
 
 #define MS 1000000ull
 #define CROWD_POLLS 100 /* 5 us: a few changes of process */
@@ -102,10 +102,12 @@ static void look_at_pe(weft_shmem_waiter_t *waiter, const char *call)
         return;
     }
     if (waiter->left) {
-        weft__shmem_die(
-            "PE %d (process %d) has called shmem_finalize or exited, but PE %d waits for it "
-            "in %s",
-            waiter->pe, s->peers[waiter->pe].pid, s->me, call);
+        const weft_waiting_t waiting = {.rank = s->me, .in = call, .noun = "PE"};
+        const weft_seen_t seen = {.pid = s->peers[waiter->pe].pid,
+                                  .how = "has called shmem_finalize or exited"};
+        weft_fault_t fault;
+        weft__watch_left(&waiting, waiter->pe, &seen, &fault);
+        weft__shmem_die("%s", fault.text);
     }
     /* Partner: the release in shmem_finalize there. */
     waiter->left = atomic_load_explicit(&s->peers[waiter->pe].control->state,
@@ -121,17 +123,20 @@ static void look_at_time(weft_shmem_waiter_t *waiter, const char *call)
     uint64_t waited = waiter->idler.waited_ns / MS;
     int times = atomic_load_explicit(&told, memory_order_relaxed);
     uint64_t warn_after = (uint64_t)weft__settings()->warn_after << (times < 16 ? times : 16);
+    const weft_waiting_t waiting = {
+        .rank = s->me, .timeout_ms = s->timeout_ms, .in = call, .noun = "PE"};
     char whom[128];
     if (s->timeout_ms > 0 && waited >= (uint64_t)s->timeout_ms) {
+        weft_fault_t fault;
         describe(waiter->pe, whom, sizeof(whom));
-        weft__shmem_die("timed out after %.1f s (WEFT_TIMEOUT): PE %d waits in %s%s",
-                        (double)waited / 1e3, s->me, call, whom);
+        weft__watch_late(&waiting, NULL, whom, &fault);
+        weft__shmem_die("%s", fault.text);
     }
     if (warn_after > 0 && waited >= warn_after && !waiter->warned) {
         waiter->warned = true;
         atomic_fetch_add_explicit(&told, 1, memory_order_relaxed);
         describe(waiter->pe, whom, sizeof(whom));
-        weft__warn("PE %d has waited %.0f s in %s%s", s->me, (double)waited / 1e3, call, whom);
+        weft__watch_warn(&waiting, NULL, (double)waited / 1e3, whom);
     }
 }
 

@@ -10,7 +10,7 @@
 #ifndef WEFT_SYMM_SHMEM_WAIT_H
 #define WEFT_SYMM_SHMEM_WAIT_H
 
-#include "comm/shm/wait.h"
+#include "comm/reach.h"
 #include "symm/shmem/state.h"
 
 #define WEFT_SHMEM_ANYBODY (-1) /* who will write what is waited for is not known */

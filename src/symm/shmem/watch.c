@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "comm/shm/procs.h"
+#include "comm/reach.h"
+#include "comm/watch.h"
 #include "symm/shmem/api.h"
 
 #define END_SET (UINT64_C(1) << 32)
@@ -146,12 +147,17 @@ void weft__shmem_peer_died(const char *call)
     const weft_shmem_state_t *s = &weft__shmem;
     int pe = atomic_load(&s->dead) - 1;
     const weft_shmem_peer_t *peer = &s->peers[pe];
+    const weft_waiting_t waiting = {.rank = s->me, .in = call, .noun = "PE"};
+    char how[64];
+    weft_seen_t seen = {.pid = peer->pid};
+    weft_fault_t fault;
     if (atomic_load_explicit(&peer->control->state, memory_order_acquire) == WEFT_SHMEM_EXITED) {
-        weft__shmem_die("PE %d (process %d) exited with status %d before shmem_finalize; PE %d "
-                        "noticed in %s",
-                        pe, peer->pid, atomic_load(&peer->control->exit_status), s->me, call);
+        snprintf(how, sizeof(how), "exited with status %d before shmem_finalize",
+                 atomic_load(&peer->control->exit_status));
+        seen.how = how;
     }
-    weft__shmem_die("PE %d (process %d) died; PE %d noticed in %s", pe, peer->pid, s->me, call);
+    weft__watch_dead(&waiting, pe, &seen, &fault);
+    weft__shmem_die("%s", fault.text);
 }
 
 /* ---- the watch ----------------------------------------------------------------------------------- */

@@ -286,7 +286,7 @@ int main(void)
     snprintf(path, sizeof(path), "%s/test/comm/nccl/fake_cuda.so", getenv("WEFT_BUILD"));
     setenv("WEFT_DEVICE", "cuda", 1);
     setenv("WEFT_CUDA_MODULE", path, 1);
-    if (!weft__cuda_tables(NULL)) {
+    if (!weft__cuda_load(NULL)) {
         fprintf(stderr, "the fake GPU cannot be loaded\n");
         return 1;
     }

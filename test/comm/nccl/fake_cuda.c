@@ -1,12 +1,9 @@
 /* The fake GPU as Weft's CUDA module (WEFT_CUDA_MODULE), for tests of what stands between the public calls
  * and NCCL. It has no kernels: ranks on it can only be brought together by NCCL. */
+#define host_gpu weft_cuda_device
 #include "comm/nccl/host_gpu.c"
 
-const weft_cuda_tables_t *weft_cuda_tables(uint32_t abi);
-
-const weft_cuda_tables_t *weft_cuda_tables(uint32_t abi)
+__attribute__((constructor)) static void be_strict(void)
 {
-    static const weft_cuda_tables_t tables = {.device = &host_gpu};
     host_gpu_strict = true;
-    return abi == WEFT_CUDA_ABI ? &tables : NULL;
 }

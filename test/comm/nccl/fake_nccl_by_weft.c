@@ -3,6 +3,7 @@
  * test of collectives can run over the nccl backend on a machine without GPUs. On a soft GPU
  * (test/soft_gpu) they run in the order of its streams, beside kernels. */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,9 +130,12 @@ weft_nccl_result_t ncclCommRevoke(weft_nccl_comm_h comm, int flags)
     return result_of(weft_comm_abort(comm_of(comm)));
 }
 
+static atomic_bool failed; /* with FAKE_NCCL_FAILS, as soon as a call has ended */
+
 weft_nccl_result_t ncclCommGetAsyncError(weft_nccl_comm_h comm, weft_nccl_result_t *error_p)
 {
-    *error_p = result_of(weft_comm_error(comm_of(comm), NULL));
+    *error_p = atomic_load(&failed) ? WEFT_NCCL_SYSTEM_ERROR
+                                    : result_of(weft_comm_error(comm_of(comm), NULL));
     return WEFT_NCCL_SUCCESS;
 }
 
@@ -184,9 +188,8 @@ static const weft_cuda_device_ops_t *streams(void)
 {
     const char *path = getenv("WEFT_CUDA_MODULE");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    weft_cuda_entry_fn entry = library ? (weft_cuda_entry_fn)dlsym(library, WEFT_CUDA_ENTRY) : NULL;
-    const weft_cuda_tables_t *tables = entry ? entry(WEFT_CUDA_ABI) : NULL;
-    return tables && tables->comm ? tables->device : NULL;
+    bool kernels = library && dlsym(library, "weft_cuda_comm");
+    return kernels ? dlsym(library, WEFT_CUDA_DEVICE) : NULL;
 }
 
 /* What is on one stream of a group. Kept for good, since a graph may run it again. */
@@ -204,6 +207,7 @@ static void run_batch(void *arg)
         perform(&batch->work[i]);
     }
     weft_group_end();
+    atomic_store(&failed, getenv("FAKE_NCCL_FAILS") != NULL);
 }
 
 static __thread work_t *group; /* room for the next power of two */

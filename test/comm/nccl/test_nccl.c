@@ -32,7 +32,7 @@ static void probe(int fd)
     found_t f = {0};
     const char *why;
     weft_nccl_api_t api;
-    if (!weft__cuda_tables(&why)) {
+    if (!weft__cuda_load(&why)) {
         snprintf(f.why, sizeof(f.why), "%s", why);
     } else if (weft__nccl_load(weft__settings()->nccl, &api, f.why, sizeof(f.why))) {
         f.gpus = weft__cuda_gpus();
@@ -262,6 +262,27 @@ static void host_memory_is_staged(team_t *team)
     }
 }
 
+/* One buffer lies in the other, and is the smaller one. */
+static void host_memory_is_staged_in_place(team_t *team)
+{
+    enum { BLOCK = 3000 };
+    static float x[MOST * BLOCK];
+    int size = team->size, all = size * BLOCK;
+    float *mine = x + team->rank * BLOCK;
+    for (int i = 0; i < all; i++) {
+        x[i] = (float)(team->rank + i % 1009);
+    }
+    CHECK_OK(weft_reduce_scatter(x, mine, BLOCK, WEFT_F32, WEFT_SUM, team->comm, NULL));
+    for (int i = 0; i < all; i++) {
+        int sum = size * (size - 1) / 2 + size * (i % 1009);
+        CHECK_EQ(x[i], i / BLOCK == team->rank ? sum : team->rank + i % 1009);
+    }
+    CHECK_OK(weft_allgather(mine, x, BLOCK, WEFT_F32, team->comm, NULL));
+    for (int i = 0; i < all; i++) {
+        CHECK_EQ(x[i], size * (size - 1) / 2 + size * (i % 1009));
+    }
+}
+
 static void split_in_two(team_t *team)
 {
     weft_comm_h child;
@@ -401,6 +422,7 @@ static void symmetric_memory_is_refused(team_t *team)
 
 RUN_TEST(collectives_on_1_to_all_gpus, every_collective, 1, 0, false)
 RUN_TEST(host_memory, host_memory_is_staged, 1, 0, false)
+RUN_TEST(host_memory_in_place, host_memory_is_staged_in_place, 1, 0, false)
 RUN_TEST(split, split_in_two, 1, 0, false)
 RUN_TEST(order_across_streams, calls_on_streams_keep_their_order, 1, 0, false)
 RUN_TEST(symmetric_memory, symmetric_memory_is_refused, 1, 0, false)
@@ -429,6 +451,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_on_1_to_all_gpus),
         cmocka_unit_test(host_memory),
+        cmocka_unit_test(host_memory_in_place),
         cmocka_unit_test(split),
         cmocka_unit_test(order_across_streams),
         cmocka_unit_test(symmetric_memory),

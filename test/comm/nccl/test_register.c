@@ -239,7 +239,7 @@ int main(void)
     snprintf(path, sizeof(path), "%s/test/comm/nccl/fake_nccl.so", getenv("WEFT_BUILD"));
     setenv("WEFT_NCCL", path, 1);
     void *library = dlopen(path, RTLD_NOW);
-    if (!library || !weft__cuda_tables(NULL)) {
+    if (!library || !weft__cuda_load(NULL)) {
         fprintf(stderr, "the fakes cannot be loaded\n");
         return 1;
     }
