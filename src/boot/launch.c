@@ -369,7 +369,9 @@ static void check_sink(weft_launcher_t *launcher, weft_sink_t *sink, const char 
     } else if (sink->error == EPIPE) {
         launcher->exit = 128 + SIGPIPE; /* as if it had killed us, and as silently */
         if (launcher->launch->program != NULL) { /* our own ranks, who would say how we end them */
-            launcher->out.error = launcher->err.error = EPIPE;
+            weft__sink_flush(&launcher->err);
+            weft__sink_shut(&launcher->out, EPIPE);
+            weft__sink_shut(&launcher->err, EPIPE);
         }
     } else {
         weft__say(launcher, "cannot write to %s: %s; ending the job", name, strerror(sink->error));

@@ -39,6 +39,12 @@ void weft__sink_cleanup(weft_sink_t *sink)
     memset(sink, 0, sizeof(*sink));
 }
 
+void weft__sink_shut(weft_sink_t *sink, int error)
+{
+    sink->error = error;
+    sink->sent = sink->count = 0;
+}
+
 bool weft__sink_is_full(const weft_sink_t *sink)
 {
     return sink->count - sink->sent >= SINK_FULL;
@@ -61,7 +67,7 @@ static void write_now(weft_sink_t *sink, const char *bytes, size_t count)
             struct pollfd poller = {.fd = sink->fd, .events = POLLOUT};
             poll(&poller, 1, -1);
         } else if (written < 0 && errno != EINTR) {
-            sink->error = errno;
+            weft__sink_shut(sink, errno);
         }
     }
 }
@@ -157,8 +163,7 @@ void weft__sink_flush(weft_sink_t *sink)
             if (errno == EINTR || errno == EAGAIN) {
                 continue;
             }
-            sink->error = errno;
-            sink->sent = sink->count;
+            weft__sink_shut(sink, errno);
             return;
         }
         sink->sent += (size_t)written;

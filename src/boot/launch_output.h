@@ -52,6 +52,8 @@ typedef struct weft_pipe {
 
 void weft__sink_init(weft_sink_t *sink, int fd);
 void weft__sink_cleanup(weft_sink_t *sink);
+/* Nothing is written any more: what is queued, and all that comes, is dropped. */
+void weft__sink_shut(weft_sink_t *sink, int error);
 bool weft__sink_is_full(const weft_sink_t *sink);
 bool weft__sink_is_empty(const weft_sink_t *sink);
 /* Queue a whole line of the launcher's own. */

@@ -1,4 +1,5 @@
 /* Output of ranks on its way through the launcher, where it has no memory to keep it. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,6 +58,21 @@ static const char *close_path(path_t *path)
     return path->seen;
 }
 
+static void a_shut_sink_holds_nothing(void **state)
+{
+    (void)state;
+    path_t path;
+    open_path(&path);
+    say(&path, "queued\n");
+    assert_false(weft__sink_is_empty(&path.sink));
+    weft__sink_shut(&path.sink, EPIPE);
+    assert_true(weft__sink_is_empty(&path.sink)); /* or the launcher would wait for it */
+    say(&path, "late\n");
+    assert_true(weft__sink_is_empty(&path.sink));
+    path.sink.error = 0;
+    assert_string_equal(close_path(&path), "");
+}
+
 static void lines_come_whole(void **state)
 {
     path_t path;
@@ -89,6 +105,7 @@ static void nothing_is_lost_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shut_sink_holds_nothing),
         cmocka_unit_test(lines_come_whole),
 #if MEMORY_FAILS
         cmocka_unit_test(nothing_is_lost_without_memory),

@@ -219,5 +219,12 @@ run_it "$weft" generate --from nowhere
 [ "$status" = 1 ] || fail "status $status"
 says nowhere
 
+name="nobody reads stdout, and stderr is a pipe that is full"
+mkfifo crowded && exec 7<>crowded
+timeout 1 head -c 1000000 /dev/zero >&7 # as much as goes in
+timeout 60 "$weft" bench barrier -n 2 --iters 2 --repeat 1 --json - >&9 2>&7 </dev/null
+status=$?
+[ "$status" = 141 ] || fail "status $status"
+
 [ $failures = 0 ] || exit 1
 echo "statuses: $tried cells as in the table"
