@@ -46,9 +46,26 @@ bool team_short(void)
     return short_run;
 }
 
+/* How many threads want each core, for the last minute; 6 at most, so that a hang still ends. */
+static int busy_factor(void)
+{
+    double load = 0.0;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (getloadavg(&load, 1) != 1 || cores < 1 || load < 2.0 * (double)cores) {
+        return 1;
+    }
+    double each = load / (double)cores;
+    return each < 6.0 ? (int)each : 6;
+}
+
 int team_slow(void)
 {
     return (UNDER_SANITIZER ? 4 : 1) * (short_run ? 15 : 1);
+}
+
+int team_patience(void)
+{
+    return team_slow() * busy_factor();
 }
 
 double team_now(void)
@@ -345,7 +362,7 @@ static void end_all(child_t *children, int n, int threads)
 
 static bool wait_all(child_t *children, int n, int threads)
 {
-    int limit = 3 * (plan->limit_s ? plan->limit_s : 30) * team_slow();
+    int limit = 3 * (plan->limit_s ? plan->limit_s : 30) * team_patience();
     double end = team_now() + limit, pause = 200e-6;
     bool good = true;
     while (reap(children, n, &good) > 0) {
