@@ -59,7 +59,7 @@ weft_status_t weft_malloc(void **ptr_p, size_t bytes);
 weft_status_t weft_free(void *ptr);
 
 /* Host memory that a GPU copies from and to at full speed and without holding up the caller (pinned).
- * On virtual GPUs it is plain memory. */
+ * On virtual GPUs it is plain memory. Freeing NULL is allowed. */
 weft_status_t weft_host_malloc(void **ptr_p, size_t bytes);
 weft_status_t weft_host_free(void *ptr);
 
@@ -118,7 +118,8 @@ weft_status_t weft_stream_create(weft_stream_h *stream_p);
 weft_status_t weft_stream_native(weft_stream_h stream, void **native_p);
 weft_status_t weft_stream_wrap(void *native, weft_stream_h *stream_p);
 
-/* Wait for the stream's work, then free it. Returns the first error of that work. */
+/* Wait for the stream's work, then free it. Returns the first error of that work. NULL is allowed, and
+ * leaves the default stream as it is. */
 weft_status_t weft_stream_destroy(weft_stream_h stream);
 
 /* Wait until all work queued so far is done. Returns the first error of work since the last
@@ -139,7 +140,7 @@ weft_status_t weft_stream_call(weft_stream_h stream, void (*fn)(void *arg), void
 
 weft_status_t weft_event_create(weft_event_h *event_p);
 
-/* Free the event. Work that already waits for it is not affected. */
+/* Free the event. Work that already waits for it is not affected. NULL is allowed. */
 weft_status_t weft_event_destroy(weft_event_h event);
 
 /* Mark the point that `stream` has been filled up to. Recording again moves the mark; waits that

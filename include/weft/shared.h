@@ -43,7 +43,7 @@ typedef struct weft_dtensor *weft_dtensor_h;
  * are zero. */
 weft_status_t weft_dtensor_create(weft_symm_h symm, size_t rows, size_t row_bytes,
                                   const size_t *shards, weft_dtensor_h *tensor_p);
-weft_status_t weft_dtensor_destroy(weft_dtensor_h tensor); /* collective */
+weft_status_t weft_dtensor_destroy(weft_dtensor_h tensor); /* collective; NULL is allowed */
 
 /* This rank's own rows: their memory, the number of the first, how many. Outputs may be NULL. */
 weft_status_t weft_dtensor_local(weft_dtensor_h tensor, void **ptr_p, size_t *first_p,
@@ -84,7 +84,7 @@ weft_status_t weft_dtensor_view(weft_dtensor_h tensor, weft_dtensor_view_t *view
 typedef struct weft_params *weft_params_h;
 
 weft_status_t weft_params_create(weft_symm_h symm, size_t bytes, weft_params_h *params_p);
-weft_status_t weft_params_destroy(weft_params_h params); /* collective */
+weft_status_t weft_params_destroy(weft_params_h params); /* collective; NULL is allowed */
 
 /* Replace the parameters on all ranks by `bytes` (all of them) at src. By one rank; the others need
  * do nothing. Waits while readers hold the buffer that it needs (weft_params_acquire). */
@@ -126,7 +126,7 @@ typedef struct weft_map *weft_map_h;
 /* Room for `capacity` keys in all, wherever their hashes put them (with overwhelming probability). */
 weft_status_t weft_map_create(weft_symm_h symm, size_t capacity, size_t value_bytes,
                               weft_map_h *map_p);
-weft_status_t weft_map_destroy(weft_map_h map); /* collective */
+weft_status_t weft_map_destroy(weft_map_h map); /* collective; NULL is allowed */
 
 /* Insert, or replace the value. WEFT_ERR_NO_MEMORY if the key's rank has no room left. */
 weft_status_t weft_map_insert(weft_map_h map, uint64_t key, const void *value);
@@ -152,7 +152,7 @@ typedef struct weft_ring *weft_ring_h;
 /* `slots` is rounded up to a power of two. */
 weft_status_t weft_ring_create(weft_symm_h symm, size_t slots, size_t record_bytes,
                                weft_ring_h *ring_p);
-weft_status_t weft_ring_destroy(weft_ring_h ring); /* collective */
+weft_status_t weft_ring_destroy(weft_ring_h ring); /* collective; NULL is allowed */
 
 /* Into the inbox of `rank`. WEFT_PENDING if it is full; push_wait waits for room. */
 weft_status_t weft_ring_push(weft_ring_h ring, int rank, const void *record, size_t bytes);
@@ -177,7 +177,7 @@ typedef struct weft_work *weft_work_h;
 /* `tasks` is rounded up to a power of two. */
 weft_status_t weft_work_create(weft_symm_h symm, size_t tasks, size_t task_bytes,
                                weft_work_h *work_p);
-weft_status_t weft_work_destroy(weft_work_h work); /* collective */
+weft_status_t weft_work_destroy(weft_work_h work); /* collective; NULL is allowed */
 
 /* Into this rank's queue. WEFT_PENDING if it is full. */
 weft_status_t weft_work_push(weft_work_h work, const void *task);

@@ -421,8 +421,7 @@ weft_status_t weft_stream_native(weft_stream_h stream, void **native_p)
 weft_status_t weft_stream_destroy(weft_stream_h stream)
 {
     if (stream == NULL) {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "weft_stream_destroy: the default stream (NULL) cannot be destroyed");
+        return WEFT_OK;
     }
     weft_status_t status = check_stream("weft_stream_destroy", stream, false);
     return status != WEFT_OK ? status : ops_now()->stream_destroy(stream);
@@ -476,6 +475,9 @@ weft_status_t weft_event_create(weft_event_h *event_p)
 
 weft_status_t weft_event_destroy(weft_event_h event)
 {
+    if (event == NULL) {
+        return WEFT_OK;
+    }
     weft_status_t status = check_event("weft_event_destroy", event);
     if (status == WEFT_OK) {
         ops_now()->event_destroy(event);
