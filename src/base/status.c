@@ -1,10 +1,8 @@
 /* Names and texts of the public enums, and the version. */
-#include <weft/weft.h>
+#include <weft/status.h>
+#include <weft/types.h>
 
 #include "base/version.h"
-
-#define TEXT_OF(x) #x
-#define TEXT(x) TEXT_OF(x)
 
 const char *weft_status_text(weft_status_t status)
 {
@@ -34,7 +32,7 @@ const char *weft__commit = "";
 
 const char *weft_version(void)
 {
-    return TEXT(WEFT_VERSION_MAJOR) "." TEXT(WEFT_VERSION_MINOR) "." TEXT(WEFT_VERSION_PATCH);
+    return WEFT_VERSION_TEXT;
 }
 
 const unsigned char weft__dtype_sizes[WEFT_DTYPE_COUNT] = {

@@ -1,6 +1,6 @@
 #include "bench/graph.h"
 
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 weft_status_t weft__bench_record(weft_stream_h stream)
 {

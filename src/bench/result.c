@@ -8,7 +8,7 @@
 #include "base/settings.h"
 #include "base/try.h"
 #include "base/version.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 #include "device/device.h"
 #include "kernel/kernel.h"
 

@@ -19,7 +19,6 @@
 #include "base/settings.h"
 #include "boot/master.h"
 #include "boot/store_server.h"
-#include "device/cpu/memory.h"
 #include "device/device.h"
 
 #define KEY_PARTS 4
@@ -331,7 +330,7 @@ static void read_once(void)
     if (strcmp(the_job.launcher, "none") != 0) {
         weft__log_set_rank(the_job.rank);
         weft__device_set_default(the_job.local_rank);
-        weft__memory_share(the_job.local_size);
+        weft__device_share(the_job.local_size);
     }
     weft__debug("job: rank %d of %d, %d of %d here, started by %s", the_job.rank, the_job.size,
                 the_job.local_rank, the_job.local_size, the_job.launcher);

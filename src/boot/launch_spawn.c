@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "boot/store_net.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 extern char **environ;
 

@@ -11,8 +11,8 @@
 #include "base/version.h"
 #include "cli/commands.h"
 #include "comm/backends.h"
-#include "device/cuda/cuda.h"
-#include "kernel/cpu/inner.h"
+#include "device/cuda.h"
+#include "kernel/compute.h"
 #include "kernel/kernel.h"
 
 /* What is loaded when it is needed, or why it cannot be. */
@@ -59,7 +59,7 @@ int weft__cmd_info(int argc, char **argv)
     if (uname(&system) == 0) {
         printf("system  %s %s %s\n", system.sysname, system.release, system.machine);
     }
-    const char *simd = weft__kernels()->name, *products = weft__inner()->name;
+    const char *simd = weft__kernels()->name, *products = weft__compute_simd();
     printf("simd    %s%s%s\n", simd, strcmp(simd, products) != 0 ? ", products " : "",
            strcmp(simd, products) != 0 ? products : "");
     print_libraries();

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/try.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 #include "topo/host.h"
 
 /* In the order in which ranks try them. */

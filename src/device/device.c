@@ -10,7 +10,8 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "device/cpu/memory.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
+#include "device/cuda/load.h"
 #include "device/ops.h"
 
 /* -1: not chosen. The settings are only read when somebody asks. */

@@ -111,4 +111,8 @@ bool weft__stream_exists(weft_stream_h stream);
 /* The device a thread starts with: the local rank of the job, else 0. */
 void weft__device_set_default(int device);
 
+/* So many processes share this machine. The memory of virtual GPUs, as weft_pool_stats tells it, is divided
+ * by them unless WEFT_DEVICE_MEMORY says what each has. What others do not take can still be had. */
+void weft__device_share(int processes);
+
 #endif

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "device/device.h"
-#include "kernel/cpu/compute.h"
 #include "kernel/cpu/team.h"
 #include "kernel/cuda/compute.h"
 

@@ -336,6 +336,12 @@ typedef struct weft_compute {
 /* The table for the devices of this process. Fails, with the reason, where there is none. */
 weft_status_t weft__compute(const weft_compute_t **table_p);
 
+/* The CPU's table, for work on host memory whatever the devices are. */
+extern const weft_compute_t weft__compute_cpu;
+
+/* The instruction set of its products: that of weft__kernels(), or "amx". */
+const char *weft__compute_simd(void);
+
 /* How many threads carry out the kernels that the calling thread starts, on whatever stream; it is
  * one of them where the stream is NULL. 0: as many as the CPUs that the calling thread may run on
  * (the default; the setting WEFT_THREADS, if not 0, replaces it). Ranks that are threads of one

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "kernel/cpu/compute.h"
+#include "kernel/compute.h"
 #include "parallel/optimizer.h"
 
 enum { LANES = 2, STEPS = 2 };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "comm/memory.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 /* The sum of the ranks of the parent over this communicator, as a check that it works. */
 static int sum_over(weft_comm_h comm, int value)

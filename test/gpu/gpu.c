@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/settings.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 /* What was found, by a process of its own: one that has used CUDA must not fork. */
 typedef struct found {

@@ -3,7 +3,7 @@
 #include <setjmp.h>
 
 #include "comm/comm_cases.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 #include "gpu/gpu.h"
 
 #include <cmocka.h>

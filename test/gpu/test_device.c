@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "comm/data.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 #include "gpu/gpu.h"
 
 #include <cmocka.h>

@@ -8,7 +8,7 @@
 
 #include "gpu/gpu.h"
 #include "gpu/twins.h"
-#include "kernel/cpu/compute.h"
+#include "kernel/compute.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

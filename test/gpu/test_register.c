@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "comm/comm.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 #define LARGE ((size_t)(4 << 20) + 3) /* floats: beyond what travels in the lines */
 #define SMALL ((size_t)100)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 #include "gpu/gpu.h"
 #include "gpu/kernels_symm.h"
 #include "symm/shared_cases.h"

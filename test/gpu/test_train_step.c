@@ -13,7 +13,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "gpu/gpu.h"
-#include "kernel/cpu/compute.h"
+#include "kernel/compute.h"
 #include "model/model.h"
 
 enum { STEPS = 3 };

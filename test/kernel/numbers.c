@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "kernel/cpu/inner.h"
 #include "kernel/reference.h"
-#include "kernel/tiles.h"
+#include "kernel/cpu/tiles.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0x5b };
 

@@ -266,7 +266,7 @@ shmem_life() {
     pick rma amo wait memory team
     name=$picked
     what="pe_$name on $pes PEs"
-    other_life "" "$WEFT_BUILD/oshrun" -np "$pes" "$WEFT_BUILD/test/symm/pe_$name"
+    other_life "" "$WEFT_BUILD/oshrun" -np "$pes" "$WEFT_BUILD/test/symm/shmem/pe_$name"
 }
 
 # ---- until time is up -------------------------------------------------------------------------------------

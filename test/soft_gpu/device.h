@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 
 /* CUDA's numbers. */
 #define SOFT_INVALID 1

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The shared library exports exactly what the public headers declare, under its versioned name.
-# OpenSHMEM's names have a test of their own, symm/names.sh.
+# OpenSHMEM's names have a test of their own, symm/shmem/names.sh.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 version=$(awk '/^#define WEFT_VERSION_/ { printf "%s%s", dot, $3; dot = "." }' "$root/include/weft/weft.h")

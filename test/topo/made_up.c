@@ -103,18 +103,21 @@ void machine_put(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Beside the test programs, whoever starts them, and which of them it is. */
+/* In a folder beside one that the test program is in, whoever starts it, and however deep it lies. */
 const char *machine_library(const char *name)
 {
     static char path[PATH_MAX + 64];
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
     assert_true(length > 0 && length < PATH_MAX);
     path[length] = '\0';
-    char *slash = strrchr(path, '/');
-    assert_non_null(slash);
-    snprintf(slash + 1, sizeof(path) - (size_t)(slash + 1 - path), "../topo/%s", name);
-    assert_int_equal(access(path, R_OK), 0);
-    return path;
+    for (char *slash; (slash = strrchr(path, '/')) != NULL; *slash = '\0') {
+        snprintf(slash, sizeof(path) - (size_t)(slash - path), "/topo/%s", name);
+        if (access(path, R_OK) == 0) {
+            return path;
+        }
+    }
+    fail_msg("there is no topo/%s above the test program", name);
+    return NULL;
 }
 
 weft_gpu_source_t machine_source(void)

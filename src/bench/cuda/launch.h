@@ -5,7 +5,7 @@
 
 #include <weft/symm.h>
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 
 #ifdef __cplusplus
 extern "C" {

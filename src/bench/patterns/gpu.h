@@ -5,7 +5,7 @@
 #include "bench/cuda/launch.h"
 #include "bench/pair.h"
 #include "comm/comm.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 static inline const weft_cuda_bench_ops_t *weft__bench_kernels(void)
 {

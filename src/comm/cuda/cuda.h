@@ -14,7 +14,7 @@
 #include "comm/host/host.h"
 #include "comm/nccl/nccl.h"
 #include "comm/watch.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 /* What a rank tells the others about its GPU, behind its block of the segment. All but the atomics is
  * written before the rank is JOINED. */

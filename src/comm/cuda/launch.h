@@ -25,7 +25,7 @@
 #ifndef WEFT_COMM_CUDA_LAUNCH_H
 #define WEFT_COMM_CUDA_LAUNCH_H
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 
 #ifdef __cplusplus
 extern "C" {

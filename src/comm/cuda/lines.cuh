@@ -9,7 +9,7 @@
 #define WEFT_COMM_CUDA_LINES_CUH
 
 #include "comm/cuda/sync.cuh"
-#include "kernel/cuda/element.cuh"
+#include "kernel/element.cuh"
 
 #define LINE_THREADS (WEFT_CUDA_THREADS + 32)
 #define POLL_FAN WEFT_CUDA_POLL_FAN /* lines that a thread asks for at once */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 typedef struct map {
     uint64_t id;

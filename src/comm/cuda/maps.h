@@ -2,7 +2,7 @@
 #ifndef WEFT_COMM_CUDA_MAPS_H
 #define WEFT_COMM_CUDA_MAPS_H
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 
 /* Map the slab `id` of another process (never 0, never used again) for `gpu`; mapped before, it has
  * the address it had. 0, a CUDA error, or -1: no memory. One unmap per map. */

@@ -3,7 +3,7 @@
 #ifndef WEFT_COMM_CUDA_MOVE_CUH
 #define WEFT_COMM_CUDA_MOVE_CUH
 
-#include "kernel/cuda/element.cuh"
+#include "kernel/element.cuh"
 
 /* The threads that share a piece of work: those of `blocks` blocks, of which this one is `block`. */
 typedef struct crew {

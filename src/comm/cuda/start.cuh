@@ -6,7 +6,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "device/cuda/driver.cuh"
+#include "device/cuda_driver.cuh"
 
 #define HANDLE_GPUS 32
 #define HANDLE_SLOTS 1024u /* of a GPU: several times the kernels there are */

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/nccl/seat.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 /* How long to poll, and to give way in between, before sleeping between looks. */
 #define POLL_NS 100000u

@@ -9,7 +9,7 @@
 #include "boot/job.h"
 #include "comm/nccl/seat.h"
 #include "comm/watch.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 #define LOOK_MS 50 /* while NCCL brings the ranks together */
 /* Two events around a call cost as much as a small call does: once in this time is often enough. */

@@ -13,7 +13,7 @@
 
 #include "comm/call.h"
 #include "comm/nccl/api.h"
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 
 typedef struct weft_nccl weft_nccl_t;
 

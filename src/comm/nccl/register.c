@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/nccl/engine.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 typedef struct weft_nccl_known {
     const void *base;

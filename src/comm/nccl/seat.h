@@ -16,7 +16,7 @@
 
 #include "comm/backends.h"
 #include "comm/nccl/nccl.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 #define WEFT_NCCL_FLIGHTS 32
 

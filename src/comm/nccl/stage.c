@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "comm/nccl/seat.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 /* [from, from + bytes) in the caller's memory. */
 typedef struct range {

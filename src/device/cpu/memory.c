@@ -296,11 +296,11 @@ weft_status_t weft__heap_free(void *ptr)
     return WEFT_OK;
 }
 
-static atomic_int sharing = 1; /* ranks that share the machine; relaxed: orders nothing */
+static atomic_int sharing = 1; /* processes that share the machine; relaxed: orders nothing */
 
-void weft__memory_share(int ranks)
+void weft__device_share(int processes)
 {
-    atomic_store_explicit(&sharing, ranks > 1 ? ranks : 1, memory_order_relaxed);
+    atomic_store_explicit(&sharing, processes > 1 ? processes : 1, memory_order_relaxed);
 }
 
 weft_status_t weft__heap_stats(int device, weft_pool_stats_t *stats_p)

@@ -13,10 +13,6 @@ weft_status_t weft__fork_guard(const char *call);
 weft_status_t weft__heap_stats(int device, weft_pool_stats_t *stats_p);
 weft_status_t weft__heap_trim(int device, uint64_t keep);
 
-/* As many ranks share this machine: its memory, as weft_pool_stats tells it, is divided by them unless
- * WEFT_DEVICE_MEMORY says what each has. What others do not take can still be had. */
-void weft__memory_share(int ranks);
-
 /* As weft__bounds_find. */
 weft_status_t weft__heap_bounds(const void *ptr, weft_bounds_t *bounds, int *device_p);
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <cuda_runtime.h>
 
-#include "device/cuda/driver.cuh"
-#include "device/cuda/module.h"
+#include "device/cuda_driver.cuh"
+#include "device/cuda_module.h"
 
 #define TRY(call)                                                                                  \
     do {                                                                                           \

@@ -2,7 +2,7 @@
 #ifndef WEFT_DEVICE_CUDA_MEMORY_H
 #define WEFT_DEVICE_CUDA_MEMORY_H
 
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes);
 weft_status_t weft__cuda_free(void *ptr);

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "device/device.h"
-#include "kernel/cpu/compute.h"
 #include "kernel/cpu/launch.h"
 
 /* ---- streams ------------------------------------------------------------------------------ */

@@ -83,6 +83,11 @@ const weft_inner_t *weft__inner(void)
     return table;
 }
 
+const char *weft__compute_simd(void)
+{
+    return weft__inner()->name;
+}
+
 void weft__inner_use(const weft_inner_t *table)
 {
     atomic_store_explicit(&in_force, table, memory_order_relaxed);

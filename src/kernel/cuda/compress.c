@@ -1,7 +1,7 @@
 /* Compression on GPUs, this side of the module: which GPU and stream. */
 #include "kernel/cuda/compress.h"
 
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 #include "kernel/cuda/compute.h"
 
 static const weft_cuda_compress_ops_t *module(void)

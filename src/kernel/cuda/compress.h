@@ -1,9 +1,9 @@
 /* Compression of gradients on GPUs: what the CUDA module offers to kernel/cuda/compress.c, by the rules
- * of device/cuda/module.h. */
+ * of device/cuda_module.h. */
 #ifndef WEFT_KERNEL_CUDA_COMPRESS_H
 #define WEFT_KERNEL_CUDA_COMPRESS_H
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 #include "kernel/compress.h"
 
 #ifdef __cplusplus

@@ -8,8 +8,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "device/cuda/cuda.h"
-#include "device/cuda/memory.h"
+#include "device/cuda.h"
 #include "kernel/cuda/choices.h"
 #include "kernel/cuda/launch.h"
 
@@ -45,7 +44,7 @@ static const weft_cuda_compute_ops_t *module(void)
 
 static weft_status_t take_space(int device, void *stream, space_t *space)
 {
-    weft_status_t status = weft__cuda_alloc(device, &space->memory, SPACE_BYTES);
+    weft_status_t status = weft__device_malloc(device, &space->memory, SPACE_BYTES);
     if (status == WEFT_OK) {
         space->device = device;
         space->stream = stream;
@@ -84,7 +83,7 @@ static weft_status_t find_own(int device, void *stream, void **memory_p)
 {
     weft_status_t status = WEFT_OK;
     if (own.memory != NULL && own.device != device) {
-        status = weft__cuda_free(own.memory);
+        status = weft_free(own.memory);
         own.memory = NULL;
     }
     if (status == WEFT_OK && own.memory == NULL) {

@@ -1,10 +1,10 @@
 /* The arithmetic of training on GPUs: what the CUDA module offers to kernel/cuda/compute.c. A table
- * beside those of device/cuda/module.h, with the same rules: no policy, no state but what a handle
+ * beside those of device/cuda_module.h, with the same rules: no policy, no state but what a handle
  * made here holds, 0 or an error that error_text explains. */
 #ifndef WEFT_KERNEL_CUDA_LAUNCH_H
 #define WEFT_KERNEL_CUDA_LAUNCH_H
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 #include "kernel/compute.h"
 
 #ifdef __cplusplus

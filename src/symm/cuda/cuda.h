@@ -3,7 +3,7 @@
 #define WEFT_SYMM_CUDA_CUDA_H
 
 #include "comm/reach.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 #include "symm/cuda/launch.h"
 #include "symm/symm.h"
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_SYMM_CUDA_LAUNCH_H
 #define WEFT_SYMM_CUDA_LAUNCH_H
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 #include "symm/call.h"
 
 #ifdef __cplusplus

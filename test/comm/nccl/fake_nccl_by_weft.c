@@ -12,7 +12,7 @@
 
 #include "base/settings.h"
 #include "comm/nccl/api.h"
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 
 #define ARGUMENTS(name, result, arguments) result nccl##name arguments;
 WEFT_NCCL_TABLE(ARGUMENTS, ARGUMENTS)

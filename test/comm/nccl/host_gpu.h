@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 
 /* How many events were recorded, and how many of these have passed: streams are idle if all have. */
 extern _Atomic int host_gpu_recorded, host_gpu_passed;

@@ -15,7 +15,7 @@
 
 #include "base/settings.h"
 #include "comm/nccl/api.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 
 #define MOST 8
 

@@ -13,7 +13,7 @@
 
 #include "comm/nccl/fake_nccl.h"
 #include "comm/nccl/nccl.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
 #include <weft/device.h>
 
 #define BYTES ((size_t)1 << 20)

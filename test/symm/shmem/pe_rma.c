@@ -1,6 +1,6 @@
 /* OpenSHMEM program: put, get and their relatives, of every type and size, in the heap and in global
  * variables, on the default context and on one of a team that counts backwards. */
-#include "symm/pe.h"
+#include "symm/shmem/pe.h"
 #include "symm/shmem/state.h"
 
 #define ROOM 512

@@ -2,7 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "symm/pe.h"
+#include "symm/shmem/pe.h"
 
 static int word;
 static long lock, flag;

@@ -1,5 +1,5 @@
 /* Another OpenSHMEM program than pe_fault, with other variables, to run beside it. */
-#include "symm/pe.h"
+#include "symm/shmem/pe.h"
 
 static int words[5000] = {1};
 

@@ -1,6 +1,6 @@
 /* OpenSHMEM program: teams, and the collectives on them and on active sets. Every result is computed
  * again from what the members are known to have given. */
-#include "symm/pe.h"
+#include "symm/shmem/pe.h"
 
 #define MOST 3000 /* elements: beyond what is said with a flag */
 

@@ -5,7 +5,7 @@ set -eu
 failed=0
 for pes in 1 2 4 7; do
     for program in rma amo wait memory team short; do
-        "$WEFT_BIN" run -n "$pes" "$WEFT_BUILD/test/symm/pe_$program" || {
+        "$WEFT_BIN" run -n "$pes" "$WEFT_BUILD/test/symm/shmem/pe_$program" || {
             echo "pe_$program failed on $pes PEs"
             failed=1
         }

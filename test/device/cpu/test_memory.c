@@ -297,7 +297,7 @@ CHILD_TEST(ranks_share_the_machine)
     weft_pool_stats_t stats;
     CHECK(mkdtemp(root) != NULL);
     pretend_room(root, 500 * 1024);
-    weft__memory_share(50);
+    weft__device_share(50);
     CHECK_EQ(weft_pool_stats(0, &stats), WEFT_OK);
     CHECK_EQ(stats.capacity, UINT64_C(1000000) * 1024 / 50);
     void *more = must_alloc(100 * MIB); /* as long as others leave it */

@@ -2,7 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "symm/pe.h"
+#include "symm/shmem/pe.h"
 
 static int counter = 5;          /* .data */
 static long large[1 << 18];      /* .bss, of several pages */

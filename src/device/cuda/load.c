@@ -11,7 +11,8 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda.h"
+#include "device/cuda/load.h"
 
 #define MODULE "libweft-cuda.so"
 

@@ -2,7 +2,7 @@
 # ctest: timeout=120
 # What goes wrong ends the whole job, with one sentence that names the call and the PE, and leaves nothing.
 set -eu
-program=$WEFT_BUILD/test/symm/pe_fault
+program=$WEFT_BUILD/test/symm/shmem/pe_fault
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0

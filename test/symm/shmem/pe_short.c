@@ -3,7 +3,7 @@
 #include <malloc.h>
 
 #include "no_memory.h"
-#include "symm/pe.h"
+#include "symm/shmem/pe.h"
 
 #if MEMORY_FAILS
 

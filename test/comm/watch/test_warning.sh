@@ -2,7 +2,7 @@
 # ctest: timeout=60 waits
 # A rank that keeps others waiting is named long before the timeout, once, by one of those that wait.
 set -eu
-program=$WEFT_BUILD/test/comm/late_rank
+program=$WEFT_BUILD/test/comm/watch/late_rank
 out=$(WEFT_WARN_AFTER=1s "$WEFT_BIN" run -n 3 -- "$program" 3000 2>&1)
 echo "$out"
 [ "$(grep -c 'of waiting in call 1, allreduce of 1 f32, sum: not arrived: rank 1 (made no call yet); arrived: 0 2' <<<"$out")" = 1 ]

@@ -1,8 +1,8 @@
 /* Elements and reductions on the GPU. They give the very bits of the CPU's kernels: operands are
  * taken in the order of the ranks, halves are summed in f32 and rounded once, and products and sums
  * are never contracted (the module is compiled with -fmad=false). */
-#ifndef WEFT_KERNEL_CUDA_ELEMENT_CUH
-#define WEFT_KERNEL_CUDA_ELEMENT_CUH
+#ifndef WEFT_KERNEL_ELEMENT_CUH
+#define WEFT_KERNEL_ELEMENT_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

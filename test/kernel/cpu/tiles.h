@@ -1,6 +1,6 @@
 /* AMX for CPUs without it. */
-#ifndef WEFT_TEST_KERNEL_TILES_H
-#define WEFT_TEST_KERNEL_TILES_H
+#ifndef WEFT_TEST_KERNEL_CPU_TILES_H
+#define WEFT_TEST_KERNEL_CPU_TILES_H
 
 #include "kernel/cpu/inner.h"
 

@@ -1,6 +1,6 @@
 /* OpenSHMEM program: atomics of every type. What one PE does alone must give exact results; what all do at
  * once must add up. */
-#include "symm/pe.h"
+#include "symm/shmem/pe.h"
 
 #define ROUNDS 200
 

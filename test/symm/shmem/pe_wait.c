@@ -1,7 +1,7 @@
 /* OpenSHMEM program: waiting and testing, of one variable and of arrays; locks; threads. */
 #include <pthread.h>
 
-#include "symm/pe.h"
+#include "symm/shmem/pe.h"
 
 #define MANY 64
 

@@ -3,7 +3,7 @@
 # The device header is nothing but <weft/symm.h> to compilers that know no CUDA, and the kernel that
 # docs/symmetric.md shows is one that nvcc compiles without a warning.
 set -eu
-root=$(cd "$(dirname "$0")/../.." && pwd)
+root=$(cd "$(dirname "$0")/../../.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

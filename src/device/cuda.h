@@ -5,17 +5,14 @@
  * its own. The pool takes memory from the GPU in slabs, which are what other processes map; a slab
  * is only given back while no communicator is open, because freeing memory waits for all kernels of
  * the process, and a kernel of one rank may wait for a call that another rank has yet to make. */
-#ifndef WEFT_DEVICE_CUDA_CUDA_H
-#define WEFT_DEVICE_CUDA_CUDA_H
+#ifndef WEFT_DEVICE_CUDA_H
+#define WEFT_DEVICE_CUDA_H
 
-#include "device/cuda/module.h"
+#include "device/cuda_module.h"
 #include "device/device.h"
 
 /* Is there a GPU to use? If not, the reason is in *why_p (may be NULL). The first call loads the module. */
 bool weft__cuda_load(const char **why_p);
-
-/* After weft__cuda_load failed: is that for lack of the module, not of a driver or of GPUs? */
-bool weft__cuda_broken_module(void);
 
 /* Has loading it put this variable into the environment? It is meant for this process alone: ranks that it
  * starts would together ask for more connections than MPS has. */
