@@ -157,7 +157,7 @@ static void see_call(weft_rank_block_t *block, weft_seen_t *seen)
 }
 
 /* Has rank `p` done what this one waits for: of `peer` the word, of all to join as well, of all to
- * announce the call? */
+ * announce the call? Partners: what the backend releases with `word`, set_state, and post. */
 static bool is_done(const weft_host_t *host, const weft_host_wait_t *wait, int p)
 {
     if (p == wait->peer) {
