@@ -37,7 +37,7 @@ void *weft__reach_import(weft_comm_h comm, int rank, uint64_t ref)
 
 bool weft__reach_gone(weft_comm_h comm, int rank)
 {
-    return weft__host_gone(comm->host, rank);
+    return rank != comm->rank && weft__host_state(comm->host, rank) != WEFT_SEEN_JOINED;
 }
 
 static void fail(weft_comm_h comm, weft_status_t status, int culprit, const char *format,
@@ -76,7 +76,7 @@ weft_status_t weft__reach_broken(weft_comm_h comm)
 #define WHAT_ROOM 180
 
 /* What is waited for, in words; `text` is room for them. */
-static weft_waiting_t describe(weft_comm_h comm, const weft_reach_wait_t *wait,
+static weft_waiting_t describe(weft_comm_h comm, const weft_reach_wait_t *wait, uint64_t waited_ns,
                                char text[WHAT_ROOM])
 {
     static const char verb[] = "waiting for ";
@@ -86,56 +86,64 @@ static weft_waiting_t describe(weft_comm_h comm, const weft_reach_wait_t *wait,
         wait->describe(wait->arg, text + used, WHAT_ROOM - used);
     }
     return (weft_waiting_t){.rank = comm->rank,
-                            .size = comm->size,
                             .peer = comm->rank,
                             .timeout_ms = comm->timeout_ms,
+                            .waited_ns = waited_ns,
                             .doing = text};
 }
 
-static weft_status_t say_gone(weft_comm_h comm, const weft_reach_wait_t *wait, int rank)
+static weft_seen_t see(weft_comm_h comm, int rank)
 {
-    char text[WHAT_ROOM];
-    weft_fault_t fault;
-    bool left = weft__host_left(comm->host, rank);
-    const weft_waiting_t waiting = describe(comm, wait, text);
-    const weft_seen_t seen = {.pid = left ? 0 : comm->host->peers[rank].pid};
-    (left ? weft__watch_left : weft__watch_dead)(&waiting, rank, &seen, &fault);
-    if (!wait->told) {
-        return weft__reach_break(comm, fault.status, rank, "%s", fault.text);
-    }
-    wait->told[rank] = true;
-    return weft__fail(fault.status, "%s", fault.text);
+    weft_state_t state = weft__host_state(comm->host, rank);
+    return (weft_seen_t){.rank = rank,
+                         .state = state,
+                         .owes = WEFT_OWES_ALL, /* who will do what is waited for is not known */
+                         .pid = state == WEFT_SEEN_LEFT ? 0 : comm->host->peers[rank].pid};
 }
 
-static weft_status_t look_for_gone(weft_comm_h comm, const weft_reach_wait_t *wait)
+weft_status_t weft__reach_missed(weft_comm_h comm, const weft_reach_wait_t *wait, int rank)
 {
+    char text[WHAT_ROOM];
+    const weft_waiting_t waiting = describe(comm, wait, 0, text);
+    const weft_seen_t seen = see(comm, rank);
+    weft_fault_t fault;
+    return weft__watch(&waiting, &seen, 1, &fault) ? weft__fail(fault.status, "%s", fault.text)
+                                                   : WEFT_OK;
+}
+
+/* Is somebody gone who has not been told of, or is time up? */
+static weft_status_t look_around(weft_comm_h comm, const weft_reach_wait_t *wait,
+                                 uint64_t waited_ns)
+{
+    char text[WHAT_ROOM];
+    const weft_waiting_t waiting = describe(comm, wait, waited_ns, text);
+    weft_seen_t seen[WEFT_MAX_RANKS];
+    weft_fault_t fault;
+    int n = 0;
     for (int p = 0; p < comm->size && !wait->deaf; p++) {
-        if ((wait->told && wait->told[p]) || !weft__reach_gone(comm, p)) {
-            continue;
+        if (p != comm->rank && !(wait->told && wait->told[p])) {
+            seen[n++] = see(comm, p);
         }
-        /* Ask first, then look again: what it did before it went away still counts. */
-        return wait->ready(wait->arg) ? WEFT_OK : say_gone(comm, wait, p);
     }
-    return WEFT_OK;
-}
-
-static weft_status_t say_late(weft_comm_h comm, const weft_reach_wait_t *wait)
-{
-    char text[WHAT_ROOM];
-    weft_fault_t fault;
-    const weft_waiting_t waiting = describe(comm, wait, text);
-    weft__watch_late(&waiting, NULL, "", &fault);
-    return !wait->told && !wait->deaf
-               ? weft__reach_break(comm, fault.status, comm->rank, "%s", fault.text)
-               : weft__fail(fault.status, "%s", fault.text);
+    /* Ask first, then look again: what it did before it went away still counts. */
+    if (!weft__watch(&waiting, seen, n, &fault) || wait->ready(wait->arg)) {
+        return WEFT_OK;
+    }
+    if (!wait->told && !wait->deaf) {
+        return weft__reach_break(comm, fault.status, fault.culprit, "%s", fault.text);
+    }
+    if (fault.culprit != comm->rank) {
+        wait->told[fault.culprit] = true;
+    }
+    return weft__fail(fault.status, "%s", fault.text);
 }
 
 /* Long before that, as other waits do. */
 static void warn_late(weft_comm_h comm, const weft_reach_wait_t *wait, uint64_t waited_ns)
 {
     char text[WHAT_ROOM];
-    const weft_waiting_t waiting = describe(comm, wait, text);
-    weft__watch_warn(&waiting, NULL, (double)waited_ns / 1e9, "");
+    const weft_waiting_t waiting = describe(comm, wait, waited_ns, text);
+    weft__watch_warn(&waiting, NULL, 0);
 }
 
 /* With `told` or `deaf`, a communicator that broke because a rank died is no reason to give up. */
@@ -169,14 +177,10 @@ weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
         status = look_at_comm(comm, wait);
         if (status == WEFT_OK && waited - check >= CHECK_NS) {
             check = waited;
-            status = look_for_gone(comm, wait);
-            if (warn_after != 0 && waited >= warn_after) {
+            status = look_around(comm, wait, waited);
+            if (status == WEFT_OK && warn_after != 0 && waited >= warn_after) {
                 warn_late(comm, wait, waited);
                 warn_after = 0;
-            }
-            if (status == WEFT_OK && comm->timeout_ms > 0 &&
-                waited >= (uint64_t)comm->timeout_ms * MS && !wait->ready(wait->arg)) {
-                status = say_late(comm, wait);
             }
         }
     }

@@ -50,6 +50,10 @@ typedef struct weft_reach_wait {
  * still counts. */
 weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait);
 
+/* Whom `ready` found gone, where it finds out itself: the error of that, which breaks nothing.
+ * WEFT_OK if it is not. */
+weft_status_t weft__reach_missed(weft_comm_h comm, const weft_reach_wait_t *wait, int rank);
+
 /* Somebody who is asked now and then, by the thread that watches GPUs, to look for trouble; and from whose
  * coming on every rank that dies or leaves breaks the communicator. On virtual GPUs nobody is asked. When
  * weft__reach_leave returns, the observer is not being asked any more. */

@@ -64,8 +64,6 @@ static weft_status_t say_missing(weft_store_conn_t *store, const char *key, int 
                                  int timeout_ms)
 {
     weft_seen_t *seen = calloc((size_t)size, sizeof(*seen));
-    const weft_waiting_t waiting = {
-        .rank = rank, .size = seen ? size : 0, .timeout_ms = timeout_ms, .joining = true};
     weft_fault_t fault;
     for (int r = 0; r < size && seen; r++) {
         char name[NAME_ROOM];
@@ -73,10 +71,10 @@ static weft_status_t say_missing(weft_store_conn_t *store, const char *key, int 
         size_t bytes = sizeof(member);
         bool found = false;
         voter_key(key, r, name);
-        seen[r].silent = weft__store_look(store, name, &member, &bytes, &found) == WEFT_OK &&
-                         !found;
+        bool absent = weft__store_look(store, name, &member, &bytes, &found) == WEFT_OK && !found;
+        seen[r] = (weft_seen_t){.rank = r, .state = absent ? WEFT_SEEN_UNKNOWN : WEFT_SEEN_JOINED};
     }
-    weft__watch_late(&waiting, seen, "", &fault);
+    weft__watch_absent(rank, false, seen, seen ? size : 0, timeout_ms, NULL, &fault);
     free(seen);
     return weft__fail(fault.status, "%s", fault.text);
 }

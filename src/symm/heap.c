@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/group.h"
+#include "comm/watch.h"
 #include "device/device.h"
 #include "device/sysmem.h"
 #include "symm/symm.h"
@@ -20,10 +21,13 @@ static weft_status_t compare(weft_symm_h symm, const char *who, const uint64_t *
         for (int i = 0; i < count; i++) {
             uint64_t first = all[i], other = all[p * count + i];
             if (texts[i] && first != other) {
-                return weft__fail(WEFT_ERR_MISMATCH,
-                                  "weft_%s: %s %" PRIu64 " on rank 0, but %" PRIu64
-                                  " on rank %d; give all ranks the same",
-                                  who, texts[i], first, other, p);
+                char what[80], here[32], there[32];
+                weft_fault_t fault;
+                snprintf(what, sizeof(what), "weft_%s: %s", who, texts[i]);
+                snprintf(here, sizeof(here), "%" PRIu64, first);
+                snprintf(there, sizeof(there), "%" PRIu64, other);
+                weft__watch_unlike(false, what, 0, here, p, there, &fault);
+                return weft__fail(fault.status, "%s", fault.text);
             }
         }
     }

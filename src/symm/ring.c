@@ -217,20 +217,16 @@ weft_status_t weft_ring_push_wait(weft_ring_h ring, int rank, const void *record
     inbox_t *inbox = weft__symm_at(ring->symm, ring->inbox, rank);
     bool gone = false;
     unsigned looks = 0;
+    const room_t room = {ring, inbox, rank, &looks, &gone};
+    const weft_reach_wait_t wait = {
+        .ready = has_room, .arg = &room, .describe = describe_room, .deaf = true};
     while ((status = push(ring, inbox, record, bytes)) == WEFT_PENDING && !gone) {
-        room_t room = {ring, inbox, rank, &looks, &gone};
-        weft_reach_wait_t wait = {
-            .ready = has_room, .arg = &room, .describe = describe_room, .deaf = true};
         status = weft__reach_await(ring->symm->comm, &wait);
         if (status != WEFT_OK) {
             return status;
         }
     }
-    if (status == WEFT_PENDING) {
-        return weft__fail(WEFT_ERR_RANK_DEAD,
-                          "weft_ring_push_wait: rank %d is gone, and its inbox is full", rank);
-    }
-    return status;
+    return status == WEFT_PENDING ? weft__reach_missed(ring->symm->comm, &wait, rank) : status;
 }
 
 /* ---- popping ---------------------------------------------------------------------------- */

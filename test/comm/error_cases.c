@@ -363,7 +363,7 @@ void error_left(team_t *team)
     any_buffers_t b;
     any_open(&b, team, ROOM, false);
     for (int i = 0; i < 4; i++) {
-        char name[32];
+        char name[64];
         int leaver = i % team->size;
         size_t count = i == 0 ? 3 : ROOM;
         team_note("rank %d leaves", leaver);
@@ -377,7 +377,7 @@ void error_left(team_t *team)
             while ((status = any_call(colls[i], &b, team, count, 0, comm)) == WEFT_OK) {
             } /* messages between others may still get through */
             CHECK_STATUS(status, WEFT_ERR_RANK_LEFT);
-            snprintf(name, sizeof(name), "rank %d destroyed", leaver);
+            snprintf(name, sizeof(name), "rank %d destroyed its handle while rank ", leaver);
             CHECK_TEXT(weft_last_error(), name);
             CHECK_WITHIN(team_now() - start, SOON);
             check_broken(team, &b, comm, name);

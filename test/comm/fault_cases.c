@@ -106,12 +106,15 @@ static void start_to_die(team_t *team)
 static void check_death(team_t *team, weft_status_t status, int victim)
 {
     const char *text;
+    char name[32];
     double took = team_now() - news_of(team)->died;
     CHECK_STATUS(status, WEFT_ERR_RANK_DEAD);
-    check_names(victim);
+    snprintf(name, sizeof(name), "rank %d (process ", victim);
+    CHECK_TEXT(weft_last_error(), name);
     CHECK_WITHIN(took, SOON);
     CHECK_STATUS(weft_comm_error(team->comm, &text), WEFT_ERR_RANK_DEAD);
-    CHECK_TEXT(text, "died");
+    CHECK_TEXT(text, ") died; rank "); /* the same on every backend: test/comm/watch/test_write.c */
+    CHECK_TEXT(text, " noticed ");
     check_broken(team, team->comm);
 }
 

@@ -155,7 +155,7 @@ static void owner_dies(team_t *team)
         status = weft_ring_push_wait(ring, 0, &i, sizeof(i));
     }
     CHECK_EQ(status, WEFT_ERR_RANK_DEAD);
-    CHECK_TEXT(weft_last_error(), "rank 0 is gone, and its inbox is full");
+    CHECK_TEXT(weft_last_error(), "noticed while waiting for room in the inbox of rank 0");
     CHECK_WITHIN(team_now() - start, SOON);
     CHECK(weft_ring_destroy(ring) != WEFT_OK);
     CHECK(weft_symm_destroy(symm) != WEFT_OK);

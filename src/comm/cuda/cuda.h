@@ -256,12 +256,14 @@ void weft__cuda_reclaim(weft_cuda_t *cuda, bool all);
 void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same with what the watch has to say. */
-void weft__cuda_break_with(weft_cuda_t *cuda, const weft_fault_t *fault);
-
-/* What a rank says on its card that it has called, and what this one waits in: its last call. */
+/* For the watch (comm/watch.h): what a rank says on its card that it has called, and its state; the
+ * same of all, who are `size`; what this one waits in: its last call. */
 weft_seen_t weft__cuda_see(const weft_cuda_t *cuda, int rank);
+int weft__cuda_see_all(const weft_cuda_t *cuda, weft_seen_t seen[WEFT_CUDA_RANKS]);
 weft_waiting_t weft__cuda_waiting(const weft_cuda_t *cuda, int peer);
+/* Break the communicator if that is a fault. */
+bool weft__cuda_judge(weft_cuda_t *cuda, const weft_waiting_t *waiting, const weft_seen_t *seen,
+                      int n);
 
 /* Is it broken? Also turns a kernel's report into an error, and ends our kernels if it is. */
 bool weft__cuda_broken(weft_cuda_t *cuda);

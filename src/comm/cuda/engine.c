@@ -169,9 +169,7 @@ static weft_waiting_t look_around(const weft_cuda_t *cuda, uint64_t call, weft_s
     waiting.first = waiting.last = call;
     waiting.sig = atomic_load_explicit(&cuda->engine_sig, memory_order_relaxed);
     waiting.count = atomic_load_explicit(&cuda->engine_count, memory_order_relaxed);
-    for (int p = 0; p < cuda->size; p++) {
-        seen[p] = weft__cuda_see(cuda, p);
-    }
+    weft__cuda_see_all(cuda, seen);
     seen[cuda->rank].sig = waiting.sig;
     seen[cuda->rank].count = waiting.count;
     return waiting;
@@ -207,10 +205,8 @@ static bool has_failed(weft_cuda_t *cuda, uint64_t now, weft_status_t *status_p,
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
 {
     weft_seen_t seen[WEFT_CUDA_RANKS];
-    weft_fault_t fault;
     weft_status_t status;
     const char *text;
-    bool other;
     /* Partner: the store in announce. */
     uint64_t call = atomic_load_explicit(&cuda->engine_call, memory_order_acquire);
     if (call == 0) {
@@ -222,15 +218,14 @@ void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
         return;
     }
     weft_waiting_t waiting = look_around(cuda, call, seen);
-    waiting.peer = weft__judge(&cuda->arrivals, &waiting, seen, failed, now, &other);
-    if (waiting.peer >= 0) {
-        if (other) {
-            weft__watch_differs(&waiting, &seen[waiting.peer], &fault);
-        } else {
-            weft__watch_late(&waiting, seen, "", &fault);
-        }
-        weft__cuda_break_with(cuda, &fault);
-    } else if (failed && now - cuda->engine_failed_ns > WEFT_CUDA_BLAME_NS) {
+    waiting.arrivals = &cuda->arrivals;
+    waiting.now_ns = now;
+    waiting.compare = true;
+    waiting.failed = failed;
+    if (weft__cuda_judge(cuda, &waiting, seen, cuda->size)) {
+        return;
+    }
+    if (failed && now - cuda->engine_failed_ns > WEFT_CUDA_BLAME_NS) {
         weft__cuda_break(cuda, status, cuda->rank, "rank %d: %s", cuda->rank, text);
     }
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/cuda/cuda.h"
+#include "comm/host/procs.h"
 #include "comm/host/wait.h"
 
 void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
@@ -20,15 +21,18 @@ void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, cons
     weft__segment_break(cuda->host->segment, status, culprit, text);
 }
 
-void weft__cuda_break_with(weft_cuda_t *cuda, const weft_fault_t *fault)
-{
-    weft__segment_break(cuda->host->segment, fault->status, fault->culprit, fault->text);
-}
-
 weft_seen_t weft__cuda_see(const weft_cuda_t *cuda, int rank)
 {
     const weft_cuda_card_t *card = cuda->cards[rank];
-    weft_seen_t seen = {.pid = cuda->host->peers[rank].pid};
+    const weft_peer_t *peer = &cuda->host->peers[rank];
+    weft_seen_t seen = {.rank = rank, .state = weft__host_state(cuda->host, rank)};
+    /* Once CUDA has failed here, the reason may be a process that is still being taken apart.
+     * Partner: the store in weft__cuda_blamed. */
+    if (seen.state == WEFT_SEEN_JOINED && !peer->near &&
+        atomic_load_explicit(&cuda->failed, memory_order_relaxed) && weft__proc_dying(peer->pid)) {
+        seen.state = WEFT_SEEN_ENDED;
+    }
+    seen.pid = seen.state == WEFT_SEEN_LEFT ? 0 : peer->pid;
     /* Partner: the store in note_issued. */
     seen.calls = atomic_load_explicit(&card->issued, memory_order_acquire);
     seen.sig = atomic_load_explicit(&card->sig, memory_order_relaxed);
@@ -36,47 +40,75 @@ weft_seen_t weft__cuda_see(const weft_cuda_t *cuda, int rank)
     return seen;
 }
 
-weft_waiting_t weft__cuda_waiting(const weft_cuda_t *cuda, int peer)
+int weft__cuda_see_all(const weft_cuda_t *cuda, weft_seen_t seen[WEFT_CUDA_RANKS])
 {
-    const weft_seen_t mine = weft__cuda_see(cuda, cuda->rank);
-    return (weft_waiting_t){.rank = cuda->rank,
-                            .size = cuda->size,
-                            .peer = peer,
-                            .timeout_ms = cuda->comm->timeout_ms,
-                            .first = mine.calls,
-                            .last = mine.calls,
-                            .sig = mine.sig,
-                            .count = mine.count};
+    for (int p = 0; p < cuda->size; p++) {
+        seen[p] = weft__cuda_see(cuda, p);
+    }
+    return cuda->size;
 }
 
-/* A kernel gave up. Numbers of calls are of 32 bits there, and counts of an alltoallv are bytes. */
+weft_waiting_t weft__cuda_waiting(const weft_cuda_t *cuda, int peer)
+{
+    const weft_cuda_card_t *mine = cuda->cards[cuda->rank];
+    uint64_t issued = atomic_load_explicit(&mine->issued, memory_order_acquire);
+    return (weft_waiting_t){.rank = cuda->rank,
+                            .peer = peer,
+                            .timeout_ms = cuda->comm->timeout_ms,
+                            .first = issued,
+                            .last = issued,
+                            .sig = atomic_load_explicit(&mine->sig, memory_order_relaxed),
+                            .count = atomic_load_explicit(&mine->count, memory_order_relaxed)};
+}
+
+bool weft__cuda_judge(weft_cuda_t *cuda, const weft_waiting_t *waiting, const weft_seen_t *seen,
+                      int n)
+{
+    weft_fault_t fault;
+    bool found = weft__watch(waiting, seen, n, &fault);
+    if (found) {
+        weft__segment_break(cuda->host->segment, fault.status, fault.culprit, fault.text);
+    }
+    return found;
+}
+
+/* A kernel gave up: what it knows of the other ranks. Numbers of calls are of 32 bits there. */
+static void blame_late(weft_cuda_t *cuda, weft_waiting_t *waiting, const weft_cuda_report_t *report)
+{
+    weft_seen_t seen[WEFT_CUDA_RANKS];
+    for (int p = 0; p < cuda->size; p++) {
+        int32_t ahead = (int32_t)(report->arrived[p] - (uint32_t)report->call);
+        seen[p] = weft__cuda_see(cuda, p);
+        seen[p].calls = report->arrived[p] ? report->call + (uint64_t)(int64_t)ahead : 0;
+        seen[p].sig = report->last_sig[p];
+        seen[p].count = report->last_count[p];
+    }
+    waiting->waited_ns = UINT64_MAX; /* so the kernel says */
+    weft__cuda_judge(cuda, waiting, seen, cuda->size);
+}
+
 static void blame(weft_cuda_t *cuda, const weft_cuda_report_t *report)
 {
-    weft_seen_t seen[WEFT_CUDA_RANKS],
-        theirs = {.sig = report->peer_sig, .count = report->peer_count};
     weft_waiting_t waiting = weft__cuda_waiting(cuda, (int)report->peer);
-    weft_fault_t fault;
+    weft_seen_t theirs = {.rank = (int)report->peer,
+                          .state = WEFT_SEEN_JOINED,
+                          .calls = report->call,
+                          .sig = report->peer_sig,
+                          .count = report->peer_count,
+                          .differs = true};
     waiting.first = waiting.last = report->call;
     waiting.sig = report->sig;
     waiting.count = report->count;
-    for (int p = 0; p < cuda->size; p++) {
-        int32_t ahead = (int32_t)(report->arrived[p] - (uint32_t)report->call);
-        seen[p] = (weft_seen_t){
-            .calls = report->arrived[p] ? report->call + (uint64_t)(int64_t)ahead : 0,
-            .sig = report->last_sig[p],
-            .count = report->last_count[p]};
-    }
     if (report->kind != WEFT_CUDA_MISMATCH) {
-        weft__watch_late(&waiting, seen, "", &fault);
-    } else {
-        if ((report->sig & 0xff) == WEFT_COLL_ALLTOALLV && report->sig == report->peer_sig) {
-            size_t element = weft_dtype_size((weft_dtype_t)(report->sig >> 8 & 0xff));
-            waiting.count /= element;
-            theirs.count /= element;
-        }
-        weft__watch_differs(&waiting, &theirs, &fault);
+        blame_late(cuda, &waiting, report);
+        return;
     }
-    weft__cuda_break_with(cuda, &fault);
+    if ((report->sig & 0xff) == WEFT_COLL_ALLTOALLV && report->sig == report->peer_sig) {
+        size_t element = weft_dtype_size((weft_dtype_t)(report->sig >> 8 & 0xff));
+        waiting.count /= element; /* those are bytes */
+        theirs.count /= element;
+    }
+    weft__cuda_judge(cuda, &waiting, &theirs, 1);
 }
 
 /* Turn a report into the communicator's error, once. */
@@ -123,7 +155,7 @@ weft_status_t weft__cuda_check(weft_cuda_t *cuda)
 bool weft__cuda_blamed(weft_cuda_t *cuda)
 {
     uint64_t start = weft__now_ns();
-    /* Partner: the load in look_at_rank. */
+    /* Partner: the load in weft__cuda_see. */
     atomic_store_explicit(&cuda->failed, true, memory_order_relaxed);
     while (!weft__cuda_broken(cuda) && weft__now_ns() - start < WEFT_CUDA_BLAME_NS) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -164,25 +196,12 @@ static int laggard(const weft_cuda_t *cuda, uint64_t launched)
     return -1;
 }
 
-static void break_laggard(weft_cuda_t *cuda, int peer)
-{
-    const weft_waiting_t waiting = weft__cuda_waiting(cuda, peer);
-    weft_seen_t seen[WEFT_CUDA_RANKS];
-    weft_fault_t fault;
-    for (int p = 0; p < cuda->size; p++) {
-        seen[p] = weft__cuda_see(cuda, p);
-    }
-    weft__watch_late(&waiting, seen, "", &fault);
-    weft__cuda_break_with(cuda, &fault);
-}
-
 weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)
 {
     uint64_t launched = atomic_load_explicit(&cuda->cards[cuda->rank]->launched,
                                              memory_order_relaxed);
     int late = laggard(cuda, launched);
     uint64_t start = late < 0 ? 0 : weft__now_ns();
-    uint64_t limit = (uint64_t)cuda->comm->timeout_ms * 1000000u;
     for (unsigned i = 0; late >= 0; late = laggard(cuda, launched)) {
         weft__pause();
         if (++i % 64 != 0) {
@@ -192,8 +211,11 @@ weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)
         if (weft__cuda_broken(cuda)) {
             return weft__cuda_check(cuda);
         }
-        if (limit != 0 && weft__now_ns() - start > limit) {
-            break_laggard(cuda, late);
+        weft_waiting_t waiting = weft__cuda_waiting(cuda, late);
+        weft_seen_t seen[WEFT_CUDA_RANKS];
+        waiting.waited_ns = weft__now_ns() - start;
+        if (waiting.timeout_ms > 0 && waiting.waited_ns / 1000000u > (uint64_t)waiting.timeout_ms) {
+            weft__cuda_judge(cuda, &waiting, seen, weft__cuda_see_all(cuda, seen));
         }
     }
     return WEFT_OK;

@@ -119,20 +119,17 @@ static bool all_mapped(const weft_cuda_t *cuda, int slab, int *missing_p)
     return true;
 }
 
-static void break_unmapped(weft_cuda_t *cuda, int peer, bool dead)
+/* Is the rank that keeps us waiting gone, or late? */
+static void look_at_mapper(weft_cuda_t *cuda, int peer, uint64_t waited_ns)
 {
     char doing[80];
-    weft_fault_t fault;
     weft_waiting_t waiting = weft__cuda_waiting(cuda, peer);
-    const weft_seen_t seen = weft__cuda_see(cuda, peer);
+    weft_seen_t seen = weft__cuda_see(cuda, peer);
     snprintf(doing, sizeof(doing), "waiting for rank %d to map new device memory", peer);
     waiting.doing = doing;
-    if (dead) {
-        weft__watch_dead(&waiting, peer, &seen, &fault);
-    } else {
-        weft__watch_late(&waiting, NULL, "", &fault);
-    }
-    weft__cuda_break_with(cuda, &fault);
+    waiting.waited_ns = waited_ns;
+    seen.owes = WEFT_OWES_ALL;
+    weft__cuda_judge(cuda, &waiting, &seen, 1);
 }
 
 weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab)
@@ -142,14 +139,11 @@ weft_status_t weft__cuda_publish(weft_cuda_t *cuda, int slab)
         return WEFT_OK;
     }
     weft_status_t status = write_slabs(cuda);
-    uint64_t start = weft__now_ns(), limit = (uint64_t)cuda->comm->timeout_ms * 1000000u;
+    uint64_t start = weft__now_ns();
     while (status == WEFT_OK && !all_mapped(cuda, slab, &missing)) {
         usleep(100); /* their watches see it within a millisecond or two */
+        look_at_mapper(cuda, missing, weft__now_ns() - start);
         status = weft__cuda_check(cuda);
-        bool dead = weft__proc_ended(cuda->host->peers[missing].pidfd);
-        if (status == WEFT_OK && (dead || (limit != 0 && weft__now_ns() - start > limit))) {
-            break_unmapped(cuda, missing, dead);
-        }
     }
     return status;
 }

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/cuda/cuda.h"
-#include "comm/host/procs.h"
 
 #define TICK_NS 1000000
 #define MISSED_NS 300000000u /* a rank has ended, and our kernels still wait */
@@ -28,17 +27,6 @@ static bool running;
 
 /* ---- a rank that is gone ------------------------------------------------------------------ */
 
-/* `doing`: NULL in a call. */
-static void break_gone(weft_cuda_t *cuda, int p, bool left, const char *doing)
-{
-    weft_waiting_t waiting = weft__cuda_waiting(cuda, p);
-    const weft_seen_t seen = {.pid = left ? 0 : cuda->host->peers[p].pid};
-    weft_fault_t fault;
-    waiting.doing = doing;
-    (left ? weft__watch_left : weft__watch_dead)(&waiting, p, &seen, &fault);
-    weft__cuda_break_with(cuda, &fault);
-}
-
 static bool busy(weft_cuda_t *cuda)
 {
     pthread_mutex_lock(&cuda->lock);
@@ -57,42 +45,49 @@ static bool misses_messages(const weft_cuda_t *cuda, int p)
                atomic_load_explicit(&theirs->sends[cuda->rank], memory_order_acquire);
 }
 
-/* Once CUDA has failed here, the reason may be a process that is still being taken apart. */
-static bool has_ended(const weft_cuda_t *cuda, int p)
+/* A rank has ended, with as many calls queued as this one: will it be missed? Its last kernel may
+ * have died with it: then ours does not end, which shows after some time, or its memory has: then
+ * ours has failed. A graph may run at any time, so those who use one miss every rank that dies. */
+static weft_debt_t debt_of_dead(weft_cuda_t *cuda, uint64_t now, uint64_t *gone_ns_p)
 {
-    const weft_peer_t *peer = &cuda->host->peers[p];
-    /* Partner: the store in weft__cuda_failed. */
-    return weft__proc_ended(peer->pidfd) ||
-           (!peer->near && atomic_load_explicit(&cuda->failed, memory_order_relaxed) &&
-            weft__proc_dying(peer->pid));
+    if (cuda->captured || atomic_load_explicit(&cuda->failed, memory_order_relaxed)) {
+        *gone_ns_p = UINT64_MAX;
+        return WEFT_OWES_REST;
+    }
+    if (!busy(cuda)) {
+        return WEFT_OWES_NOTHING;
+    }
+    cuda->gone_ns = cuda->gone_ns ? cuda->gone_ns : now;
+    *gone_ns_p = now - cuda->gone_ns;
+    return WEFT_OWES_REST;
 }
 
-/* Will rank `p`, which is gone, be missed? For sure if it has queued fewer calls than we have. If it
- * has not, its last kernel may have died with it: then ours does not end, or its memory has: then ours
- * has failed. A graph may run at any time, so those who use one miss every rank that dies. Where there
- * are observers, kernels that we know nothing of may wait: nobody may go before the observers have. */
-static void look_at_rank(weft_cuda_t *cuda, int p, uint64_t now)
+/* Report the ranks that are gone. Where there are observers, kernels that we know nothing of may
+ * wait: nobody may go before the observers have. */
+static void look_for_gone(weft_cuda_t *cuda, uint64_t now)
 {
-    bool left = weft__host_left(cuda->host, p);
-    bool ended = !left && has_ended(cuda, p);
-    if (!left && !ended) {
-        return;
-    }
-    uint64_t ours = atomic_load_explicit(&cuda->cards[cuda->rank]->issued, memory_order_acquire);
-    uint64_t theirs = atomic_load_explicit(&cuda->cards[p]->issued, memory_order_acquire);
-    if (ours > theirs || misses_messages(cuda, p)) {
-        break_gone(cuda, p, left, NULL);
-    } else if (cuda->observers) {
-        break_gone(cuda, p, left, "sharing a symmetric heap with it");
-    } else if (ended &&
-               (cuda->captured || atomic_load_explicit(&cuda->failed, memory_order_relaxed))) {
-        break_gone(cuda, p, false, NULL);
-    } else if (ended && busy(cuda)) {
-        cuda->gone_ns = cuda->gone_ns ? cuda->gone_ns : now;
-        if (now - cuda->gone_ns > MISSED_NS) {
-            break_gone(cuda, p, false, NULL);
+    weft_waiting_t waiting = weft__cuda_waiting(cuda, -1);
+    weft_seen_t seen[WEFT_CUDA_RANKS];
+    bool behind = false;
+    int n = 0;
+    waiting.lag_ns = MISSED_NS;
+    for (int p = 0; p < cuda->size; p++) {
+        weft_seen_t *at = &seen[n];
+        *at = weft__cuda_see(cuda, p);
+        if (p == cuda->rank || at->state == WEFT_SEEN_JOINED) {
+            continue;
         }
+        bool misses = at->calls < waiting.last || misses_messages(cuda, p);
+        behind = behind || misses;
+        if (misses || cuda->observers) {
+            at->owes = WEFT_OWES_ALL;
+        } else if (at->state == WEFT_SEEN_ENDED) {
+            at->owes = debt_of_dead(cuda, now, &at->gone_ns);
+        }
+        n++;
     }
+    waiting.doing = cuda->observers && !behind ? "sharing a symmetric heap with it" : NULL;
+    weft__cuda_judge(cuda, &waiting, seen, n);
 }
 
 /* Map what others have made. Where that fails, a rank that dies is the likelier reason: it is looked for
@@ -121,11 +116,7 @@ static void look_at(weft_cuda_t *cuda, uint64_t now)
     if (weft__cuda_broken(cuda)) {
         return;
     }
-    for (int p = 0; p < cuda->size; p++) {
-        if (p != cuda->rank) {
-            look_at_rank(cuda, p, now);
-        }
-    }
+    look_for_gone(cuda, now);
     if (cuda->far) {
         map_news(cuda, now);
     }

@@ -28,9 +28,14 @@ weft_status_t weft__host_broken(weft_host_t *host)
     weft_segment_head_t *head = host->segment->head;
     atomic_store_explicit(&host->told, true, memory_order_relaxed);
     if (!error_written(head)) {
-        return weft__fail(WEFT_ERR_BROKEN,
-                          "the communicator is broken; the rank that broke it died "
-                          "before it said why");
+        const weft_seen_t seen = {.rank = -1,
+                                  .name = "the rank that broke the communicator",
+                                  .state = WEFT_SEEN_ENDED,
+                                  .owes = WEFT_OWES_ALL};
+        const weft_waiting_t waiting = {.rank = host->rank, .doing = "waiting for the reason"};
+        weft_fault_t fault;
+        weft__watch(&waiting, &seen, 1, &fault);
+        return weft__fail(WEFT_ERR_BROKEN, "%s", fault.text);
     }
     return weft__fail((weft_status_t)head->status, "%s", head->text);
 }
@@ -97,29 +102,33 @@ weft_status_t weft__host_break(weft_host_t *host, weft_status_t status, int culp
     return weft__host_broken(host);
 }
 
-bool weft__host_gone(const weft_host_t *host, int rank)
-{
-    return rank != host->rank &&
-           (weft__host_left(host, rank) || weft__proc_ended(host->peers[rank].pidfd));
-}
-
-/* ---- for the watch (comm/watch.h) ----------------------------------------------------------- */
-
-static weft_status_t break_with(weft_host_t *host, const weft_fault_t *fault)
+weft_status_t weft__host_break_with(weft_host_t *host, const weft_fault_t *fault)
 {
     weft__segment_break(host->segment, fault->status, fault->culprit, fault->text);
     return weft__host_broken(host);
 }
 
+/* ---- reports for the watch (comm/watch.h) --------------------------------------------------- */
+
+weft_state_t weft__host_state(const weft_host_t *host, int rank)
+{
+    const weft_peer_t *peer = &host->peers[rank];
+    /* Partner: the release store in weft__host_leave of that rank. */
+    if (atomic_load_explicit(&peer->block->state, memory_order_acquire) == WEFT_RANK_LEFT) {
+        return WEFT_SEEN_LEFT;
+    }
+    return rank != host->rank && weft__proc_ended(peer->pidfd) ? WEFT_SEEN_ENDED : WEFT_SEEN_JOINED;
+}
+
 /* What this rank is in. */
-static weft_waiting_t waiting_for(const weft_host_t *host, int peer)
+static weft_waiting_t waiting_for(const weft_host_t *host, int peer, uint64_t waited_ns)
 {
     const weft_call_t *call = host->current;
     bool message = call && weft__is_message(call->coll);
     return (weft_waiting_t){.rank = host->rank,
-                            .size = host->size,
                             .peer = peer,
                             .timeout_ms = host->comm->timeout_ms,
+                            .waited_ns = waited_ns,
                             .joining = !call,
                             .first = message ? 0 : host->calls,
                             .last = message ? 0 : host->calls,
@@ -128,20 +137,13 @@ static weft_waiting_t waiting_for(const weft_host_t *host, int peer)
 }
 
 /* The call that a rank made last: the one that goes in pieces, or the newest in its slots. */
-static weft_seen_t see(const weft_host_t *host, int peer)
+static void see_call(weft_rank_block_t *block, weft_seen_t *seen)
 {
-    weft_rank_block_t *block = host->peers[peer].block;
-    weft_seen_t seen = {.calls = atomic_load_explicit(&block->call, memory_order_relaxed),
-                        .pid = host->peers[peer].pid};
-    if (!host->current) { /* it has not come so far */
-        seen.silent = atomic_load_explicit(&block->state, memory_order_acquire) <
-                      atomic_load_explicit(&host->me->state, memory_order_relaxed);
-    }
-    if (seen.calls != 0 &&
-        atomic_load_explicit(&block->whole_call, memory_order_relaxed) == seen.calls) {
-        seen.sig = atomic_load_explicit(&block->whole_sig, memory_order_relaxed);
-        seen.count = atomic_load_explicit(&block->whole_count, memory_order_relaxed);
-        return seen;
+    if (seen->calls != 0 &&
+        atomic_load_explicit(&block->whole_call, memory_order_relaxed) == seen->calls) {
+        seen->sig = atomic_load_explicit(&block->whole_sig, memory_order_relaxed);
+        seen->count = atomic_load_explicit(&block->whole_count, memory_order_relaxed);
+        return;
     }
     weft_slot_t *newest = &block->slot[0];
     for (int i = 1; i < WEFT_SLOTS; i++) {
@@ -150,89 +152,100 @@ static weft_seen_t see(const weft_host_t *host, int peer)
             newest = &block->slot[i];
         }
     }
-    seen.sig = atomic_load_explicit(&newest->sig, memory_order_relaxed);
-    seen.count = atomic_load_explicit(&newest->count, memory_order_relaxed);
-    return seen;
+    seen->sig = atomic_load_explicit(&newest->sig, memory_order_relaxed);
+    seen->count = atomic_load_explicit(&newest->count, memory_order_relaxed);
 }
 
-static void see_all(const weft_host_t *host, weft_seen_t seen[WEFT_MAX_RANKS])
+/* Has rank `p` done what this one waits for: of `peer` the word, of all to join as well, of all to
+ * announce the call? Partners: what the backend releases with `word`, set_state, and post. */
+static bool is_done(const weft_host_t *host, const weft_host_wait_t *wait, int p)
 {
-    for (int p = 0; p < host->size; p++) {
-        seen[p] = see(host, p);
+    if (p == wait->peer) {
+        return atomic_load_explicit(wait->word, memory_order_acquire) >= wait->target;
     }
+    if (!host->current) {
+        return atomic_load_explicit(&host->peers[p].block->state, memory_order_acquire) >=
+               atomic_load_explicit(&host->me->state, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&weft__host_slot(host, p)->seq, memory_order_acquire) > host->seq;
+}
+
+/* A message concerns the one we wait for. That one may just be late in a collective; a call that
+ * another one will never make is lost too. `calls`: say in which they are. */
+static int report(const weft_host_t *host, const weft_host_wait_t *wait, bool calls,
+                  weft_seen_t seen[WEFT_MAX_RANKS])
+{
+    bool message = host->current && weft__is_message(host->current->coll);
+    int from = message ? wait->peer : 0, to = message ? wait->peer + 1 : host->size;
+    for (int p = from; p < to; p++) {
+        weft_seen_t *at = &seen[p - from];
+        weft_rank_block_t *block = host->peers[p].block;
+        *at = (weft_seen_t){.rank = p, .state = weft__host_state(host, p)};
+        bool done = is_done(host, wait, p);
+        /* Where all wait for all, one that ended has not ended the call: it was killed in it. */
+        at->owes = !done                               ? WEFT_OWES_ALL
+                   : host->together && p != wait->peer ? WEFT_OWES_REST
+                                                       : WEFT_OWES_NOTHING;
+        at->pid = at->state == WEFT_SEEN_LEFT ? 0 : host->peers[p].pid;
+        at->calls = atomic_load_explicit(&block->call, memory_order_relaxed);
+        if (!host->current && !done && at->state == WEFT_SEEN_JOINED) {
+            at->state = WEFT_SEEN_UNKNOWN; /* it has not come so far */
+        }
+        if (calls) {
+            see_call(block, at);
+        }
+    }
+    return to - from;
+}
+
+/* What `peer` has called or sends, and what this rank has, differ. */
+static weft_status_t break_different(weft_host_t *host, const weft_waiting_t *waiting, uint64_t sig,
+                                     uint64_t count)
+{
+    const weft_seen_t seen = {.rank = waiting->peer,
+                              .state = WEFT_SEEN_JOINED,
+                              .calls = waiting->last,
+                              .sig = sig,
+                              .count = count,
+                              .differs = true};
+    weft_fault_t fault;
+    weft__watch(waiting, &seen, 1, &fault);
+    return weft__host_break_with(host, &fault);
 }
 
 weft_status_t weft__host_mismatch(weft_host_t *host, int peer, uint64_t number)
 {
     weft_slot_t *slot = weft__host_slot_of(host, peer, number);
     weft_slot_t *mine = weft__host_slot_of(host, host->rank, number);
-    const weft_seen_t theirs = {.sig = atomic_load_explicit(&slot->sig, memory_order_relaxed),
-                                .count = atomic_load_explicit(&slot->count, memory_order_relaxed)};
-    weft_waiting_t waiting = waiting_for(host, peer);
-    weft_fault_t fault;
+    weft_waiting_t waiting = waiting_for(host, peer, 0);
     waiting.first = waiting.last = host->calls - (host->seq - number);
     waiting.sig = atomic_load_explicit(&mine->sig, memory_order_relaxed);
     waiting.count = atomic_load_explicit(&mine->count, memory_order_relaxed);
-    weft__watch_differs(&waiting, &theirs, &fault);
-    return break_with(host, &fault);
+    return break_different(host, &waiting, atomic_load_explicit(&slot->sig, memory_order_relaxed),
+                           atomic_load_explicit(&slot->count, memory_order_relaxed));
 }
 
 weft_status_t weft__host_differs(weft_host_t *host, int peer, uint64_t sig, uint64_t count,
                                  uint64_t own_count)
 {
-    const weft_seen_t theirs = {.sig = sig, .count = count};
-    weft_waiting_t waiting = waiting_for(host, peer);
-    weft_fault_t fault;
+    weft_waiting_t waiting = waiting_for(host, peer, 0);
     waiting.count = own_count;
-    weft__watch_differs(&waiting, &theirs, &fault);
-    return break_with(host, &fault);
+    return break_different(host, &waiting, sig, count);
 }
 
-/* It is gone for good, and has not done what is waited for: say so. */
-static weft_status_t break_gone(weft_host_t *host, int peer, bool left)
+weft_status_t weft__host_look(weft_host_t *host, const weft_host_wait_t *wait, uint64_t waited_ns)
 {
-    const weft_waiting_t waiting = waiting_for(host, peer);
-    const weft_seen_t seen = {.pid = left ? 0 : host->peers[peer].pid};
+    const weft_waiting_t waiting = waiting_for(host, wait->peer, waited_ns);
+    weft_seen_t seen[WEFT_MAX_RANKS];
     weft_fault_t fault;
-    (left ? weft__watch_left : weft__watch_dead)(&waiting, peer, &seen, &fault);
-    return break_with(host, &fault);
-}
-
-static weft_status_t check_one(weft_host_t *host, int peer, const _Atomic uint64_t *word,
-                               uint64_t target)
-{
-    weft_peer_t *p = &host->peers[peer];
-    /* Ask first, then look again: what it did before it went away still counts. */
-    bool left = weft__host_left(host, peer);
-    bool ended = weft__proc_ended(p->pidfd);
-    if ((!left && !ended) || atomic_load_explicit(word, memory_order_acquire) >= target) {
-        return WEFT_OK;
-    }
-    return break_gone(host, peer, left);
-}
-
-weft_status_t weft__host_check_peer(weft_host_t *host, int peer, const _Atomic uint64_t *word,
-                                    uint64_t target)
-{
     if (host->parent &&
         atomic_load_explicit(&host->parent->segment->head->broken, memory_order_acquire) == 2) {
         const weft_segment_head_t *head = host->parent->segment->head;
         return weft__host_break(host, (weft_status_t)head->status, head->culprit, "%s", head->text);
     }
-    weft_status_t status = check_one(host, peer, word, target);
-    bool collective = host->current && !weft__is_message(host->current->coll);
-    /* The one we wait for may just be late; a call that another one will never make is lost too. */
-    for (int p = 0; p < host->size && collective && status == WEFT_OK; p++) {
-        if (p != host->rank && p != peer) {
-            status = check_one(host, p, &weft__host_slot(host, p)->seq, host->seq + 1);
-            /* Where all wait for all, one that ended has not ended the call: it was killed in it. */
-            if (status == WEFT_OK && host->together && !weft__host_left(host, p) &&
-                weft__proc_ended(host->peers[p].pidfd)) {
-                status = break_gone(host, p, false);
-            }
-        }
-    }
-    return status;
+    bool calls = waiting.timeout_ms > 0 && waited_ns / 1000000u >= (uint64_t)waiting.timeout_ms;
+    int n = report(host, wait, calls, seen);
+    return weft__watch(&waiting, seen, n, &fault) ? weft__host_break_with(host, &fault) : WEFT_OK;
 }
 
 #define DRAIN_NS 1000000000ull
@@ -253,16 +266,6 @@ void weft__host_drain(weft_host_t *host)
     }
 }
 
-weft_status_t weft__host_late(weft_host_t *host, int peer)
-{
-    const weft_waiting_t waiting = waiting_for(host, peer);
-    weft_seen_t seen[WEFT_MAX_RANKS];
-    weft_fault_t fault;
-    see_all(host, seen);
-    weft__watch_late(&waiting, seen, "", &fault);
-    return break_with(host, &fault);
-}
-
 /* Does a lower rank wait in the same collective? Then it is the one to say so. */
 static bool lower_rank_waits(const weft_host_t *host)
 {
@@ -276,12 +279,11 @@ static bool lower_rank_waits(const weft_host_t *host)
     return false;
 }
 
-void weft__host_warn_late(weft_host_t *host, int peer, double waited)
+void weft__host_warn(weft_host_t *host, const weft_host_wait_t *wait, uint64_t waited_ns)
 {
-    const weft_waiting_t waiting = waiting_for(host, peer);
+    const weft_waiting_t waiting = waiting_for(host, wait->peer, waited_ns);
     weft_seen_t seen[WEFT_MAX_RANKS];
     if (!lower_rank_waits(host)) {
-        see_all(host, seen);
-        weft__watch_warn(&waiting, seen, waited, "");
+        weft__watch_warn(&waiting, seen, report(host, wait, true, seen));
     }
 }

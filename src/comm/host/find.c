@@ -66,9 +66,9 @@ static weft_status_t fetch(weft_comm_h comm, const weft_rendezvous_t *at, int ra
                                            comm->timeout_ms > 0 ? comm->timeout_ms : -1);
     if (status == WEFT_ERR_TIMEOUT) {
         weft_fault_t fault;
-        weft__watch_late(&(weft_waiting_t){.timeout_ms = comm->timeout_ms, .joining = true}, NULL,
-                         "", &fault);
-        return weft__fail(status, "%s", fault.text);
+        weft__watch_absent(rank, false, &(weft_seen_t){.rank = 0}, 1, comm->timeout_ms, NULL,
+                           &fault);
+        return weft__fail(fault.status, "%s", fault.text);
     }
     if (status == WEFT_OK && bytes != sizeof(*handle)) {
         return weft__fail(WEFT_ERR_MISMATCH,
@@ -101,12 +101,11 @@ weft_status_t weft__host_find(weft_comm_h comm, const weft_rendezvous_t *at, int
     WEFT_TRY(fetch(comm, at, rank, &handle));
     WEFT_TRY(weft__segment_open(&handle, &segment));
     if ((int)segment->head->size != size) {
-        weft_status_t status = weft__fail(
-            WEFT_ERR_MISMATCH, "rank 0 opened a communicator of %u ranks, rank %d asks for %d",
-            segment->head->size, rank, size);
-        weft__segment_break(segment, status, rank, weft_last_error());
+        weft_fault_t fault;
+        weft__watch_unlike_size((int)segment->head->size, rank, size, &fault);
+        weft__segment_break(segment, fault.status, rank, fault.text);
         weft__segment_close(segment);
-        return status;
+        return weft__fail(fault.status, "%s", fault.text);
     }
     *segment_p = segment;
     return WEFT_OK;

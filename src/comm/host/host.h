@@ -12,6 +12,7 @@
 
 #include "comm/backends.h"
 #include "comm/host/segment.h"
+#include "comm/watch.h"
 
 /* Another rank, as seen from here. */
 typedef struct weft_peer {
@@ -148,6 +149,9 @@ static inline void weft__host_untouch(weft_host_t *host)
 weft_status_t weft__host_break(weft_host_t *host, weft_status_t status, int culprit,
                                const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* The same with what the watch has to say. */
+weft_status_t weft__host_break_with(weft_host_t *host, const weft_fault_t *fault);
+
 /* The error that broke it, as this thread's error. */
 weft_status_t weft__host_broken(weft_host_t *host);
 
@@ -165,23 +169,22 @@ weft_status_t weft__host_differs(weft_host_t *host, int peer, uint64_t sig, uint
 /* A call has failed and its caller may free the buffers: wait until no other rank touches them. */
 void weft__host_drain(weft_host_t *host);
 
-/* Has `rank` destroyed its handle? Has it, or has it died? The latter costs a system call. */
-static inline bool weft__host_left(const weft_host_t *host, int rank)
-{
-    /* Partner: the release store in weft__host_leave of that rank. */
-    return atomic_load_explicit(&host->peers[rank].block->state, memory_order_acquire) ==
-           WEFT_RANK_LEFT;
-}
-bool weft__host_gone(const weft_host_t *host, int rank);
+/* For reports to the watch: joined, left or ended. Costs a system call. */
+weft_state_t weft__host_state(const weft_host_t *host, int rank);
 
-/* `peer` keeps us waiting: has it died or left? WEFT_OK if not. */
-weft_status_t weft__host_check_peer(weft_host_t *host, int peer, const _Atomic uint64_t *word,
-                                    uint64_t target);
+/* What this rank waits for: a word that `peer` owns, to be at least `target`. */
+typedef struct weft_host_wait {
+    int peer;
+    const _Atomic uint64_t *word;
+    uint64_t target;
+} weft_host_wait_t;
 
-/* The timeout passed: name who is missing. */
-weft_status_t weft__host_late(weft_host_t *host, int peer);
+/* It has waited for so long: is somebody dead, has left, or is late? Breaks the communicator if so;
+ * WEFT_OK if not. */
+weft_status_t weft__host_look(weft_host_t *host, const weft_host_wait_t *wait, uint64_t waited_ns);
 
-/* The same as a warning, from one rank of those that wait, long before that (WEFT_WARN_AFTER). */
-void weft__host_warn_late(weft_host_t *host, int peer, double waited);
+/* Say who is late as a warning, from one rank of those that wait, long before that
+ * (WEFT_WARN_AFTER). */
+void weft__host_warn(weft_host_t *host, const weft_host_wait_t *wait, uint64_t waited_ns);
 
 #endif

@@ -67,7 +67,7 @@ weft_status_t weft__host_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank
 
 static void set_state(weft_host_t *host, uint64_t state)
 {
-    /* Partner: the acquire loads of the others, in wait_state and weft__host_left. */
+    /* Partner: the acquire loads of the others, in wait_state and weft__host_state. */
     atomic_store_explicit(&host->me->state, state, memory_order_release);
     weft__ring_bell(host->me);
 }

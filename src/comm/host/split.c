@@ -1,8 +1,10 @@
 /* Splitting: ranks tell each other color and key; the first of each color makes a segment for them. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "comm/host/host.h"
+#include "comm/host/procs.h"
 
 typedef struct ballot {
     int32_t color, key;
@@ -30,6 +32,27 @@ static void find_place(const weft_host_t *host, const ballot_t *ballots, int who
     *leader_p = leader;
 }
 
+/* This thread's error keeps the rank out of the child, where the others wait for it: they look at
+ * the parent meanwhile. A leader that dies takes its segment away, and so does one that found the
+ * parent broken, whose error is then kept. */
+static weft_status_t give_up(weft_host_t *host, int leader, weft_status_t status)
+{
+    weft_seen_t seen = {.rank = leader,
+                        .state = weft__host_state(host, leader),
+                        .owes = WEFT_OWES_ALL,
+                        .pid = host->peers[leader].pid};
+    const weft_waiting_t waiting = {.rank = host->rank, .doing = "splitting the communicator"};
+    weft_fault_t fault = {.status = status, .culprit = host->rank};
+    if (seen.state == WEFT_SEEN_JOINED && weft__proc_dying(seen.pid)) {
+        seen.state = WEFT_SEEN_ENDED;
+    }
+    if (!weft__watch(&waiting, &seen, 1, &fault)) {
+        snprintf(fault.text, sizeof(fault.text), "rank %d cannot join the new communicator: %s",
+                 host->rank, weft_last_error());
+    }
+    return weft__host_break_with(host, &fault);
+}
+
 static weft_status_t split_segment(weft_host_t *host, bool joins, const ballot_t *ballots,
                                    weft_segment_handle_t *handles, weft_segment_t **segment_p,
                                    int *rank_p)
@@ -54,10 +77,7 @@ static weft_status_t split_segment(weft_host_t *host, bool joins, const ballot_t
                           leader);
     }
     status = weft__segment_open(&handles[leader], segment_p);
-    if (status != WEFT_OK && weft__host_is_broken(host)) {
-        return weft__host_broken(host); /* which is why the leader took it away */
-    }
-    return status;
+    return status == WEFT_OK ? WEFT_OK : give_up(host, leader, status);
 }
 
 /* Those who join the child are known from the parent: one that dies before it has joined is missed at
@@ -86,6 +106,8 @@ static weft_status_t join_child(weft_host_t *host, const ballot_t *ballots, weft
         status = child->backend->meet(child);
         status = status == WEFT_OK ? child->backend->settle(child, &at) : status;
         child->host->parent = NULL;
+    } else { /* unless it told them */
+        weft__segment_break(segment, status, rank, weft_last_error());
     }
     if (status == WEFT_ERR_RANK_DEAD) { /* the parent has lost that rank as well */
         weft__host_break(host, status, host->rank, "while splitting: %s", weft_last_error());

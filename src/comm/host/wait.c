@@ -131,17 +131,15 @@ weft_status_t weft__wait_step(weft_host_t *host, weft_waiter_t *waiter, int peer
         }
         if (now >= waiter->check_ns) {
             waiter->check_ns = now + CHECK_NS;
-            weft_status_t status = weft__host_check_peer(host, peer, word, target);
+            const weft_host_wait_t wait = {peer, word, target};
+            uint64_t waited = now - waiter->start_ns, warn = (uint64_t)weft__settings()->warn_after;
+            weft_status_t status = weft__host_look(host, &wait, waited);
             if (status != WEFT_OK) {
                 return status;
             }
-            int limit = host->comm->timeout_ms, warn = weft__settings()->warn_after;
-            if (!waiter->warned && warn > 0 && now - waiter->start_ns >= (uint64_t)warn * MS) {
+            if (!waiter->warned && warn > 0 && waited >= warn * MS) {
                 waiter->warned = true;
-                weft__host_warn_late(host, peer, (double)(now - waiter->start_ns) / 1e9);
-            }
-            if (limit > 0 && now - waiter->start_ns >= (uint64_t)limit * MS) {
-                return weft__host_late(host, peer);
+                weft__host_warn(host, &wait, waited);
             }
         }
         if (now - waiter->start_ns >= patience(host)) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/watch.h"
 #include "device/device.h"
 
 /* How long an abort lets a call inside NCCL come back by itself, and after it was told to. */
@@ -317,6 +318,18 @@ weft_status_t weft__nccl_meet(weft_nccl_t *nccl, int timeout_ms)
     return take_over(nccl, &joined, "ncclCommInitRank");
 }
 
+static weft_status_t say_late(const weft_nccl_t *nccl, const char *in, int timeout_ms)
+{
+    const weft_waiting_t waiting = {.rank = nccl->rank,
+                                    .peer = -1,
+                                    .in = in,
+                                    .timeout_ms = timeout_ms,
+                                    .waited_ns = UINT64_MAX};
+    weft_fault_t fault;
+    weft__watch(&waiting, NULL, 0, &fault);
+    return weft__fail(fault.status, "%s", fault.text);
+}
+
 static int patience(int timeout_ms)
 {
     return timeout_ms > 0 ? timeout_ms : INT_MAX;
@@ -334,10 +347,7 @@ weft_status_t weft__nccl_open(const weft_nccl_id_t *id, int rank, int size,
         status = weft__nccl_meet(nccl, patience(timeout_ms));
     } while (status == WEFT_PENDING && timeout_ms <= 0);
     if (status == WEFT_PENDING) {
-        status = weft__fail(WEFT_ERR_TIMEOUT,
-                            "timed out after %.1f s in ncclCommInitRank on rank %d of %d: not all "
-                            "ranks have joined",
-                            timeout_ms / 1000.0, rank, size);
+        status = say_late(nccl, "ncclCommInitRank", timeout_ms);
     }
     if (status != WEFT_OK) {
         weft__nccl_close(nccl);
@@ -428,10 +438,7 @@ weft_status_t weft__nccl_split(weft_nccl_t *nccl, int color, int key, int timeou
         done = weft__nccl_join_wait(join, patience(timeout_ms), &joined);
     } while (!done && timeout_ms <= 0);
     if (!done) {
-        status = weft__fail(WEFT_ERR_TIMEOUT,
-                            "timed out after %.1f s in ncclCommSplit on rank %d of %d: not all "
-                            "ranks have called it",
-                            timeout_ms / 1000.0, nccl->rank, nccl->size);
+        status = say_late(nccl, "ncclCommSplit", timeout_ms);
         weft__nccl_keep_error(nccl, status);
         weft__nccl_join_leave(join);
         return status;

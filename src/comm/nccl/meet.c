@@ -40,12 +40,10 @@ static int server_of(const weft_rendezvous_t *road)
 /* What the store shall tell the others when this process is gone. */
 static weft_status_t make_will(weft_nccl_seat_t *seat)
 {
-    weft_nccl_verdict_t will = {.status = WEFT_ERR_RANK_DEAD};
-    char key[128], host[65] = "?";
-    gethostname(host, sizeof(host) - 1);
-    snprintf(will.text, sizeof(will.text), "rank %d (process %d on %s) died", seat->rank,
-             (int)getpid(), host);
-    weft__nccl_key(seat, "broken", key, sizeof(key));
+    weft_nccl_death_t will = {.rank = seat->rank, .pid = (int32_t)getpid(), .host = "?"};
+    char key[128];
+    gethostname(will.host, sizeof(will.host) - 1);
+    weft__nccl_key(seat, "died", key, sizeof(key));
     return weft__store_will(seat->store, key, &will, sizeof(will));
 }
 
@@ -110,17 +108,6 @@ static weft_status_t publish_id(weft_nccl_seat_t *seat, const char *key, weft_nc
     return status;
 }
 
-/* Ranks did not join in time. seen NULL: it is rank 0. */
-static void say_missing(const weft_nccl_seat_t *seat, const weft_seen_t *seen,
-                        weft_fault_t *fault_p)
-{
-    const weft_waiting_t waiting = {.rank = seat->rank,
-                                    .size = seen ? seat->size : 0,
-                                    .timeout_ms = seat->timeout_ms,
-                                    .joining = true};
-    weft__watch_late(&waiting, seen, "", fault_p);
-}
-
 static weft_status_t fetch_id(weft_nccl_seat_t *seat, const char *key, weft_nccl_id_t *id)
 {
     weft_nccl_verdict_t verdict;
@@ -130,19 +117,19 @@ static weft_status_t fetch_id(weft_nccl_seat_t *seat, const char *key, weft_nccl
                                            store_timeout(seat));
     if (status == WEFT_ERR_TIMEOUT) {
         weft_fault_t fault;
-        say_missing(seat, NULL, &fault);
+        weft__watch_absent(seat->rank, false, &(weft_seen_t){.rank = 0}, 1, seat->timeout_ms, NULL,
+                           &fault);
         return weft__fail(fault.status, "%s", fault.text);
     }
     if (status == WEFT_OK && bytes != sizeof(invitation)) {
-        return weft__nccl_look(seat, &verdict)
+        return weft__nccl_look(seat, &(weft_waiting_t){.joining = true}, &verdict)
                    ? weft__fail((weft_status_t)verdict.status, "%s", verdict.text)
                    : weft__fail(WEFT_ERR_SYSTEM, "rank 0 could not open the communicator");
     }
     if (status == WEFT_OK && invitation.size != seat->size) {
-        status = weft__fail(WEFT_ERR_MISMATCH,
-                            "rank 0 opened a communicator of %d ranks, rank %d asks for %d",
-                            invitation.size, seat->rank, seat->size);
-        return fail_joining(seat, status);
+        weft_fault_t fault;
+        weft__watch_unlike_size(invitation.size, seat->rank, seat->size, &fault);
+        return fail_joining(seat, weft__fail(fault.status, "%s", fault.text));
     }
     *id = invitation.id;
     return status;
@@ -206,41 +193,49 @@ weft_status_t weft__nccl_comm_enter(weft_comm_h comm, weft_rendezvous_t *at, int
 }
 
 /* Who has come, as far as the store can be asked. */
-static bool see_all(weft_nccl_seat_t *seat, weft_seen_t *seen)
+static void see_all(weft_nccl_seat_t *seat, weft_seen_t *seen)
 {
-    bool any = false;
-    for (int p = 0; p < seat->size && seat->store; p++) {
+    for (int p = 0; p < seat->size; p++) {
         char name[32], key[128];
         size_t bytes = 0;
         bool found = false;
         snprintf(name, sizeof(name), "here/%d", p);
         weft__nccl_key(seat, name, key, sizeof(key));
-        if (weft__store_look(seat->store, key, NULL, &bytes, &found) != WEFT_OK) {
-            return any;
-        }
-        seen[p].silent = !found;
-        any = any || !found;
+        bool absent = seat->store &&
+                      weft__store_look(seat->store, key, NULL, &bytes, &found) == WEFT_OK && !found;
+        seen[p] = (weft_seen_t){.rank = p, .state = absent ? WEFT_SEEN_UNKNOWN : WEFT_SEEN_JOINED};
     }
-    return any;
 }
 
 static weft_status_t not_joined(weft_nccl_seat_t *seat)
 {
+    static const char advice[] =
+        "set NCCL_DEBUG=INFO to see what NCCL waits for, and NCCL_SOCKET_IFNAME if hosts have "
+        "several networks";
     weft_seen_t *seen = calloc((size_t)seat->size, sizeof(*seen));
     weft_fault_t fault;
-    bool missing = seen && see_all(seat, seen);
-    if (missing) {
-        say_missing(seat, seen, &fault);
+    if (seen) {
+        see_all(seat, seen);
     }
+    weft__watch_absent(seat->rank, false, seen, seen ? seat->size : 0, seat->timeout_ms, advice,
+                       &fault);
     free(seen);
-    if (missing) {
-        return weft__fail(fault.status, "%s", fault.text);
-    }
-    return weft__fail(WEFT_ERR_TIMEOUT,
-                      "NCCL did not connect rank %d with the other %d within %.1f s; set "
-                      "NCCL_DEBUG=INFO to see what it waits for, and NCCL_SOCKET_IFNAME if hosts "
-                      "have several networks",
-                      seat->rank, seat->size - 1, seat->timeout_ms / 1000.0);
+    return weft__fail(fault.status, "%s", fault.text);
+}
+
+/* Whoever serves the store ended before all ranks had joined. */
+static weft_status_t lost_store(const weft_nccl_seat_t *seat)
+{
+    const weft_seen_t seen = {.rank = seat->server,
+                              .state = WEFT_SEEN_ENDED,
+                              .owes = WEFT_OWES_ALL,
+                              .served_store = true,
+                              .name = seat->road.of_job ? "weft run"
+                                                        : "the process that made the id"};
+    const weft_waiting_t waiting = {.rank = seat->rank, .joining = true};
+    weft_fault_t fault;
+    weft__watch(&waiting, &seen, 1, &fault);
+    return weft__fail(fault.status, "%s", fault.text);
 }
 
 /* All ranks are in NCCL: be ready for calls. */
@@ -260,16 +255,11 @@ weft_status_t weft__nccl_comm_meet(weft_comm_h comm)
     uint64_t end = weft__now_ns() + (uint64_t)seat->timeout_ms * 1000000u;
     weft_status_t status;
     while ((status = weft__nccl_meet(seat->engine, LOOK_MS)) == WEFT_PENDING) {
-        if (weft__nccl_look(seat, &verdict)) {
+        if (weft__nccl_look(seat, &(weft_waiting_t){.joining = true}, &verdict)) {
             return weft__fail((weft_status_t)verdict.status, "%s", verdict.text);
         }
         if (seat->lost_ns != 0) {
-            status = weft__fail(WEFT_ERR_RANK_DEAD,
-                                "%s, which serves the store that ranks meet at, ended before all "
-                                "ranks had joined",
-                                seat->server == 0   ? "rank 0"
-                                : seat->road.of_job ? "weft run"
-                                                    : "the process that made the id");
+            status = lost_store(seat);
             break;
         }
         if (seat->timeout_ms > 0 && weft__now_ns() > end) {

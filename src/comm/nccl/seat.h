@@ -16,6 +16,7 @@
 
 #include "comm/backends.h"
 #include "comm/nccl/nccl.h"
+#include "comm/watch.h"
 #include "device/cuda.h"
 
 #define WEFT_NCCL_FLIGHTS 32
@@ -45,6 +46,12 @@ typedef struct weft_nccl_verdict {
     int32_t status;
     char text[WEFT_ERROR_TEXT];
 } weft_nccl_verdict_t;
+
+/* What the store keeps of a rank that died: the last will of its connection. */
+typedef struct weft_nccl_death {
+    int32_t rank, pid;
+    char host[64];
+} weft_nccl_death_t;
 
 typedef struct weft_nccl_seat {
     weft_comm_h comm;
@@ -108,8 +115,10 @@ weft_status_t weft__nccl_refuse(weft_nccl_seat_t *seat);
 /* Offer an error, and learn which one counts. Without a store it is the one offered. */
 void weft__nccl_offer(weft_nccl_seat_t *seat, const weft_nccl_verdict_t *mine,
                       weft_nccl_verdict_t *verdict_p);
-/* Has somebody offered one? */
-bool weft__nccl_look(weft_nccl_seat_t *seat, weft_nccl_verdict_t *verdict_p);
+/* Has somebody offered one? Or has a rank died, while this one was `waiting`, its rank aside? Then
+ * that is offered. */
+bool weft__nccl_look(weft_nccl_seat_t *seat, const weft_waiting_t *waiting,
+                     weft_nccl_verdict_t *verdict_p);
 
 /* Tell the others, by way of the store, that this rank leaves. */
 void weft__nccl_say_left(weft_nccl_seat_t *seat);

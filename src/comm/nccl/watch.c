@@ -14,7 +14,8 @@
  * is short, so that all ranks have said where they are before it passes. */
 #define BUSY_MS 100
 #define IDLE_MS 1000
-#define SERVER_GRACE_MS 3000
+/* A call that the rank which served the store had made before it left ends within this time. */
+#define SERVER_LAG_NS 3000000000ull
 /* How long the store may take to say who died, once NCCL has said that somebody did. */
 #define NAME_MS 2000
 
@@ -36,9 +37,9 @@ void weft__nccl_key(const weft_nccl_seat_t *seat, const char *name, char *key, s
     snprintf(key, room, "%s/%s", seat->road.key, name);
 }
 
-static void rank_key(const weft_nccl_seat_t *seat, int rank, char *key, size_t room)
+static void rank_name(int rank, char name[32])
 {
-    snprintf(key, room, "%s/at/%d", seat->road.key, rank);
+    snprintf(name, 32, "at/%d", rank);
 }
 
 /* ---- the store -------------------------------------------------------------------------- */
@@ -52,21 +53,28 @@ static void lose_store(weft_nccl_seat_t *seat)
     seat->lost_ns = weft__now_ns();
 }
 
-bool weft__nccl_look(weft_nccl_seat_t *seat, weft_nccl_verdict_t *verdict_p)
+/* What lies under that name, if it is as large as that; what is lost with the store is not there.
+ * */
+static bool fetch(weft_nccl_seat_t *seat, const char *name, void *value, size_t bytes)
 {
     char key[128];
-    size_t bytes = sizeof(*verdict_p);
+    size_t got = bytes;
     bool found = false;
     if (!seat->store) {
         return false;
     }
-    weft__nccl_key(seat, "broken", key, sizeof(key));
-    if (weft__store_look(seat->store, key, verdict_p, &bytes, &found) != WEFT_OK) {
+    weft__nccl_key(seat, name, key, sizeof(key));
+    if (weft__store_look(seat->store, key, value, &got, &found) != WEFT_OK) {
         lose_store(seat);
         return false;
     }
-    verdict_p->text[sizeof(verdict_p->text) - 1] = '\0';
-    return found && bytes == sizeof(*verdict_p);
+    return found && got == bytes;
+}
+
+static void take(weft_nccl_verdict_t *out, const weft_fault_t *fault)
+{
+    out->status = fault->status;
+    memcpy(out->text, fault->text, sizeof(out->text));
 }
 
 void weft__nccl_offer(weft_nccl_seat_t *seat, const weft_nccl_verdict_t *mine,
@@ -86,10 +94,37 @@ void weft__nccl_offer(weft_nccl_seat_t *seat, const weft_nccl_verdict_t *mine,
     *verdict_p = taken || bytes != sizeof(theirs) ? *mine : theirs;
 }
 
+bool weft__nccl_look(weft_nccl_seat_t *seat, const weft_waiting_t *waiting,
+                     weft_nccl_verdict_t *verdict_p)
+{
+    weft_nccl_death_t death;
+    if (fetch(seat, "broken", verdict_p, sizeof(*verdict_p))) {
+        verdict_p->text[sizeof(verdict_p->text) - 1] = '\0';
+        return true;
+    }
+    if (!fetch(seat, "died", &death, sizeof(death))) {
+        return false;
+    }
+    death.host[sizeof(death.host) - 1] = '\0';
+    const weft_seen_t seen = {.rank = death.rank,
+                              .state = WEFT_SEEN_ENDED,
+                              .owes = WEFT_OWES_ALL, /* nobody may die before it has left */
+                              .pid = death.pid,
+                              .host = death.host};
+    weft_waiting_t in = *waiting;
+    weft_nccl_verdict_t mine = {0};
+    weft_fault_t fault;
+    in.rank = seat->rank;
+    weft__watch(&in, &seen, 1, &fault);
+    take(&mine, &fault);
+    weft__nccl_offer(seat, &mine, verdict_p);
+    return true;
+}
+
 /* Say where this rank is, if that has changed and enough time has passed. */
 static void post(weft_nccl_seat_t *seat, bool left)
 {
-    char key[128];
+    char name[32], key[128];
     position_t position = {.left = left};
     uint64_t now = weft__now_ns();
     uint64_t due = seat->posted_ns + (uint64_t)period(seat, IDLE_MS) * 1000000u;
@@ -103,27 +138,11 @@ static void post(weft_nccl_seat_t *seat, bool left)
     }
     seat->posted = position.calls;
     seat->posted_ns = now;
-    rank_key(seat, seat->rank, key, sizeof(key));
+    rank_name(seat->rank, name);
+    weft__nccl_key(seat, name, key, sizeof(key));
     if (weft__store_set(seat->store, key, &position, sizeof(position)) != WEFT_OK) {
         lose_store(seat);
     }
-}
-
-/* Where `rank` is; false if it has not said. */
-static bool find(weft_nccl_seat_t *seat, int rank, position_t *position_p)
-{
-    char key[128];
-    size_t bytes = sizeof(*position_p);
-    bool found = false;
-    if (!seat->store) {
-        return false;
-    }
-    rank_key(seat, rank, key, sizeof(key));
-    if (weft__store_look(seat->store, key, position_p, &bytes, &found) != WEFT_OK) {
-        lose_store(seat);
-        return false;
-    }
-    return found && bytes == sizeof(*position_p);
 }
 
 void weft__nccl_say_left(weft_nccl_seat_t *seat)
@@ -143,64 +162,72 @@ void weft__nccl_say_left(weft_nccl_seat_t *seat)
 
 /* ---- what is wrong ---------------------------------------------------------------------- */
 
-/* What this rank is in. */
+/* What this rank is in; NULL: in no call. */
 static weft_waiting_t waiting_in(const weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight)
 {
-    bool message = weft__is_message(sight->call.coll);
+    if (!sight) {
+        return (weft_waiting_t){.rank = seat->rank, .peer = -1, .doing = "in no call"};
+    }
     return (weft_waiting_t){.rank = seat->rank,
-                            .size = seat->size,
-                            .peer = message ? sight->call.root : -1,
+                            .peer = weft__is_message(sight->call.coll) ? sight->call.root : -1,
                             .timeout_ms = seat->timeout_ms,
+                            .waited_ns = weft__now_ns() - sight->since,
+                            .lag_ns = SERVER_LAG_NS,
+                            .compare = true,
                             .first = sight->first,
                             .last = sight->last,
                             .sig = weft__sig_pack(&sight->call, WEFT_ALGO_AUTO),
                             .count = sight->call.count};
 }
 
-static void take(weft_nccl_verdict_t *out, const weft_fault_t *fault)
-{
-    out->status = fault->status;
-    memcpy(out->text, fault->text, sizeof(out->text));
-}
-
 /* Where all ranks say that they are. */
-static void see_all(weft_nccl_seat_t *seat, uint64_t own_calls, weft_seen_t *seen)
+static int see_all(weft_nccl_seat_t *seat, weft_seen_t *seen)
 {
-    for (int p = 0; p < seat->size; p++) {
-        position_t at = {.calls = own_calls};
-        bool known = p == seat->rank || find(seat, p, &at);
-        seen[p] = (weft_seen_t){
-            .calls = at.calls, .sig = at.sig, .count = at.count, .silent = !known || at.calls == 0};
+    int n = 0;
+    for (int p = 0; p < seat->size && seat->store; p++) {
+        position_t at = {0};
+        char name[32];
+        rank_name(p, name);
+        bool known = p == seat->rank ||
+                     (fetch(seat, name, &at, sizeof(at)) && (at.calls > 0 || at.left));
+        seen[n++] = (weft_seen_t){.rank = p,
+                                  .state = !known    ? WEFT_SEEN_UNKNOWN
+                                           : at.left ? WEFT_SEEN_LEFT
+                                                     : WEFT_SEEN_JOINED,
+                                  .calls = at.calls,
+                                  .sig = at.sig,
+                                  .count = at.count};
     }
+    return seat->store ? n : 0; /* half of them would look like all */
 }
 
-/* The timeout passed: name who is missing or in another call, as far as they say where they are. */
-static void late(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nccl_verdict_t *out)
+/* The rank whose process served the store, which is lost with it. It may have made the call we are
+ * in before. */
+static int see_server(const weft_nccl_seat_t *seat, const weft_waiting_t *waiting, bool failed,
+                      weft_seen_t *seen)
 {
-    weft_waiting_t waiting = waiting_in(seat, sight);
-    weft_seen_t *seen = seat->store ? calloc((size_t)seat->size, sizeof(*seen)) : NULL;
-    weft_fault_t fault;
-    int other = -1;
-    if (seen && !weft__is_message(sight->call.coll)) {
-        see_all(seat, sight->first, seen);
-        other = weft__judge_other(&waiting, seen);
+    uint64_t gone_ns = weft__now_ns() - seat->lost_ns;
+    if (seat->lost_ns == 0 || seat->server < 0 || seat->server == seat->rank ||
+        (!failed && weft__is_message((weft_coll_t)(waiting->sig & 0xff)))) {
+        return 0;
     }
-    if (other >= 0) {
-        waiting.peer = other;
-        weft__watch_differs(&waiting, &seen[other], &fault);
-    } else {
-        weft__watch_late(&waiting, seen, "", &fault);
-    }
-    free(seen);
-    take(out, &fault);
+    *seen = (weft_seen_t){.rank = seat->server,
+                          .state = WEFT_SEEN_ENDED,
+                          .owes = failed ? WEFT_OWES_ALL : WEFT_OWES_REST,
+                          .calls = waiting->last,
+                          .sig = waiting->sig,
+                          .count = waiting->count,
+                          .served_store = true,
+                          .gone_ns = gone_ns < waiting->waited_ns ? gone_ns : waiting->waited_ns};
+    return 1;
 }
 
-/* Some ranks have left: one that did before it made the call we are in never will. */
-static bool gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nccl_verdict_t *out)
+/* Have ranks left since this was last asked in this call? */
+static bool some_have_left(weft_nccl_seat_t *seat, const weft_waiting_t *waiting)
 {
     char key[128];
     int64_t left = 0;
-    if (!seat->store || weft__is_message(sight->call.coll)) {
+    if (!seat->store) {
         return false;
     }
     weft__nccl_key(seat, "left", key, sizeof(key));
@@ -208,48 +235,36 @@ static bool gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight, weft_nc
         lose_store(seat);
         return false;
     }
-    if (left == 0 || (left == seat->left && sight->last == seat->left_call)) {
-        return false; /* as when last looked */
-    }
+    bool news = left != 0 && (left != seat->left || waiting->last != seat->left_call);
     seat->left = left;
-    seat->left_call = sight->last;
-    for (int p = 0; p < seat->size; p++) {
-        position_t at;
-        if (p != seat->rank && find(seat, p, &at) && at.left && at.calls < sight->last) {
-            const weft_waiting_t waiting = waiting_in(seat, sight);
-            weft_fault_t fault;
-            weft__watch_left(&waiting, p, &(weft_seen_t){0}, &fault);
-            take(out, &fault);
-            return true;
-        }
-    }
-    return false;
+    seat->left_call = waiting->last;
+    return news;
 }
 
-/* The rank that served the store is gone; sight: what this one is in, NULL: nothing that is known. */
-static void say_server_gone(const weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight,
-                            weft_nccl_verdict_t *out)
+/* Report what is known of all ranks, as far as they say where they are: when time is up, or there
+ * is news. */
+static bool judge(weft_nccl_seat_t *seat, const weft_waiting_t *waiting, weft_nccl_verdict_t *out)
 {
-    const weft_seen_t seen = {.who = "which served the store"};
-    weft_waiting_t waiting = {.rank = seat->rank, .in = "a call of NCCL's"};
+    bool up = seat->timeout_ms > 0 && waiting->waited_ns / 1000000u >= (uint64_t)seat->timeout_ms;
+    weft_seen_t server, *seen = &server;
     weft_fault_t fault;
-    waiting = sight ? waiting_in(seat, sight) : waiting;
-    weft__watch_dead(&waiting, seat->server, &seen, &fault);
-    take(out, &fault);
-}
-
-/* The store was lost with the rank that served it. If that had made the call we are in before it left, the
- * call ends within a short time. */
-static bool server_gone(weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight,
-                        weft_nccl_verdict_t *out)
-{
-    uint64_t since = sight->since > seat->lost_ns ? sight->since : seat->lost_ns;
-    if (seat->lost_ns == 0 || seat->server < 0 || weft__is_message(sight->call.coll) ||
-        weft__now_ns() - since < SERVER_GRACE_MS * 1000000ull) {
-        return false;
+    int n = 0;
+    if (some_have_left(seat, waiting) || (up && seat->store)) {
+        weft_seen_t *all = calloc((size_t)seat->size, sizeof(*seen));
+        n = all ? see_all(seat, all) : 0;
+        seen = all ? all : seen;
     }
-    say_server_gone(seat, sight, out);
-    return true;
+    if (!seat->store) {
+        n = see_server(seat, waiting, false, seen);
+    }
+    bool found = weft__watch(waiting, seen, n, &fault);
+    if (found) {
+        take(out, &fault);
+    }
+    if (seen != &server) {
+        free(seen);
+    }
+    return found;
 }
 
 /* NCCL says that a peer is gone, but not which. The store knows, now or a little later, by the will of the
@@ -260,15 +275,22 @@ static bool name_dead(weft_nccl_seat_t *seat, weft_nccl_verdict_t *found)
     uint64_t end = weft__now_ns() + NAME_MS * 1000000ull;
     weft_nccl_verdict_t verdict;
     weft_nccl_sight_t sight;
+    weft_seen_t server;
+    weft_fault_t fault;
+    weft_waiting_t waiting = {.rank = seat->rank, .peer = -1, .in = "a call of NCCL's"};
+    if (weft__nccl_oldest(seat, &sight)) {
+        waiting = waiting_in(seat, &sight);
+    }
     for (; seat->store && weft__now_ns() < end;
          nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL)) {
-        if (weft__nccl_look(seat, &verdict)) {
+        if (weft__nccl_look(seat, &waiting, &verdict)) {
             *found = verdict;
             return true;
         }
     }
-    if (!seat->store && seat->server >= 0 && seat->server != seat->rank) {
-        say_server_gone(seat, weft__nccl_oldest(seat, &sight) ? &sight : NULL, found);
+    if (see_server(seat, &waiting, true, &server) > 0 &&
+        weft__watch(&waiting, &server, 1, &fault)) {
+        take(found, &fault);
     }
     return false;
 }
@@ -281,7 +303,8 @@ static bool find_fault(weft_nccl_seat_t *seat, weft_nccl_verdict_t *out, bool *b
     const char *text;
     *offer_p = false;
     *busy_p = weft__nccl_oldest(seat, &sight);
-    if (weft__nccl_look(seat, out)) {
+    const weft_waiting_t waiting = waiting_in(seat, *busy_p ? &sight : NULL);
+    if (weft__nccl_look(seat, &waiting, out)) {
         return true;
     }
     *offer_p = true;
@@ -292,15 +315,7 @@ static bool find_fault(weft_nccl_seat_t *seat, weft_nccl_verdict_t *out, bool *b
         return true;
     }
     post(seat, false);
-    if (!*busy_p) {
-        return false;
-    }
-    if (seat->timeout_ms > 0 &&
-        weft__now_ns() - sight.since > (uint64_t)seat->timeout_ms * 1000000u) {
-        late(seat, &sight, out);
-        return true;
-    }
-    return gone(seat, &sight, out) || server_gone(seat, &sight, out);
+    return *busy_p && judge(seat, &waiting, out);
 }
 
 /* ---- the watcher ------------------------------------------------------------------------ */

@@ -1,4 +1,5 @@
 /* The shm backend's table: joining, and memory for others. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -106,10 +107,12 @@ static weft_status_t open_peer(weft_shm_t *shm, int rank)
     weft_host_t *host = shm->host;
     char *base;
     if (peer->block->chunk != shm->chunk) {
-        return weft__host_break(
-            host, WEFT_ERR_MISMATCH, rank,
-            "ranks have different settings: WEFT_CHUNK is %zu on rank %d, %llu on rank %d",
-            shm->chunk, shm->rank, (unsigned long long)peer->block->chunk, rank);
+        char mine[32], theirs[32];
+        weft_fault_t fault;
+        snprintf(mine, sizeof(mine), "%zu", shm->chunk);
+        snprintf(theirs, sizeof(theirs), "%llu", (unsigned long long)peer->block->chunk);
+        weft__watch_unlike(false, "WEFT_CHUNK is", shm->rank, mine, rank, theirs, &fault);
+        return weft__host_break_with(host, &fault);
     }
     weft_status_t status = weft__heap_open(&peer->block->heap, &base);
     if (status != WEFT_OK) {

@@ -381,7 +381,8 @@ static weft_status_t check_others(weft_shm_t *shm, transfer_t *all, int n)
         transfer_t *t = &all[i];
         if (t->phase != DONE && t->word && (t->before < 0 || all[t->before].phase == DONE)) {
             shm->host->current = t->call;
-            status = weft__host_check_peer(shm->host, t->peer, t->word, t->target);
+            status = weft__host_look(shm->host, &(weft_host_wait_t){t->peer, t->word, t->target},
+                                     0);
         }
     }
     return status;

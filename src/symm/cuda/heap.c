@@ -33,8 +33,9 @@ static void look(void *arg)
     const weft_waiting_t waiting = {.rank = symm->rank,
                                     .peer = symm->rank,
                                     .timeout_ms = symm->comm->timeout_ms,
+                                    .waited_ns = UINT64_MAX, /* so the kernel says */
                                     .doing = doing};
-    weft__watch_late(&waiting, NULL, "", &fault);
+    weft__watch(&waiting, NULL, 0, &fault);
     weft__reach_fail(symm->comm, fault.status, symm->rank, "%s", fault.text);
 }
 

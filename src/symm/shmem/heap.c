@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "comm/watch.h"
 #include "device/sysmem.h"
 #include "symm/arena.h"
 #include "symm/shmem/copy.h"
@@ -71,20 +72,25 @@ static void say_no_memory(const char *call, uint64_t bytes)
                     weft__bytes_text(weft__sysmem_room(weft__sysmem()), room));
 }
 
+static void describe(const request_t *request, char text[80])
+{
+    snprintf(text, 80, "%.23s for %llu bytes", request->call, (unsigned long long)request->bytes);
+}
+
 static _Noreturn void say_unlike(const request_t *mine, const request_t *theirs, int pe)
 {
-    if (strncmp(theirs->call, "shmem_", 6) != 0) {
-        weft__shmem_die(
-            "PEs must allocate alike: PE %d called %.23s for %llu bytes, while PE %d was in "
-            "another collective",
-            weft__shmem.me, mine->call, (unsigned long long)mine->bytes, pe);
+    char here[80], there[80] = "another collective";
+    bool allocates = strncmp(theirs->call, "shmem_", 6) == 0;
+    weft_fault_t fault;
+    describe(mine, here);
+    if (allocates) {
+        describe(theirs, there);
     }
-    weft__shmem_die(
-        "PEs must allocate alike: PE %d called %.23s for %llu bytes, PE %d called %.23s for "
-        "%llu bytes%s",
-        weft__shmem.me, mine->call, (unsigned long long)mine->bytes, pe, theirs->call,
-        (unsigned long long)theirs->bytes,
-        mine->offset != theirs->offset ? ", of other memory" : "");
+    weft__watch_unlike(true,
+                       allocates && mine->offset != theirs->offset ? "the call, of other memory, is"
+                                                                   : "the call is",
+                       weft__shmem.me, here, pe, there, &fault);
+    weft__shmem_die("%s", fault.text);
 }
 
 /* A barrier with all PEs, which ends the job unless all ask for the same. False: one of them has no

@@ -11,6 +11,7 @@
 #include "base/settings.h"
 #include "boot/job.h"
 #include "comm/reach.h"
+#include "comm/watch.h"
 #include "device/sysmem.h"
 #include "symm/shmem/api.h"
 #include "symm/shmem/copy.h"
@@ -35,6 +36,7 @@ static weft_status_t check_card(const weft_shmem_card_t *card, int pe)
 {
     const weft_shmem_card_t *mine = &cards[weft__shmem.me];
     char here[WEFT_BYTES_TEXT], there[WEFT_BYTES_TEXT];
+    weft_fault_t fault;
     if (card->magic != mine->magic) {
         return weft__fail(WEFT_ERR_MISMATCH, "PE %d uses another version of Weft than PE %d", pe,
                           weft__shmem.me);
@@ -47,11 +49,10 @@ static weft_status_t check_card(const weft_shmem_card_t *card, int pe)
                           pe, weft__shmem.me);
     }
     if (card->heap_bytes != mine->heap_bytes) {
-        return weft__fail(WEFT_ERR_MISMATCH,
-                          "the symmetric heap is %s on PE %d but %s on PE %d: SHMEM_SYMMETRIC_SIZE "
-                          "must be the same for all PEs",
-                          weft__bytes_text(mine->heap_bytes, here), weft__shmem.me,
-                          weft__bytes_text(card->heap_bytes, there), pe);
+        weft__watch_unlike(true, "SHMEM_SYMMETRIC_SIZE is", weft__shmem.me,
+                           weft__bytes_text(mine->heap_bytes, here), pe,
+                           weft__bytes_text(card->heap_bytes, there), &fault);
+        return weft__fail(fault.status, "%s", fault.text);
     }
     return WEFT_OK;
 }
@@ -65,6 +66,7 @@ static void name_key(char key[64], int pe)
 static weft_status_t exchange_cards(int pes)
 {
     weft_store_conn_t *store;
+    weft_fault_t fault;
     char key[64];
     int timeout = weft__settings()->timeout;
     weft_status_t status = weft__job_store(0, &store);
@@ -81,8 +83,9 @@ static weft_status_t exchange_cards(int pes)
         name_key(key, pe);
         status = weft__store_get(store, key, &cards[pe], &bytes, timeout == 0 ? -1 : timeout);
         if (status == WEFT_ERR_TIMEOUT) {
-            status = weft__fail(status, "PE %d has not called shmem_init within %d ms", pe,
-                                timeout);
+            weft__watch_absent(weft__shmem.me, true, &(weft_seen_t){.rank = pe}, 1, timeout, NULL,
+                               &fault);
+            status = weft__fail(fault.status, "%s", fault.text);
         }
         if (status == WEFT_OK) {
             status = check_card(&cards[pe], pe);

@@ -78,7 +78,7 @@ _Noreturn void weft__shmem_die(const char *format, ...) __attribute__((format(pr
 /* The same for one kind of mistake each. */
 _Noreturn void weft__shmem_bad_pe(const char *call, int pe, int pes);
 _Noreturn void weft__shmem_bad_address(const char *call, const void *address, size_t bytes, int pe);
-_Noreturn void weft__shmem_peer_died(const char *call);
+_Noreturn void weft__shmem_gone(const char *call, int pe, bool left); /* left, or died */
 
 weft_status_t weft__shmem_watch_start(void);
 void weft__shmem_watch_stop(void);

@@ -75,23 +75,19 @@ static bool is_stopped(int pid)
     return state != NULL && (state[1] == ' ' && (state[2] == 'T' || state[2] == 't'));
 }
 
-/* " for PE 3 (process 4711, which is stopped)": as much as is known. */
-static void describe(int pe, char *text, size_t room)
+/* What is known of whom is waited for; of all if that is not known. */
+static int report(const weft_shmem_waiter_t *waiter, weft_seen_t seen[WEFT_MAX_RANKS])
 {
     const weft_shmem_state_t *s = &weft__shmem;
-    bool stopped = false;
-    for (int p = 0; p < s->pes && pe == WEFT_SHMEM_ANYBODY; p++) {
-        if (p != s->me && is_stopped(s->peers[p].pid)) {
-            snprintf(text, room, "; PE %d (process %d) is stopped", p, s->peers[p].pid);
-            return;
-        }
+    bool all = waiter->pe == WEFT_SHMEM_ANYBODY;
+    int n = 0;
+    for (int pe = all ? 0 : waiter->pe; pe < (all ? s->pes : waiter->pe + 1); pe++) {
+        seen[n++] = (weft_seen_t){.rank = pe,
+                                  .state = WEFT_SEEN_JOINED,
+                                  .pid = s->peers[pe].pid,
+                                  .stopped = pe != s->me && is_stopped(s->peers[pe].pid)};
     }
-    text[0] = '\0';
-    if (pe != WEFT_SHMEM_ANYBODY) {
-        stopped = is_stopped(s->peers[pe].pid);
-        snprintf(text, room, " for PE %d (process %d%s)", pe, s->peers[pe].pid,
-                 stopped ? ", which is stopped" : "");
-    }
+    return n;
 }
 
 /* A PE that has left entered all its calls before. So if it has, look once more, and then give up. */
@@ -102,12 +98,7 @@ static void look_at_pe(weft_shmem_waiter_t *waiter, const char *call)
         return;
     }
     if (waiter->left) {
-        const weft_waiting_t waiting = {.rank = s->me, .in = call, .noun = "PE"};
-        const weft_seen_t seen = {.pid = s->peers[waiter->pe].pid,
-                                  .how = "has called shmem_finalize or exited"};
-        weft_fault_t fault;
-        weft__watch_left(&waiting, waiter->pe, &seen, &fault);
-        weft__shmem_die("%s", fault.text);
+        weft__shmem_gone(call, waiter->pe, true);
     }
     /* Partner: the release in shmem_finalize there. */
     waiter->left = atomic_load_explicit(&s->peers[waiter->pe].control->state,
@@ -123,20 +114,26 @@ static void look_at_time(weft_shmem_waiter_t *waiter, const char *call)
     uint64_t waited = waiter->idler.waited_ns / MS;
     int times = atomic_load_explicit(&told, memory_order_relaxed);
     uint64_t warn_after = (uint64_t)weft__settings()->warn_after << (times < 16 ? times : 16);
-    const weft_waiting_t waiting = {
-        .rank = s->me, .timeout_ms = s->timeout_ms, .in = call, .noun = "PE"};
-    char whom[128];
-    if (s->timeout_ms > 0 && waited >= (uint64_t)s->timeout_ms) {
-        weft_fault_t fault;
-        describe(waiter->pe, whom, sizeof(whom));
-        weft__watch_late(&waiting, NULL, whom, &fault);
+    bool warn = warn_after > 0 && waited >= warn_after && !waiter->warned;
+    if (!warn && (s->timeout_ms == 0 || waited < (uint64_t)s->timeout_ms)) {
+        return;
+    }
+    const weft_waiting_t waiting = {.rank = s->me,
+                                    .peer = waiter->pe,
+                                    .pe = true,
+                                    .in = call,
+                                    .timeout_ms = s->timeout_ms,
+                                    .waited_ns = waiter->idler.waited_ns};
+    weft_seen_t seen[WEFT_MAX_RANKS];
+    weft_fault_t fault;
+    int n = report(waiter, seen);
+    if (weft__watch(&waiting, seen, n, &fault)) {
         weft__shmem_die("%s", fault.text);
     }
-    if (warn_after > 0 && waited >= warn_after && !waiter->warned) {
+    if (warn) {
         waiter->warned = true;
         atomic_fetch_add_explicit(&told, 1, memory_order_relaxed);
-        describe(waiter->pe, whom, sizeof(whom));
-        weft__watch_warn(&waiting, NULL, (double)waited / 1e3, whom);
+        weft__watch_warn(&waiting, seen, n);
     }
 }
 
@@ -144,8 +141,9 @@ void weft__shmem_idle(weft_shmem_waiter_t *waiter, const char *call)
 {
     const weft_shmem_state_t *s = &weft__shmem;
     /* Partner: the watch, which sets it. It orders nothing. */
-    if (unlikely(atomic_load_explicit(&s->dead, memory_order_relaxed) != 0)) {
-        weft__shmem_peer_died(call);
+    int dead = atomic_load_explicit(&s->dead, memory_order_relaxed);
+    if (unlikely(dead != 0)) {
+        weft__shmem_gone(call, dead - 1, false);
     }
     if (!poll_in_crowd(waiter) && weft__wait_idle(&waiter->idler, s->crowded)) {
         look_at_pe(waiter, call);
@@ -159,8 +157,9 @@ void weft__shmem_missed(const char *call)
     if (++misses % CROWD_POLLS != 0) {
         return;
     }
-    if (unlikely(atomic_load_explicit(&weft__shmem.dead, memory_order_relaxed) != 0)) {
-        weft__shmem_peer_died(call);
+    int dead = atomic_load_explicit(&weft__shmem.dead, memory_order_relaxed);
+    if (unlikely(dead != 0)) {
+        weft__shmem_gone(call, dead - 1, false);
     }
     if (weft__shmem.crowded) {
         sched_yield();

@@ -142,21 +142,19 @@ void weft__shmem_bad_team(const char *call, shmem_team_t team)
                                                : "this is no team, or one that was destroyed");
 }
 
-void weft__shmem_peer_died(const char *call)
+void weft__shmem_gone(const char *call, int pe, bool left)
 {
-    const weft_shmem_state_t *s = &weft__shmem;
-    int pe = atomic_load(&s->dead) - 1;
-    const weft_shmem_peer_t *peer = &s->peers[pe];
-    const weft_waiting_t waiting = {.rank = s->me, .in = call, .noun = "PE"};
-    char how[64];
-    weft_seen_t seen = {.pid = peer->pid};
+    const weft_shmem_peer_t *peer = &weft__shmem.peers[pe];
+    const weft_waiting_t waiting = {.rank = weft__shmem.me, .peer = pe, .pe = true, .in = call};
+    weft_seen_t seen = {.rank = pe,
+                        .state = left ? WEFT_SEEN_LEFT : WEFT_SEEN_ENDED,
+                        .owes = WEFT_OWES_ALL,
+                        .pid = peer->pid};
     weft_fault_t fault;
     if (atomic_load_explicit(&peer->control->state, memory_order_acquire) == WEFT_SHMEM_EXITED) {
-        snprintf(how, sizeof(how), "exited with status %d before shmem_finalize",
-                 atomic_load(&peer->control->exit_status));
-        seen.how = how;
+        seen.exit_status = atomic_load(&peer->control->exit_status);
     }
-    weft__watch_dead(&waiting, pe, &seen, &fault);
+    weft__watch(&waiting, &seen, 1, &fault);
     weft__shmem_die("%s", fault.text);
 }
 

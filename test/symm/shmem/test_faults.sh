@@ -50,7 +50,7 @@ expect 2 wrong_team 1 shmem_team_sync SHMEM_TEAM_INVALID
 expect 2 wrong_cmp 1 shmem_long_wait_until "cmp 99"
 expect 2 wrong_free 1 shmem_free "not what shmem_malloc returned"
 expect 2 unlike_malloc 1 shmem_malloc "100 bytes" "200 bytes"
-expect 2 malloc_or_barrier 1 "PE 1 called shmem_malloc for 8 bytes, while PE 0 was in another collective"
+expect 2 malloc_or_barrier 1 "PEs disagree: the call is shmem_malloc for 8 bytes on PE 1, but another collective on PE 0"
 expect 3 leaves_early 1 "PE 2 (process" "has called shmem_finalize or exited" shmem_barrier_all
 expect 4 wrong_set 1 shmem_barrier "PE_size 4" "no active set"
 expect 5 outside_set 1 "shmem_barrier on PE 2" "not in the active set PE_start 0, logPE_stride 2, PE_size 2"
@@ -106,7 +106,7 @@ run 2 nothing
 unset SHMEM_SYMMETRIC_SIZE
 # shellcheck disable=SC2016 # for the shell of each PE
 run 2 nothing sh -c 'SHMEM_SYMMETRIC_SIZE=$((WEFT_RANK + 1))m exec "$@"' sh
-{ [ "$status" -eq 1 ] && grep -q 'heap is 1 MiB on PE 0 but 2 MiB on PE 1: SHMEM_SYMMETRIC_SIZE' \
+{ [ "$status" -eq 1 ] && grep -q 'SHMEM_SYMMETRIC_SIZE is 1 MiB on PE 0, but 2 MiB on PE 1; give all PEs the same' \
     "$work/err"; } || complain "heaps that differ: status $status"
 
 # the heap is symmetric between programs, variables are not
