@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cli/commands.h"
-#include "train/generate.h"
-#include "train/model_load.h"
+#include "serve/generate.h"
+#include "serve/model_load.h"
 
 typedef struct options {
     const char *from, *prompt, *device, *tokenizer;

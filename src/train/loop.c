@@ -451,9 +451,8 @@ static weft_status_t finish_writing(run_t *run)
 static weft_status_t sample(run_t *run)
 {
     weft_trainer_t *t = &run->t;
-    const weft_train_config_t *config = run->config;
     char *text = NULL;
-    WEFT_TRY(weft__sample(t, config->prompt, config->sample_tokens, &text));
+    WEFT_TRY(weft__sample(t, &text));
     if (t->rank == 0 && text == NULL) {
         say_trouble(run);
     } else if (t->rank == 0) {

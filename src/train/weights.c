@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "train/model_load.h"
+#include "train/param_read.h"
 #include "train/scale.h"
 #include "train/trainer.h"
 

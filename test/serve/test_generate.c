@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "train/generate.h"
+#include "serve/generate.h"
 
 enum { VOCAB = 300, DRAWS = 20000 };
 

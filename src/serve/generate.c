@@ -1,5 +1,5 @@
 /* Text from a model: see generate.h. */
-#include "train/generate.h"
+#include "serve/generate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -281,4 +281,50 @@ weft_status_t weft__generate_prompt(weft_tokenizer_t *tokenizer, const char *tex
     tokens->at[0] = (uint32_t)end;
     tokens->count = tokens->room = 1;
     return WEFT_OK;
+}
+
+/* ---- samples of training ----------------------------------------------------------------------------- */
+
+static weft_status_t collect(void *arg, uint32_t token)
+{
+    weft_tokens_t *tokens = arg;
+    tokens->at[tokens->count++] = token; /* there is room for all that were asked for */
+    return WEFT_OK;
+}
+
+weft_status_t weft__generate_sample(const weft_sample_t *sample, char **text_p)
+{
+    size_t length;
+    weft_tokens_t start = {0}, made = {.at = calloc((size_t)sample->tokens + 1, sizeof(uint32_t))};
+    weft_generate_t generate = {.model = sample->model,
+                                .compute = sample->compute,
+                                .params = sample->params,
+                                .stream = sample->stream,
+                                .tokens = sample->tokens,
+                                .context = sample->context,
+                                .temperature = 0.8,
+                                .top_k = 50,
+                                .seed = sample->seed,
+                                .end = -1,
+                                .emit = collect,
+                                .arg = &made};
+    weft_status_t status = made.at != NULL
+                               ? WEFT_OK
+                               : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to write %d tokens",
+                                            sample->tokens);
+    if (status == WEFT_OK) {
+        status = weft__generate_prompt(sample->tokenizer, sample->prompt, &start);
+    }
+    if (status == WEFT_OK) {
+        status = weft__generate(&generate, start.at, start.count);
+    }
+    if (status == WEFT_OK) {
+        status = weft__tokenizer_decode(sample->tokenizer, made.at, made.count, text_p, &length);
+    }
+    if (status == WEFT_OK) {
+        weft__generate_tame(*text_p, length);
+    }
+    free(start.at);
+    free(made.at);
+    return status;
 }

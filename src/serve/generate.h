@@ -1,9 +1,8 @@
 /* Text from a model: tokens that follow a prompt, one after the other. */
-#ifndef WEFT_TRAIN_GENERATE_H
-#define WEFT_TRAIN_GENERATE_H
+#ifndef WEFT_SERVE_GENERATE_H
+#define WEFT_SERVE_GENERATE_H
 
-#include "model/model.h"
-#include "text/tokenizer.h"
+#include "train/setup.h"
 
 typedef struct weft_generate {
     const weft_model_t *model; /* whole */
@@ -35,6 +34,9 @@ uint32_t weft__generate_pick(const float *logits, int vocab, double temperature,
 /* The tokens of a prompt, at least one: an empty text is what follows an end. */
 weft_status_t weft__generate_prompt(weft_tokenizer_t *tokenizer, const char *text,
                                     weft_tokens_t *tokens);
+
+/* Write a sample of training: all of it at once, decoded and tame. */
+weft_status_t weft__generate_sample(const weft_sample_t *sample, char **text_p);
 
 /* Bytes that a terminal would obey become question marks; new lines and tabs stay. */
 void weft__generate_tame(char *text, size_t count);
