@@ -14,8 +14,8 @@ static weft_embed_t embed_args(const weft_pass_t *pass, const int32_t *tokens)
                           .vocab_first = model->vocab_first,
                           .vocab_count = model->vocab_count,
                           .tokens = tokens,
-                          .table = weft__param_of(pass, -1, WEFT_TOKENS),
-                          .positions = weft__param_of(pass, -1, WEFT_POSITIONS),
+                          .table = weft__param_of(pass, WEFT_KEY(-1, WEFT_TOKENS)),
+                          .positions = weft__param_of(pass, WEFT_KEY(-1, WEFT_POSITIONS)),
                           .work = pass->scratch.work};
 }
 
@@ -55,8 +55,8 @@ weft_status_t weft__embed_backward(const weft_pass_t *pass, const int32_t *token
     weft_embed_t args = embed_args(pass, tokens);
     WEFT_TRY(embed_dropout(pass, pass->scratch.dx));
     args.dout = pass->scratch.dx;
-    args.dtable = weft__grad_of(pass, -1, WEFT_TOKENS);
-    args.dpositions = weft__grad_of(pass, -1, WEFT_POSITIONS);
+    args.dtable = weft__grad_of(pass, WEFT_KEY(-1, WEFT_TOKENS));
+    args.dpositions = weft__grad_of(pass, WEFT_KEY(-1, WEFT_POSITIONS));
     WEFT_TRY(pass->compute->embed_backward(&args, pass->stream));
     weft__tell_ready(pass, -1, WEFT_TOKENS, WEFT_POSITIONS);
     return WEFT_OK;
@@ -90,7 +90,7 @@ weft_status_t weft__head_logits(const weft_pass_t *pass, const weft_head_acts_t 
                           .n = pass->model->vocab_rows,
                           .k = width,
                           .a = weft__offset(pass, acts->h, first * width),
-                          .b = weft__param_of(pass, -1, head_role(pass)),
+                          .b = weft__param_of(pass, WEFT_KEY(-1, head_role(pass))),
                           .trans_b = true,
                           .c = pass->scratch.logits};
     return pass->compute->matmul(&args, pass->stream);
@@ -107,7 +107,7 @@ weft_status_t weft__head_dlogits(const weft_pass_t *pass, const weft_head_acts_t
                            .n = width,
                            .k = model->vocab_rows,
                            .a = pass->scratch.logits,
-                           .b = weft__param_of(pass, -1, head_role(pass)),
+                           .b = weft__param_of(pass, WEFT_KEY(-1, head_role(pass))),
                            .c = weft__offset(pass, acts->dh, first * width)};
     weft_matmul_t weights = {.type = model->type,
                              .c_type = model->grad_type,
@@ -117,7 +117,7 @@ weft_status_t weft__head_dlogits(const weft_pass_t *pass, const weft_head_acts_t
                              .a = pass->scratch.logits,
                              .trans_a = true,
                              .b = weft__offset(pass, acts->h, first * width),
-                             .c = weft__grad_of(pass, -1, head_role(pass)),
+                             .c = weft__grad_of(pass, WEFT_KEY(-1, head_role(pass))),
                              .accumulate = !pass->fresh || first > 0};
     WEFT_TRY(pass->compute->matmul(&input, pass->stream));
     return pass->compute->matmul(&weights, pass->stream);

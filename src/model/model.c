@@ -91,7 +91,7 @@ static weft_status_t extend_logits(const weft_pass_t *pass, const weft_cache_t *
                           .k = width,
                           .a = weft__offset(pass, cache->head.h, (seq - 1) * width),
                           .lda = seq * width,
-                          .b = weft__param_of(pass, -1, role),
+                          .b = weft__param_of(pass, WEFT_KEY(-1, role)),
                           .trans_b = true,
                           .c = logits};
     return pass->compute->matmul(&args, pass->stream);

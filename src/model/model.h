@@ -54,6 +54,17 @@ typedef enum weft_role {
     WEFT_ROLE_COUNT
 } weft_role_t;
 
+/* Which parameter of a model. The order of keys is that of forward: what is in front of the blocks, the
+ * blocks, what is behind them; in a block expert by expert, those of no expert first, and by role. */
+typedef struct weft_param_key {
+    int layer; /* of a block; -1: of an end */
+    weft_role_t role;
+    int expert; /* of the block's; -1: of none */
+} weft_param_key_t;
+
+/* Of no expert. */
+#define WEFT_KEY(layer, role) ((weft_param_key_t){(layer), (role), -1})
+
 #define WEFT_PARAM_NAME 96
 
 /* How tensor parallelism cuts a parameter among `parts`. */
@@ -65,8 +76,7 @@ typedef enum weft_split {
 
 typedef struct weft_param {
     char name[WEFT_PARAM_NAME]; /* Hugging Face's */
-    weft_role_t role;
-    int layer;        /* of a block; -1 otherwise */
+    weft_param_key_t key;
     int dims;         /* 1 or 2; a vector has shape[1] = 1 */
     int64_t shape[2]; /* of the whole, as in a checkpoint */
     int64_t local[2]; /* as stored in this slice: its part, and padding of the vocabulary */
@@ -109,13 +119,12 @@ typedef struct weft_model {
     int64_t vocab_first, vocab_count; /* rows of the token embedding that are real ... */
     int64_t vocab_rows;               /* ... and that are stored */
 
-    /* In the order of forward. Those of a part are neighbours, so that what a part of backward has
+    /* In the order of their keys. Those of a part are neighbours, so that what a part of backward has
      * completed is a range. */
-    int param_count;
+    int param_count, param_room;
     weft_param_t *params;
+    int *block_at;         /* each block's first parameter, and behind them that of the end */
     int64_t element_count; /* of all local parameters */
-
-    int (*index)[WEFT_ROLE_COUNT]; /* by block, and one row more for the rest; -1: none */
 } weft_model_t;
 
 /* Everything in one slice. */
@@ -127,9 +136,8 @@ weft_status_t weft__model_create(const weft_model_config_t *config, const weft_s
                                  weft_dtype_t type, weft_dtype_t grad_type, weft_model_t **model_p);
 void weft__model_destroy(weft_model_t *model);
 
-/* The index of a parameter, -1 if this slice has none such. `layer` is a block's, else -1. */
-int weft__model_param(const weft_model_t *model, int layer, weft_role_t role);
-int weft__model_find(const weft_model_t *model, const char *name);
+/* The index of a parameter, -1 if this slice has none such. */
+int weft__model_param(const weft_model_t *model, weft_param_key_t key);
 
 /* ---- activations ------------------------------------------------------------------------ */
 

@@ -101,12 +101,12 @@ static int stage_with(const weft_worker_t *w, const weft_param_t *param)
 {
     const weft_plan_t *plan = &w->o.plan;
     int stages = plan->pp * plan->virtual_stages, first, count;
-    if (param->layer < 0) {
-        return param->role == WEFT_TOKENS || param->role == WEFT_POSITIONS ? 0 : stages - 1;
+    if (param->key.layer < 0) {
+        return param->key.role == WEFT_TOKENS || param->key.role == WEFT_POSITIONS ? 0 : stages - 1;
     }
     for (int stage = 0; stage < stages; stage++) {
         weft__plan_layers(w->o.model.layers, stages, stage, &first, &count);
-        if (param->layer < first + count) {
+        if (param->key.layer < first + count) {
             return stage;
         }
     }
@@ -158,7 +158,7 @@ static weft_status_t gather_parts(weft_worker_t *w, const weft_param_t *param, i
     weft_status_t status = host_floats(param->count, &own);
     status = status == WEFT_OK ? host_floats(param->count, &received) : status;
     if (status == WEFT_OK && chunk != NULL) {
-        int index = weft__model_find(chunk->model, param->name);
+        int index = weft__model_param(chunk->model, param->key);
         status = collect(w, chunk, index, what, param->count, own);
     }
     status = status == WEFT_OK ? assemble(w, param, pp_index, own, received, whole) : status;
@@ -180,7 +180,7 @@ static weft_status_t gather(weft_worker_t *w, const weft_param_t *param, weft_st
     }
     if (all && mesh->rank == 0 && mesh->dp_index == 0 && mesh->tp == 1) {
         int64_t count = param->shape[0] * param->shape[1]; /* padding is behind it */
-        return collect(w, chunk, weft__model_find(chunk->model, param->name), what, count, whole);
+        return collect(w, chunk, weft__model_param(chunk->model, param->key), what, count, whole);
     }
     return chunk != NULL || mesh->rank == 0 ? gather_parts(w, param, pp_index, chunk, what, whole)
                                             : WEFT_OK;

@@ -72,7 +72,7 @@ static weft_status_t read_saved(void *arg, const weft_param_t *param, weft_state
                                 float *whole)
 {
     const saved_t *saved = arg;
-    int index = weft__model_find(saved->model, param->name);
+    int index = weft__model_param(saved->model, param->key);
     CHECK(index >= 0);
     memcpy(whole, saved->values[index][what],
            (size_t)saved->model->params[index].count * sizeof(float));
