@@ -56,7 +56,8 @@ static weft_status_t open_feed(run_t *run)
                                    .first = t->state.samples,
                                    .steps = (uint64_t)config->steps - t->state.step};
     const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
-    weft__data_share(options.batch, mesh->dp_index, mesh->dp, &options.begin, &options.end);
+    weft__data_share(options.batch, mesh->index[WEFT_AXIS_DATA], mesh->size[WEFT_AXIS_DATA],
+                     &options.begin, &options.end);
     return weft__feed_open(&options, &t->feed);
 }
 
