@@ -11,6 +11,8 @@ static weft_embed_t embed_args(const weft_pass_t *pass, const int32_t *tokens)
                           .batch = pass->shape.batch,
                           .seq = pass->shape.seq,
                           .width = model->config.width,
+                          .position_first = pass->position_first,
+                          .ragged = pass->ragged,
                           .vocab_first = model->vocab_first,
                           .vocab_count = model->vocab_count,
                           .tokens = tokens,
@@ -32,22 +34,15 @@ static weft_status_t embed_dropout(const weft_pass_t *pass, void *x)
     return args.mask.rate == 0.0f ? WEFT_OK : pass->compute->dropout(&args, pass->stream);
 }
 
-weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int64_t position,
-                             void *x)
+weft_status_t weft__embed_forward(const weft_pass_t *pass, const int32_t *tokens, void *x)
 {
     weft_embed_t args = embed_args(pass, tokens);
     args.out = x;
-    args.position_first = position;
     if (!pass->row_bias) {
         args.positions = NULL; /* the sum over parts has them once */
     }
     WEFT_TRY(pass->compute->embed_forward(&args, pass->stream));
     return embed_dropout(pass, x);
-}
-
-weft_status_t weft__embed_forward(const weft_pass_t *pass, const int32_t *tokens, void *x)
-{
-    return weft__embed_at(pass, tokens, 0, x);
 }
 
 weft_status_t weft__embed_backward(const weft_pass_t *pass, const int32_t *tokens)

@@ -254,6 +254,10 @@ typedef struct weft_pass {
     bool fuse_residual;   /* attention and MLP add the residual themselves: one part, no dropout */
     float loss_scale;     /* gradients are of loss_scale x sum of the losses of all tokens */
     uint64_t seed, step;  /* of dropout */
+    /* Sequences that begin before this pass: all at this position, or each at its own. Only where keys and
+     * values come from a cache; 0 and NULL in training. */
+    int64_t position_first;
+    const weft_sequences_t *ragged;
     int64_t sample_first; /* index of the first sequence in the global batch, for dropout */
     int64_t row_first;    /* norm_rows' first row among batch x seq, with sequence parallelism */
 
@@ -349,26 +353,31 @@ weft_status_t weft__model_backward(const weft_pass_t *pass, const weft_acts_t *a
 
 /* ---- generating --------------------------------------------------------------------------- */
 
-/* Keys and values of `capacity` positions of `batch` sequences, and room to run `chunk` new tokens of
- * each at a time. For a whole model. */
+/* Keys and values of `slots` sequences of up to `capacity` positions, and room to run `rows` new tokens at
+ * a time, of whichever of them. For a whole model. How much of a slot is filled is the caller's to know:
+ * it says so with each batch, and may go back. */
 typedef struct weft_cache {
-    int64_t batch, capacity, chunk;
-    int64_t length;      /* positions filled */
-    void *keys, *values; /* layers x batch x capacity x kv_heads D */
-    void *stream[2];     /* batch x chunk x C: a block's input and output */
+    int64_t slots, capacity, rows;
+    void *keys, *values; /* layers x slots x capacity x kv_heads D */
+    void *stream[2];     /* rows x C: a block's input and output */
     weft_block_acts_t acts;
     weft_head_acts_t head;
 } weft_cache_t;
 
-size_t weft__cache_bytes(const weft_model_t *model, int64_t batch, int64_t capacity, int64_t chunk);
-void weft__cache_carve(const weft_model_t *model, int64_t batch, int64_t capacity, int64_t chunk,
+size_t weft__cache_bytes(const weft_model_t *model, int64_t slots, int64_t capacity, int64_t rows);
+void weft__cache_carve(const weft_model_t *model, int64_t slots, int64_t capacity, int64_t rows,
                        void *memory, weft_cache_t *cache_p);
 
-/* Run `seq` (at most chunk) more tokens of every sequence through the model and append them to the
- * cache. tokens: batch x seq, in device memory. logits: batch x vocab_rows of the last position, of
- * the model's type. Of the pass, model, compute, params and stream are used. WEFT_ERR_INVALID if the
- * cache or the model's context is full. */
-weft_status_t weft__model_extend(const weft_pass_t *pass, weft_cache_t *cache,
-                                 const int32_t *tokens, int64_t seq, void *logits);
+/* Run more tokens of some sequences through the model and put their keys and values into the cache: those
+ * of each sequence at its position in its slot, a slot at most once in a batch. tokens: batch->rows, in
+ * device memory. logits: batch->count x vocab_rows of each sequence's last token, of the model's type. Of
+ * the pass, model, compute, params and stream are used; the batch's list must live until the stream has
+ * passed. A sequence gets the logits that it would get alone: on virtual GPUs bit for bit with Weft's own
+ * products; a BLAS rounds as the number of rows suits it.
+ * WEFT_ERR_INVALID if a slot or the model's context is full; WEFT_ERR_UNSUPPORTED for sequences that differ
+ * in length or position where the device takes no ragged batches (weft_compute_t.ragged). */
+weft_status_t weft__model_extend(const weft_pass_t *pass, const weft_cache_t *cache,
+                                 const weft_sequences_t *batch, const int32_t *tokens,
+                                 void *logits);
 
 #endif

@@ -329,6 +329,8 @@ weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv)
                          .heads = pass->model->heads,
                          .kv_heads = pass->model->kv_heads,
                          .head_dim = pass->model->config.head_dim,
+                         .position_first = pass->position_first,
+                         .ragged = pass->ragged,
                          .theta = pass->model->config.rope_theta,
                          .qkv = qkv};
 }

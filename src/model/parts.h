@@ -90,12 +90,8 @@ weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t 
 weft_mask_t weft__stream_mask(const weft_pass_t *pass, int layer, const char *site, float rate);
 weft_mask_t weft__attention_mask(const weft_pass_t *pass, int layer);
 
-/* Turn the queries and keys of the pass's micro-batch, whose first position is 0. */
+/* Turn the queries and keys of the pass's micro-batch. */
 weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv);
-
-/* weft__embed_forward for tokens that start at a later position. */
-weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int64_t position,
-                             void *x);
 
 /* Tell that the gradients of the parameters from `first` to `last` are complete. */
 void weft__tell_ready(const weft_pass_t *pass, int layer, weft_role_t first, weft_role_t last);
