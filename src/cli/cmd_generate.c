@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cli/commands.h"
-#include "train/generate.h"
-#include "train/model_load.h"
+#include "serve/generate.h"
+#include "serve/model_load.h"
 
 typedef struct options {
     const char *from, *prompt, *device, *tokenizer;
@@ -33,9 +33,10 @@ static int refuse(const char *sentence)
 }
 
 /* Text appears as it is made. */
-static weft_status_t print_token(void *arg, uint32_t token)
+static weft_status_t print_token(void *arg, int text, uint32_t token)
 {
     size_t length;
+    (void)text;
     const char *bytes = weft__tokenizer_bytes(arg, token, &length);
     char tame[256];
     if (bytes != NULL && length <= sizeof(tame) && isatty(STDOUT_FILENO)) {
@@ -67,7 +68,7 @@ static weft_status_t generate(const options_t *o, const weft_model_loaded_t *loa
     weft_status_t status = weft__generate_prompt(loaded->tokenizer, o->prompt, &prompt);
     if (status == WEFT_OK) {
         fputs(o->prompt, stdout);
-        status = weft__generate(&g, prompt.at, prompt.count);
+        status = weft__generate(&g, &prompt, 1);
         fputc('\n', stdout);
     }
     free(prompt.at);

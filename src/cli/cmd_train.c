@@ -21,6 +21,7 @@
 #include "cli/commands.h"
 #include "cli/rank.h"
 #include "model/config.h"
+#include "serve/generate.h"
 #include "train/admit.h"
 #include "train/loop.h"
 #include "train/run_folder.h"
@@ -217,6 +218,7 @@ static int train_as_rank(weft_setup_t *setup)
     }
     weft_comm_rank(comm, &rank);
     FILE *out = rank == 0 ? open_progress() : NULL;
+    setup->write_sample = weft__generate_sample;
     weft_status_t status = weft__train_run(setup, comm, out, &result);
     if (status != WEFT_OK && (rank == 0 || (!result.told && weft__rank_has_news(status)))) {
         complain(1);

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define WEFT_CUDA_ABI 9 /* of all tables */
+#define WEFT_CUDA_ABI 10 /* of all tables */
 #define WEFT_CUDA_IPC_BYTES 64
 #define WEFT_CUDA_SLABS 256 /* pieces of memory of one device; what other processes map */
 

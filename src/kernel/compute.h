@@ -27,6 +27,46 @@
 #include <weft/status.h>
 #include <weft/types.h>
 
+/* ---- sequences -------------------------------------------------------------------------- */
+
+/* A sequence in a ragged batch: rows [row, row + length) are its tokens from `position` on. */
+typedef struct weft_sequence {
+    int64_t row, length;
+    int64_t position; /* as many of its tokens are in the cache */
+    int64_t slot;     /* which of the cache's sequences it is */
+} weft_sequence_t;
+
+/* The sequences of a batch, each with its length and position: prompts beside single tokens. Their rows
+ * follow each other without a gap. */
+typedef struct weft_sequences {
+    int64_t count, rows;
+    const weft_sequence_t *list; /* host memory */
+} weft_sequences_t;
+
+/* The sequence that a row belongs to. */
+static inline const weft_sequence_t *weft__sequence_of(const weft_sequences_t *sequences,
+                                                       int64_t row)
+{
+    int64_t first = 0, end = sequences->count;
+    while (end - first > 1) {
+        int64_t middle = (first + end) / 2;
+        first = sequences->list[middle].row <= row ? middle : first;
+        end = first == middle ? end : middle;
+    }
+    return &sequences->list[first];
+}
+
+/* The position of a row: of `ragged`, or where that is NULL of sequences of `seq` rows from `first` on. */
+static inline int64_t weft__row_position(const weft_sequences_t *ragged, int64_t row, int64_t seq,
+                                         int64_t first)
+{
+    if (ragged == NULL) {
+        return first + row % seq;
+    }
+    const weft_sequence_t *sequence = weft__sequence_of(ragged, row);
+    return sequence->position + row - sequence->row;
+}
+
 /* ---- matrix product --------------------------------------------------------------------- */
 
 typedef enum weft_epilogue {
@@ -94,13 +134,15 @@ typedef struct weft_dropout {
 
 /* ---- embedding -------------------------------------------------------------------------- */
 
-/* out[b][t] = tokens_table[tokens[b][t]] + positions_table[first + t]. A table may hold a slice of
+/* out[b][t] = tokens_table[tokens[b][t]] + positions_table[first + t], or for a ragged batch (batch 1, seq
+ * all rows; forward only) that of the row's position. A table may hold a slice of
  * the vocabulary: tokens out of [vocab_first, vocab_first + vocab_count) give zeros (plus the
  * position) and no gradient. */
 typedef struct weft_embed {
     weft_dtype_t type, grad_type;
     int64_t batch, seq, width;
     int64_t position_first;
+    const weft_sequences_t *ragged; /* or NULL */
     int64_t vocab_first, vocab_count;
     const int32_t *tokens; /* batch x seq */
     const void *table;     /* vocab_count x width */
@@ -164,12 +206,13 @@ typedef struct weft_swiglu {
 
 /* Rotate queries and keys by their position, in place, as LLaMA does: element i and i + D/2 of a
  * head are a pair, turned by position x theta^(-2i/D). `inverse` turns back: the gradient. A row is
- * a token's queries (H x D), keys (G x D) and values (G x D). */
+ * a token's queries (H x D), keys (G x D) and values (G x D). A ragged batch: as weft_embed_t. */
 typedef struct weft_rope {
     weft_dtype_t type;
     int64_t batch, seq;
     int heads, kv_heads, head_dim;
     int64_t position_first;
+    const weft_sequences_t *ragged; /* or NULL */
     float theta;
     bool inverse;
     void *qkv;
@@ -197,15 +240,17 @@ typedef struct weft_attention {
 
 /* Attention of new tokens over a cache, for generating text. First the keys and values of the `seq`
  * new tokens are put at positions [past, past + seq) of the cache, then each new token attends to
- * all positions up to its own. */
+ * all positions up to its own. Sequences of a ragged batch (batch 1, seq all rows) have lengths,
+ * positions and slots of their own; else sequence b is in slot b. */
 typedef struct weft_decode {
     weft_dtype_t type;
     int64_t batch, seq, past;
-    int64_t capacity; /* positions in the cache */
+    const weft_sequences_t *ragged; /* or NULL */
+    int64_t capacity;               /* positions of a slot of the cache */
     int heads, kv_heads, head_dim;
     float scale;
     const void *qkv;     /* B x seq x (H + 2G) D */
-    void *keys, *values; /* B x capacity x G x D */
+    void *keys, *values; /* slots x capacity x G x D */
     void *out;           /* B x seq x H D */
 } weft_decode_t;
 
@@ -315,6 +360,7 @@ typedef struct weft_cast {
 
 typedef struct weft_compute {
     const char *kind; /* "cpu", "cuda" */
+    bool ragged;      /* embed_forward, rope and decode take ragged batches */
 
     /* Logits that are made at a time: few enough to stay in a cache, or many enough to keep a GPU busy. */
     int64_t head_elements;

@@ -263,9 +263,9 @@ void weft__scratch_carve(const weft_model_t *model, const weft_compute_t *comput
 
 static void carve_cache(carver_t *carver, const weft_model_t *model, weft_cache_t *cache)
 {
-    int64_t positions = model->slice.layer_count * cache->batch * cache->capacity;
+    int64_t positions = model->slice.layer_count * cache->slots * cache->capacity;
     int64_t kv = (int64_t)model->kv_heads * model->config.head_dim;
-    weft_shape_t shape = WEFT_SHAPE(cache->batch, cache->chunk);
+    weft_shape_t shape = WEFT_SHAPE(1, cache->rows);
     cache->keys = take_tensor(carver, model, positions, kv);
     cache->values = take_tensor(carver, model, positions, kv);
     for (int i = 0; i < 2; i++) {
@@ -275,18 +275,18 @@ static void carve_cache(carver_t *carver, const weft_model_t *model, weft_cache_
     carve_head(carver, model, &shape, &cache->head);
 }
 
-size_t weft__cache_bytes(const weft_model_t *model, int64_t batch, int64_t capacity, int64_t chunk)
+size_t weft__cache_bytes(const weft_model_t *model, int64_t slots, int64_t capacity, int64_t rows)
 {
     carver_t carver = {0};
-    weft_cache_t cache = {.batch = batch, .capacity = capacity, .chunk = chunk};
+    weft_cache_t cache = {.slots = slots, .capacity = capacity, .rows = rows};
     carve_cache(&carver, model, &cache);
     return carver.used;
 }
 
-void weft__cache_carve(const weft_model_t *model, int64_t batch, int64_t capacity, int64_t chunk,
+void weft__cache_carve(const weft_model_t *model, int64_t slots, int64_t capacity, int64_t rows,
                        void *memory, weft_cache_t *cache_p)
 {
     carver_t carver = {memory, 0};
-    *cache_p = (weft_cache_t){.batch = batch, .capacity = capacity, .chunk = chunk};
+    *cache_p = (weft_cache_t){.slots = slots, .capacity = capacity, .rows = rows};
     carve_cache(&carver, model, cache_p);
 }

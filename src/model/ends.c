@@ -11,11 +11,13 @@ static weft_embed_t embed_args(const weft_pass_t *pass, const int32_t *tokens)
                           .batch = pass->shape.batch,
                           .seq = pass->shape.seq,
                           .width = model->config.width,
+                          .position_first = pass->position_first,
+                          .ragged = pass->ragged,
                           .vocab_first = model->vocab_first,
                           .vocab_count = model->vocab_count,
                           .tokens = tokens,
-                          .table = weft__param_of(pass, -1, WEFT_TOKENS),
-                          .positions = weft__param_of(pass, -1, WEFT_POSITIONS),
+                          .table = weft__param_of(pass, WEFT_KEY(-1, WEFT_TOKENS)),
+                          .positions = weft__param_of(pass, WEFT_KEY(-1, WEFT_POSITIONS)),
                           .work = pass->scratch.work};
 }
 
@@ -32,12 +34,10 @@ static weft_status_t embed_dropout(const weft_pass_t *pass, void *x)
     return args.mask.rate == 0.0f ? WEFT_OK : pass->compute->dropout(&args, pass->stream);
 }
 
-weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int64_t position,
-                             void *x)
+weft_status_t weft__embed_forward(const weft_pass_t *pass, const int32_t *tokens, void *x)
 {
     weft_embed_t args = embed_args(pass, tokens);
     args.out = x;
-    args.position_first = position;
     if (!pass->row_bias) {
         args.positions = NULL; /* the sum over parts has them once */
     }
@@ -45,18 +45,13 @@ weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int
     return embed_dropout(pass, x);
 }
 
-weft_status_t weft__embed_forward(const weft_pass_t *pass, const int32_t *tokens, void *x)
-{
-    return weft__embed_at(pass, tokens, 0, x);
-}
-
 weft_status_t weft__embed_backward(const weft_pass_t *pass, const int32_t *tokens)
 {
     weft_embed_t args = embed_args(pass, tokens);
     WEFT_TRY(embed_dropout(pass, pass->scratch.dx));
     args.dout = pass->scratch.dx;
-    args.dtable = weft__grad_of(pass, -1, WEFT_TOKENS);
-    args.dpositions = weft__grad_of(pass, -1, WEFT_POSITIONS);
+    args.dtable = weft__grad_of(pass, WEFT_KEY(-1, WEFT_TOKENS));
+    args.dpositions = weft__grad_of(pass, WEFT_KEY(-1, WEFT_POSITIONS));
     WEFT_TRY(pass->compute->embed_backward(&args, pass->stream));
     weft__tell_ready(pass, -1, WEFT_TOKENS, WEFT_POSITIONS);
     return WEFT_OK;
@@ -90,7 +85,7 @@ weft_status_t weft__head_logits(const weft_pass_t *pass, const weft_head_acts_t 
                           .n = pass->model->vocab_rows,
                           .k = width,
                           .a = weft__offset(pass, acts->h, first * width),
-                          .b = weft__param_of(pass, -1, head_role(pass)),
+                          .b = weft__param_of(pass, WEFT_KEY(-1, head_role(pass))),
                           .trans_b = true,
                           .c = pass->scratch.logits};
     return pass->compute->matmul(&args, pass->stream);
@@ -107,7 +102,7 @@ weft_status_t weft__head_dlogits(const weft_pass_t *pass, const weft_head_acts_t
                            .n = width,
                            .k = model->vocab_rows,
                            .a = pass->scratch.logits,
-                           .b = weft__param_of(pass, -1, head_role(pass)),
+                           .b = weft__param_of(pass, WEFT_KEY(-1, head_role(pass))),
                            .c = weft__offset(pass, acts->dh, first * width)};
     weft_matmul_t weights = {.type = model->type,
                              .c_type = model->grad_type,
@@ -117,7 +112,7 @@ weft_status_t weft__head_dlogits(const weft_pass_t *pass, const weft_head_acts_t
                              .a = pass->scratch.logits,
                              .trans_a = true,
                              .b = weft__offset(pass, acts->h, first * width),
-                             .c = weft__grad_of(pass, -1, head_role(pass)),
+                             .c = weft__grad_of(pass, WEFT_KEY(-1, head_role(pass))),
                              .accumulate = !pass->fresh || first > 0};
     WEFT_TRY(pass->compute->matmul(&input, pass->stream));
     return pass->compute->matmul(&weights, pass->stream);

@@ -54,6 +54,17 @@ typedef enum weft_role {
     WEFT_ROLE_COUNT
 } weft_role_t;
 
+/* Which parameter of a model. The order of keys is that of forward: what is in front of the blocks, the
+ * blocks, what is behind them; in a block expert by expert, those of no expert first, and by role. */
+typedef struct weft_param_key {
+    int layer; /* of a block; -1: of an end */
+    weft_role_t role;
+    int expert; /* of the block's; -1: of none */
+} weft_param_key_t;
+
+/* Of no expert. */
+#define WEFT_KEY(layer, role) ((weft_param_key_t){(layer), (role), -1})
+
 #define WEFT_PARAM_NAME 96
 
 /* How tensor parallelism cuts a parameter among `parts`. */
@@ -65,8 +76,7 @@ typedef enum weft_split {
 
 typedef struct weft_param {
     char name[WEFT_PARAM_NAME]; /* Hugging Face's */
-    weft_role_t role;
-    int layer;        /* of a block; -1 otherwise */
+    weft_param_key_t key;
     int dims;         /* 1 or 2; a vector has shape[1] = 1 */
     int64_t shape[2]; /* of the whole, as in a checkpoint */
     int64_t local[2]; /* as stored in this slice: its part, and padding of the vocabulary */
@@ -109,13 +119,12 @@ typedef struct weft_model {
     int64_t vocab_first, vocab_count; /* rows of the token embedding that are real ... */
     int64_t vocab_rows;               /* ... and that are stored */
 
-    /* In the order of forward. Those of a part are neighbours, so that what a part of backward has
+    /* In the order of their keys. Those of a part are neighbours, so that what a part of backward has
      * completed is a range. */
-    int param_count;
+    int param_count, param_room;
     weft_param_t *params;
+    int *block_at;         /* each block's first parameter, and behind them that of the end */
     int64_t element_count; /* of all local parameters */
-
-    int (*index)[WEFT_ROLE_COUNT]; /* by block, and one row more for the rest; -1: none */
 } weft_model_t;
 
 /* Everything in one slice. */
@@ -127,9 +136,8 @@ weft_status_t weft__model_create(const weft_model_config_t *config, const weft_s
                                  weft_dtype_t type, weft_dtype_t grad_type, weft_model_t **model_p);
 void weft__model_destroy(weft_model_t *model);
 
-/* The index of a parameter, -1 if this slice has none such. `layer` is a block's, else -1. */
-int weft__model_param(const weft_model_t *model, int layer, weft_role_t role);
-int weft__model_find(const weft_model_t *model, const char *name);
+/* The index of a parameter, -1 if this slice has none such. */
+int weft__model_param(const weft_model_t *model, weft_param_key_t key);
 
 /* ---- activations ------------------------------------------------------------------------ */
 
@@ -246,6 +254,10 @@ typedef struct weft_pass {
     bool fuse_residual;   /* attention and MLP add the residual themselves: one part, no dropout */
     float loss_scale;     /* gradients are of loss_scale x sum of the losses of all tokens */
     uint64_t seed, step;  /* of dropout */
+    /* Sequences that begin before this pass: all at this position, or each at its own. Only where keys and
+     * values come from a cache; 0 and NULL in training. */
+    int64_t position_first;
+    const weft_sequences_t *ragged;
     int64_t sample_first; /* index of the first sequence in the global batch, for dropout */
     int64_t row_first;    /* norm_rows' first row among batch x seq, with sequence parallelism */
 
@@ -341,26 +353,31 @@ weft_status_t weft__model_backward(const weft_pass_t *pass, const weft_acts_t *a
 
 /* ---- generating --------------------------------------------------------------------------- */
 
-/* Keys and values of `capacity` positions of `batch` sequences, and room to run `chunk` new tokens of
- * each at a time. For a whole model. */
+/* Keys and values of `slots` sequences of up to `capacity` positions, and room to run `rows` new tokens at
+ * a time, of whichever of them. For a whole model. How much of a slot is filled is the caller's to know:
+ * it says so with each batch, and may go back. */
 typedef struct weft_cache {
-    int64_t batch, capacity, chunk;
-    int64_t length;      /* positions filled */
-    void *keys, *values; /* layers x batch x capacity x kv_heads D */
-    void *stream[2];     /* batch x chunk x C: a block's input and output */
+    int64_t slots, capacity, rows;
+    void *keys, *values; /* layers x slots x capacity x kv_heads D */
+    void *stream[2];     /* rows x C: a block's input and output */
     weft_block_acts_t acts;
     weft_head_acts_t head;
 } weft_cache_t;
 
-size_t weft__cache_bytes(const weft_model_t *model, int64_t batch, int64_t capacity, int64_t chunk);
-void weft__cache_carve(const weft_model_t *model, int64_t batch, int64_t capacity, int64_t chunk,
+size_t weft__cache_bytes(const weft_model_t *model, int64_t slots, int64_t capacity, int64_t rows);
+void weft__cache_carve(const weft_model_t *model, int64_t slots, int64_t capacity, int64_t rows,
                        void *memory, weft_cache_t *cache_p);
 
-/* Run `seq` (at most chunk) more tokens of every sequence through the model and append them to the
- * cache. tokens: batch x seq, in device memory. logits: batch x vocab_rows of the last position, of
- * the model's type. Of the pass, model, compute, params and stream are used. WEFT_ERR_INVALID if the
- * cache or the model's context is full. */
-weft_status_t weft__model_extend(const weft_pass_t *pass, weft_cache_t *cache,
-                                 const int32_t *tokens, int64_t seq, void *logits);
+/* Run more tokens of some sequences through the model and put their keys and values into the cache: those
+ * of each sequence at its position in its slot, a slot at most once in a batch. tokens: batch->rows, in
+ * device memory. logits: batch->count x vocab_rows of each sequence's last token, of the model's type. Of
+ * the pass, model, compute, params and stream are used; the batch's list must live until the stream has
+ * passed. A sequence gets the logits that it would get alone: on virtual GPUs bit for bit with Weft's own
+ * products; a BLAS rounds as the number of rows suits it.
+ * WEFT_ERR_INVALID if a slot or the model's context is full; WEFT_ERR_UNSUPPORTED for sequences that differ
+ * in length or position where the device takes no ragged batches (weft_compute_t.ragged). */
+weft_status_t weft__model_extend(const weft_pass_t *pass, const weft_cache_t *cache,
+                                 const weft_sequences_t *batch, const int32_t *tokens,
+                                 void *logits);
 
 #endif

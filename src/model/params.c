@@ -1,31 +1,82 @@
 /* The parameters of a slice: which there are, what they are called, how they are cut. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "model/model.h"
+#include "model/parts.h"
 
-/* ---- the table ---------------------------------------------------------------------------- */
+/* ---- by key ------------------------------------------------------------------------------- */
 
-/* A tensor on its way into the table; dims, shape and so on as in weft_param_t. */
-typedef struct entry {
-    weft_role_t role;
-    int dims;
-    int64_t rows, columns;
-    weft_split_t split;
-    int sections;
-    float std;
-} entry_t;
+/* Parameters [first, end) of a model. */
+typedef struct range {
+    int first, end;
+} range_t;
+
+static bool is_front(weft_role_t role)
+{
+    return role < WEFT_NORM1_WEIGHT;
+}
+
+static bool is_of_block(weft_role_t role)
+{
+    return role >= WEFT_NORM1_WEIGHT && role < WEFT_FINAL_WEIGHT;
+}
+
+/* The block that the key is of, counted in the slice; -1: in front of all, layer_count: behind them. */
+static int block_of(const weft_model_t *model, weft_param_key_t key)
+{
+    return key.layer >= 0       ? key.layer - model->slice.layer_first
+           : is_front(key.role) ? -1
+                                : model->slice.layer_count;
+}
+
+static range_t range_of(const weft_model_t *model, int block)
+{
+    return (range_t){block >= 0 ? model->block_at[block] : 0, block < model->slice.layer_count
+                                                                  ? model->block_at[block + 1]
+                                                                  : model->param_count};
+}
+
+int weft__model_lower(const weft_model_t *model, weft_param_key_t key)
+{
+    range_t range = range_of(model, block_of(model, key));
+    while (range.first < range.end) {
+        int middle = (range.first + range.end) / 2;
+        const weft_param_key_t *there = &model->params[middle].key;
+        bool before = there->expert != key.expert ? there->expert < key.expert
+                                                  : there->role < key.role;
+        range = before ? (range_t){middle + 1, range.end} : (range_t){range.first, middle};
+    }
+    return range.first;
+}
+
+static bool has_block(const weft_model_t *model, weft_param_key_t key)
+{
+    int block = key.layer - model->slice.layer_first;
+    return key.layer < 0 || (block >= 0 && block < model->slice.layer_count);
+}
+
+int weft__model_param(const weft_model_t *model, weft_param_key_t key)
+{
+    int at = has_block(model, key) ? weft__model_lower(model, key) : model->param_count;
+    if (at == model->param_count) {
+        return -1;
+    }
+    const weft_param_key_t *there = &model->params[at].key;
+    bool same = there->layer == key.layer && there->role == key.role && there->expert == key.expert;
+    return same ? at : -1;
+}
+
+/* ---- adding to the table ---------------------------------------------------------------------- */
 
 static void set_local(const weft_model_t *model, weft_param_t *param)
 {
     int parts = model->slice.parts;
     param->local[0] = param->shape[0];
     param->local[1] = param->shape[1];
-    if (param->role == WEFT_TOKENS || param->role == WEFT_HEAD_WEIGHT) {
+    if (param->key.role == WEFT_TOKENS || param->key.role == WEFT_HEAD_WEIGHT) {
         param->local[0] = model->vocab_rows;
     } else if (param->split == WEFT_SPLIT_ROWS) {
         param->local[0] /= parts;
@@ -35,121 +86,168 @@ static void set_local(const weft_model_t *model, weft_param_t *param)
     param->count = param->local[0] * param->local[1];
 }
 
-__attribute__((format(printf, 4, 5))) static void add(weft_model_t *model, int layer, entry_t entry,
-                                                      const char *name, ...)
+static weft_status_t make_room(weft_model_t *model)
 {
-    weft_param_t *param = &model->params[model->param_count];
-    int row = layer >= 0 ? layer - model->slice.layer_first : model->slice.layer_count;
-    va_list list;
-    va_start(list, name);
-    vsnprintf(param->name, sizeof(param->name), name, list);
-    va_end(list);
-    param->role = entry.role;
-    param->layer = layer;
-    param->dims = entry.dims;
-    param->shape[0] = entry.rows;
-    param->shape[1] = entry.dims == 2 ? entry.columns : 1;
-    param->split = entry.split;
-    param->sections = entry.sections;
-    param->decay = entry.dims == 2;
-    param->std = entry.std;
-    set_local(model, param);
-    model->index[row][entry.role] = model->param_count++;
-    model->element_count += param->count;
+    int room = model->param_room > 0 ? 2 * model->param_room : 32;
+    if (model->param_count < model->param_room) {
+        return WEFT_OK;
+    }
+    weft_param_t *params = realloc(model->params, (size_t)room * sizeof(*params));
+    if (params == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "there is no memory for the table of parameters");
+    }
+    model->params = params;
+    model->param_room = room;
+    return WEFT_OK;
 }
 
-/* The rest: how it is split, sections, deviation of initial values. */
-#define VECTOR(role, n, ...) ((entry_t){(role), 1, (n), 1, __VA_ARGS__})
-#define MATRIX(role, r, c, ...) ((entry_t){(role), 2, (r), (c), __VA_ARGS__})
+weft_status_t weft__model_add(weft_model_t *model, weft_param_key_t key,
+                              const weft_param_form_t *form, const char *name)
+{
+    if (is_of_block(key.role) != (key.layer >= 0) || !has_block(model, key) ||
+        weft__model_param(model, key) >= 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "%s cannot be added to layers %d to %d: they have it, or no place for it",
+                          name, model->slice.layer_first,
+                          model->slice.layer_first + model->slice.layer_count - 1);
+    }
+    WEFT_TRY(make_room(model));
+    int at = weft__model_lower(model, key);
+    weft_param_t *param = &model->params[at];
+    memmove(param + 1, param, (size_t)(model->param_count - at) * sizeof(*param));
+    *param = (weft_param_t){.key = key,
+                            .dims = form->dims,
+                            .shape = {form->shape[0], form->shape[1]},
+                            .split = form->split,
+                            .sections = form->sections,
+                            .decay = form->dims == 2,
+                            .std = form->std};
+    snprintf(param->name, sizeof(param->name), "%s", name);
+    set_local(model, param);
+    for (int i = block_of(model, key) + 1; i <= model->slice.layer_count; i++) {
+        model->block_at[i]++;
+    }
+    model->param_count++;
+    model->element_count += param->count;
+    return WEFT_OK;
+}
+
+/* ---- what models consist of --------------------------------------------------------------------- */
+
+/* What the sizes of tensors are. */
+typedef enum extent { ONE, WIDTH, QUERIES, KEYS, QKV, FFN, VOCAB, CONTEXT, EXTENTS } extent_t;
+
+/* Initial values; OUT: of a matrix whose product is added to the residual stream. */
+typedef enum start { ZEROS, UNITS, NORMAL, OUT } start_t;
+
+/* A tensor, of each block if its role is a block's. */
+typedef struct row {
+    weft_role_t role;
+    extent_t rows, columns; /* columns ONE: a vector */
+    weft_split_t split;
+    int sections;
+    start_t start;
+    const char *name; /* behind that of the block */
+} row_t;
+
 #define WHOLE WEFT_SPLIT_NONE, 1
 #define ROWS WEFT_SPLIT_ROWS, 1
 #define COLUMNS WEFT_SPLIT_COLUMNS, 1
 
-enum { ZEROS = 0, ONES = -1 };
-
-static void add_gpt2_block(weft_model_t *model, int l)
-{
-    const weft_model_config_t *c = &model->config;
-    int64_t width = c->width, inner = (int64_t)c->heads * c->head_dim, ffn = c->ffn;
-    float std = c->init_std, out_std = std / sqrtf(2.0f * (float)c->layers);
-    const char *h = "transformer.h";
-    add(model, l, VECTOR(WEFT_NORM1_WEIGHT, width, WHOLE, ONES), "%s.%d.ln_1.weight", h, l);
-    add(model, l, VECTOR(WEFT_NORM1_BIAS, width, WHOLE, ZEROS), "%s.%d.ln_1.bias", h, l);
-    add(model, l, MATRIX(WEFT_QKV_WEIGHT, width, 3 * inner, WEFT_SPLIT_COLUMNS, 3, std),
-        "%s.%d.attn.c_attn.weight", h, l);
-    add(model, l, VECTOR(WEFT_QKV_BIAS, 3 * inner, WEFT_SPLIT_ROWS, 3, ZEROS),
-        "%s.%d.attn.c_attn.bias", h, l);
-    add(model, l, MATRIX(WEFT_PROJ_WEIGHT, inner, width, ROWS, out_std), "%s.%d.attn.c_proj.weight",
-        h, l);
-    add(model, l, VECTOR(WEFT_PROJ_BIAS, width, WHOLE, ZEROS), "%s.%d.attn.c_proj.bias", h, l);
-    add(model, l, VECTOR(WEFT_NORM2_WEIGHT, width, WHOLE, ONES), "%s.%d.ln_2.weight", h, l);
-    add(model, l, VECTOR(WEFT_NORM2_BIAS, width, WHOLE, ZEROS), "%s.%d.ln_2.bias", h, l);
-    add(model, l, MATRIX(WEFT_UP_WEIGHT, width, ffn, COLUMNS, std), "%s.%d.mlp.c_fc.weight", h, l);
-    add(model, l, VECTOR(WEFT_UP_BIAS, ffn, ROWS, ZEROS), "%s.%d.mlp.c_fc.bias", h, l);
-    add(model, l, MATRIX(WEFT_DOWN_WEIGHT, ffn, width, ROWS, out_std), "%s.%d.mlp.c_proj.weight", h,
-        l);
-    add(model, l, VECTOR(WEFT_DOWN_BIAS, width, WHOLE, ZEROS), "%s.%d.mlp.c_proj.bias", h, l);
-}
+static const row_t gpt2_rows[] = {
+    {WEFT_TOKENS, VOCAB, WIDTH, ROWS, NORMAL, "transformer.wte.weight"},
+    {WEFT_POSITIONS, CONTEXT, WIDTH, WHOLE, NORMAL, "transformer.wpe.weight"},
+    {WEFT_NORM1_WEIGHT, WIDTH, ONE, WHOLE, UNITS, "ln_1.weight"},
+    {WEFT_NORM1_BIAS, WIDTH, ONE, WHOLE, ZEROS, "ln_1.bias"},
+    {WEFT_QKV_WEIGHT, WIDTH, QKV, WEFT_SPLIT_COLUMNS, 3, NORMAL, "attn.c_attn.weight"},
+    {WEFT_QKV_BIAS, QKV, ONE, WEFT_SPLIT_ROWS, 3, ZEROS, "attn.c_attn.bias"},
+    {WEFT_PROJ_WEIGHT, QUERIES, WIDTH, ROWS, OUT, "attn.c_proj.weight"},
+    {WEFT_PROJ_BIAS, WIDTH, ONE, WHOLE, ZEROS, "attn.c_proj.bias"},
+    {WEFT_NORM2_WEIGHT, WIDTH, ONE, WHOLE, UNITS, "ln_2.weight"},
+    {WEFT_NORM2_BIAS, WIDTH, ONE, WHOLE, ZEROS, "ln_2.bias"},
+    {WEFT_UP_WEIGHT, WIDTH, FFN, COLUMNS, NORMAL, "mlp.c_fc.weight"},
+    {WEFT_UP_BIAS, FFN, ONE, ROWS, ZEROS, "mlp.c_fc.bias"},
+    {WEFT_DOWN_WEIGHT, FFN, WIDTH, ROWS, OUT, "mlp.c_proj.weight"},
+    {WEFT_DOWN_BIAS, WIDTH, ONE, WHOLE, ZEROS, "mlp.c_proj.bias"},
+    {WEFT_FINAL_WEIGHT, WIDTH, ONE, WHOLE, UNITS, "transformer.ln_f.weight"},
+    {WEFT_FINAL_BIAS, WIDTH, ONE, WHOLE, ZEROS, "transformer.ln_f.bias"},
+    {WEFT_HEAD_WEIGHT, VOCAB, WIDTH, ROWS, NORMAL, "lm_head.weight"},
+};
 
 /* Queries, keys and values are neighbours, and gate and up: where their storage is too, each group is
  * one product. */
-static void add_llama_block(weft_model_t *model, int l)
+static const row_t llama_rows[] = {
+    {WEFT_TOKENS, VOCAB, WIDTH, ROWS, NORMAL, "model.embed_tokens.weight"},
+    {WEFT_NORM1_WEIGHT, WIDTH, ONE, WHOLE, UNITS, "input_layernorm.weight"},
+    {WEFT_Q_WEIGHT, QUERIES, WIDTH, ROWS, NORMAL, "self_attn.q_proj.weight"},
+    {WEFT_K_WEIGHT, KEYS, WIDTH, ROWS, NORMAL, "self_attn.k_proj.weight"},
+    {WEFT_V_WEIGHT, KEYS, WIDTH, ROWS, NORMAL, "self_attn.v_proj.weight"},
+    {WEFT_PROJ_WEIGHT, WIDTH, QUERIES, COLUMNS, NORMAL, "self_attn.o_proj.weight"},
+    {WEFT_NORM2_WEIGHT, WIDTH, ONE, WHOLE, UNITS, "post_attention_layernorm.weight"},
+    {WEFT_GATE_WEIGHT, FFN, WIDTH, ROWS, NORMAL, "mlp.gate_proj.weight"},
+    {WEFT_UP_WEIGHT, FFN, WIDTH, ROWS, NORMAL, "mlp.up_proj.weight"},
+    {WEFT_DOWN_WEIGHT, WIDTH, FFN, COLUMNS, NORMAL, "mlp.down_proj.weight"},
+    {WEFT_FINAL_WEIGHT, WIDTH, ONE, WHOLE, UNITS, "model.norm.weight"},
+    {WEFT_HEAD_WEIGHT, VOCAB, WIDTH, ROWS, NORMAL, "lm_head.weight"},
+};
+
+/* Is an end's tensor in this slice? */
+static bool has_end(const weft_model_t *model, weft_role_t role)
 {
-    const weft_model_config_t *c = &model->config;
-    int64_t width = c->width, inner = (int64_t)c->heads * c->head_dim, ffn = c->ffn;
-    int64_t kv = (int64_t)c->kv_heads * c->head_dim;
-    float std = c->init_std;
-    const char *h = "model.layers";
-    add(model, l, VECTOR(WEFT_NORM1_WEIGHT, width, WHOLE, ONES), "%s.%d.input_layernorm.weight", h,
-        l);
-    add(model, l, MATRIX(WEFT_Q_WEIGHT, inner, width, ROWS, std), "%s.%d.self_attn.q_proj.weight",
-        h, l);
-    add(model, l, MATRIX(WEFT_K_WEIGHT, kv, width, ROWS, std), "%s.%d.self_attn.k_proj.weight", h,
-        l);
-    add(model, l, MATRIX(WEFT_V_WEIGHT, kv, width, ROWS, std), "%s.%d.self_attn.v_proj.weight", h,
-        l);
-    add(model, l, MATRIX(WEFT_PROJ_WEIGHT, width, inner, COLUMNS, std),
-        "%s.%d.self_attn.o_proj.weight", h, l);
-    add(model, l, VECTOR(WEFT_NORM2_WEIGHT, width, WHOLE, ONES),
-        "%s.%d.post_attention_layernorm.weight", h, l);
-    add(model, l, MATRIX(WEFT_GATE_WEIGHT, ffn, width, ROWS, std), "%s.%d.mlp.gate_proj.weight", h,
-        l);
-    add(model, l, MATRIX(WEFT_UP_WEIGHT, ffn, width, ROWS, std), "%s.%d.mlp.up_proj.weight", h, l);
-    add(model, l, MATRIX(WEFT_DOWN_WEIGHT, width, ffn, COLUMNS, std), "%s.%d.mlp.down_proj.weight",
-        h, l);
+    const weft_slice_t *slice = &model->slice;
+    bool tied = model->config.tied;
+    return role == WEFT_TOKENS        ? slice->embed || (slice->head && tied)
+           : role == WEFT_POSITIONS   ? slice->embed
+           : role == WEFT_HEAD_WEIGHT ? slice->head && !tied
+                                      : slice->head;
 }
 
-static void add_all(weft_model_t *model)
+static weft_status_t add_row(weft_model_t *model, const row_t *row, int layer)
 {
     const weft_model_config_t *c = &model->config;
-    const weft_slice_t *slice = &model->slice;
-    bool gpt2 = c->family == WEFT_GPT2;
-    if (slice->embed || (slice->head && c->tied)) {
-        add(model, -1, MATRIX(WEFT_TOKENS, c->vocab, c->width, ROWS, c->init_std), "%s",
-            gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight");
+    const int64_t extents[EXTENTS] = {[ONE] = 1,
+                                      [WIDTH] = c->width,
+                                      [QUERIES] = (int64_t)c->heads * c->head_dim,
+                                      [KEYS] = (int64_t)c->kv_heads * c->head_dim,
+                                      [QKV] = 3 * (int64_t)c->heads * c->head_dim,
+                                      [FFN] = c->ffn,
+                                      [VOCAB] = c->vocab,
+                                      [CONTEXT] = c->context};
+    const float stds[] = {[ZEROS] = 0.0f,
+                          [UNITS] = -1.0f,
+                          [NORMAL] = c->init_std,
+                          [OUT] = c->init_std / sqrtf(2.0f * (float)c->layers)};
+    weft_param_form_t form = {.dims = row->columns == ONE ? 1 : 2,
+                              .shape = {extents[row->rows], extents[row->columns]},
+                              .split = row->split,
+                              .sections = row->sections,
+                              .std = stds[row->start]};
+    char name[WEFT_PARAM_NAME];
+    const char *blocks = c->family == WEFT_GPT2 ? "transformer.h" : "model.layers";
+    if (layer >= 0) {
+        snprintf(name, sizeof(name), "%s.%d.%s", blocks, layer, row->name);
     }
-    if (slice->embed && gpt2) {
-        add(model, -1, MATRIX(WEFT_POSITIONS, c->context, c->width, WHOLE, c->init_std),
-            "transformer.wpe.weight");
-    }
-    for (int l = slice->layer_first; l < slice->layer_first + slice->layer_count; l++) {
-        if (gpt2) {
-            add_gpt2_block(model, l);
-        } else {
-            add_llama_block(model, l);
+    return weft__model_add(model, WEFT_KEY(layer, row->role), &form, layer >= 0 ? name : row->name);
+}
+
+static weft_status_t add_all(weft_model_t *model)
+{
+    bool gpt2 = model->config.family == WEFT_GPT2;
+    const row_t *rows = gpt2 ? gpt2_rows : llama_rows;
+    size_t count = gpt2 ? sizeof(gpt2_rows) / sizeof(row_t) : sizeof(llama_rows) / sizeof(row_t);
+    for (size_t i = 0; i < count; i++) {
+        if (!is_of_block(rows[i].role) && has_end(model, rows[i].role)) {
+            WEFT_TRY(add_row(model, &rows[i], -1));
         }
     }
-    if (slice->head) {
-        add(model, -1, VECTOR(WEFT_FINAL_WEIGHT, c->width, WHOLE, ONES), "%s",
-            gpt2 ? "transformer.ln_f.weight" : "model.norm.weight");
+    for (int l = 0; l < model->slice.layer_count; l++) {
+        for (size_t i = 0; i < count; i++) {
+            if (is_of_block(rows[i].role)) {
+                WEFT_TRY(add_row(model, &rows[i], model->slice.layer_first + l));
+            }
+        }
     }
-    if (slice->head && gpt2) {
-        add(model, -1, VECTOR(WEFT_FINAL_BIAS, c->width, WHOLE, ZEROS), "transformer.ln_f.bias");
-    }
-    if (slice->head && !c->tied) {
-        add(model, -1, MATRIX(WEFT_HEAD_WEIGHT, c->vocab, c->width, ROWS, c->init_std),
-            "lm_head.weight");
-    }
+    return WEFT_OK;
 }
 
 /* ---- making a slice ------------------------------------------------------------------------ */
@@ -216,25 +314,24 @@ weft_status_t weft__model_create(const weft_model_config_t *config, const weft_s
     if (status != WEFT_OK) {
         return status;
     }
-    size_t rows = (size_t)slice->layer_count + 1;
     weft_model_t *model = calloc(1, sizeof(*model));
-    weft_param_t *params = calloc(rows * WEFT_ROLE_COUNT, sizeof(*params));
-    int(*index)[WEFT_ROLE_COUNT] = malloc(rows * sizeof(*index));
-    if (model == NULL || params == NULL || index == NULL) {
+    int *block_at = calloc((size_t)slice->layer_count + 1, sizeof(int));
+    if (model == NULL || block_at == NULL) {
         free(model);
-        free(params);
-        free(index);
+        free(block_at);
         return weft__fail(WEFT_ERR_NO_MEMORY, "there is no memory for the table of parameters");
     }
-    memset(index, -1, rows * sizeof(*index));
     model->config = *config;
     model->slice = *slice;
     model->type = type;
     model->grad_type = grad_type;
-    model->params = params;
-    model->index = index;
+    model->block_at = block_at;
     set_sizes(model);
-    add_all(model);
+    status = add_all(model);
+    if (status != WEFT_OK) {
+        weft__model_destroy(model);
+        return status;
+    }
     *model_p = model;
     return WEFT_OK;
 }
@@ -243,25 +340,9 @@ void weft__model_destroy(weft_model_t *model)
 {
     if (model != NULL) {
         free(model->params);
-        free(model->index);
+        free(model->block_at);
         free(model);
     }
-}
-
-int weft__model_param(const weft_model_t *model, int layer, weft_role_t role)
-{
-    int row = layer >= 0 ? layer - model->slice.layer_first : model->slice.layer_count;
-    return row >= 0 && row <= model->slice.layer_count ? model->index[row][role] : -1;
-}
-
-int weft__model_find(const weft_model_t *model, const char *name)
-{
-    for (int i = 0; i < model->param_count; i++) {
-        if (strcmp(model->params[i].name, name) == 0) {
-            return i;
-        }
-    }
-    return -1;
 }
 
 /* ---- cutting whole tensors ------------------------------------------------------------------ */

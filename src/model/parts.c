@@ -3,21 +3,21 @@
 
 #include <stdio.h>
 
-const void *weft__param_of(const weft_pass_t *pass, int layer, weft_role_t role)
+const void *weft__param_of(const weft_pass_t *pass, weft_param_key_t key)
 {
-    int index = weft__model_param(pass->model, layer, role);
+    int index = weft__model_param(pass->model, key);
     return index >= 0 ? pass->params[index] : NULL;
 }
 
-void *weft__grad_of(const weft_pass_t *pass, int layer, weft_role_t role)
+void *weft__grad_of(const weft_pass_t *pass, weft_param_key_t key)
 {
-    int index = weft__model_param(pass->model, layer, role);
+    int index = weft__model_param(pass->model, key);
     return index >= 0 && pass->grads != NULL ? pass->grads[index] : NULL;
 }
 
 bool weft__grad_is_written(const weft_model_t *model, int param)
 {
-    switch (model->params[param].role) {
+    switch (model->params[param].key.role) {
     case WEFT_QKV_WEIGHT:
     case WEFT_Q_WEIGHT:
     case WEFT_K_WEIGHT:
@@ -49,10 +49,10 @@ weft_norm_t weft__norm_args(const weft_pass_t *pass, int64_t rows, int layer, we
                          .rows = rows,
                          .width = pass->model->config.width,
                          .eps = pass->model->config.norm_eps,
-                         .weight = weft__param_of(pass, layer, weight),
-                         .bias = weft__param_of(pass, layer, bias),
-                         .dweight = weft__grad_of(pass, layer, weight),
-                         .dbias = weft__grad_of(pass, layer, bias),
+                         .weight = weft__param_of(pass, WEFT_KEY(layer, weight)),
+                         .bias = weft__param_of(pass, WEFT_KEY(layer, bias)),
+                         .dweight = weft__grad_of(pass, WEFT_KEY(layer, weight)),
+                         .dbias = weft__grad_of(pass, WEFT_KEY(layer, bias)),
                          .work = pass->scratch.work};
 }
 
@@ -63,34 +63,33 @@ weft_linear_t weft__linear_qkv(const weft_pass_t *pass, int layer)
     const weft_model_t *model = pass->model;
     int64_t queries = (int64_t)model->heads * model->config.head_dim;
     int64_t keys = (int64_t)model->kv_heads * model->config.head_dim;
-    weft_linear_t linear = {.layer = layer, .in = model->config.width, .out = model->qkv_width};
     if (weft__is_gpt2(pass)) {
-        linear.count = 1;
-        linear.roles[0] = WEFT_QKV_WEIGHT;
-        linear.outs[0] = linear.out;
-        linear.bias = WEFT_QKV_BIAS;
-        linear.biased = true;
-        return linear;
+        return (weft_linear_t){.in = model->config.width,
+                               .out = model->qkv_width,
+                               .count = 1,
+                               .weights = {WEFT_KEY(layer, WEFT_QKV_WEIGHT)},
+                               .outs = {model->qkv_width},
+                               .bias = WEFT_KEY(layer, WEFT_QKV_BIAS),
+                               .biased = true};
     }
-    linear.count = 3;
-    linear.roles[0] = WEFT_Q_WEIGHT;
-    linear.roles[1] = WEFT_K_WEIGHT;
-    linear.roles[2] = WEFT_V_WEIGHT;
-    linear.outs[0] = queries;
-    linear.outs[1] = linear.outs[2] = keys;
-    return linear;
+    return (weft_linear_t){.in = model->config.width,
+                           .out = model->qkv_width,
+                           .count = 3,
+                           .weights = {WEFT_KEY(layer, WEFT_Q_WEIGHT),
+                                       WEFT_KEY(layer, WEFT_K_WEIGHT),
+                                       WEFT_KEY(layer, WEFT_V_WEIGHT)},
+                           .outs = {queries, keys, keys}};
 }
 
 weft_linear_t weft__linear_proj(const weft_pass_t *pass, int layer)
 {
     const weft_model_t *model = pass->model;
-    return (weft_linear_t){.layer = layer,
-                           .in = (int64_t)model->heads * model->config.head_dim,
+    return (weft_linear_t){.in = (int64_t)model->heads * model->config.head_dim,
                            .out = model->config.width,
                            .count = 1,
-                           .roles = {WEFT_PROJ_WEIGHT},
+                           .weights = {WEFT_KEY(layer, WEFT_PROJ_WEIGHT)},
                            .outs = {model->config.width},
-                           .bias = WEFT_PROJ_BIAS,
+                           .bias = WEFT_KEY(layer, WEFT_PROJ_BIAS),
                            .biased = weft__is_gpt2(pass)};
 }
 
@@ -98,41 +97,39 @@ weft_linear_t weft__linear_up(const weft_pass_t *pass, int layer)
 {
     const weft_model_t *model = pass->model;
     if (weft__is_gpt2(pass)) {
-        return (weft_linear_t){.layer = layer,
-                               .in = model->config.width,
+        return (weft_linear_t){.in = model->config.width,
                                .out = model->ffn,
                                .count = 1,
-                               .roles = {WEFT_UP_WEIGHT},
+                               .weights = {WEFT_KEY(layer, WEFT_UP_WEIGHT)},
                                .outs = {model->ffn},
-                               .bias = WEFT_UP_BIAS,
+                               .bias = WEFT_KEY(layer, WEFT_UP_BIAS),
                                .biased = true};
     }
-    return (weft_linear_t){.layer = layer,
-                           .in = model->config.width,
-                           .out = 2 * (int64_t)model->ffn,
-                           .count = 2,
-                           .roles = {WEFT_GATE_WEIGHT, WEFT_UP_WEIGHT},
-                           .outs = {model->ffn, model->ffn}};
+    return (weft_linear_t){
+        .in = model->config.width,
+        .out = 2 * (int64_t)model->ffn,
+        .count = 2,
+        .weights = {WEFT_KEY(layer, WEFT_GATE_WEIGHT), WEFT_KEY(layer, WEFT_UP_WEIGHT)},
+        .outs = {model->ffn, model->ffn}};
 }
 
 weft_linear_t weft__linear_down(const weft_pass_t *pass, int layer)
 {
     const weft_model_t *model = pass->model;
-    return (weft_linear_t){.layer = layer,
-                           .in = model->ffn,
+    return (weft_linear_t){.in = model->ffn,
                            .out = model->config.width,
                            .count = 1,
-                           .roles = {WEFT_DOWN_WEIGHT},
+                           .weights = {WEFT_KEY(layer, WEFT_DOWN_WEIGHT)},
                            .outs = {model->config.width},
-                           .bias = WEFT_DOWN_BIAS,
+                           .bias = WEFT_KEY(layer, WEFT_DOWN_BIAS),
                            .biased = weft__is_gpt2(pass)};
 }
 
-typedef void *(*place_fn)(const weft_pass_t *pass, int layer, weft_role_t role);
+typedef void *(*place_fn)(const weft_pass_t *pass, weft_param_key_t key);
 
-static void *weight_place(const weft_pass_t *pass, int layer, weft_role_t role)
+static void *weight_place(const weft_pass_t *pass, weft_param_key_t key)
 {
-    return (void *)(uintptr_t)weft__param_of(pass, layer, role);
+    return (void *)(uintptr_t)weft__param_of(pass, key);
 }
 
 /* The same layer with its matrices as one, if they lie behind each other. */
@@ -141,8 +138,8 @@ static weft_linear_t joined(const weft_pass_t *pass, const weft_linear_t *linear
 {
     weft_linear_t one = *linear;
     for (int i = 1; i < linear->count; i++) {
-        const char *before = place(pass, linear->layer, linear->roles[i - 1]);
-        const char *here = place(pass, linear->layer, linear->roles[i]);
+        const char *before = place(pass, linear->weights[i - 1]);
+        const char *here = place(pass, linear->weights[i]);
         if (here != before + linear->outs[i - 1] * linear->in * element) {
             return one;
         }
@@ -178,11 +175,11 @@ static weft_status_t forward_rows(const weft_pass_t *pass, const weft_linear_t *
         args.n = l.outs[i];
         args.k = l.in;
         args.a = row_of(pass, x, rows.from, l.in);
-        args.b = weft__param_of(pass, l.layer, l.roles[i]);
+        args.b = weft__param_of(pass, l.weights[i]);
         args.trans_b = !weft__is_gpt2(pass);
         args.c = weft__offset(pass, y, rows.to * l.out + column);
         args.ldc = l.out;
-        args.bias = l.biased && !ending.no_bias ? weft__param_of(pass, l.layer, l.bias) : NULL;
+        args.bias = l.biased && !ending.no_bias ? weft__param_of(pass, l.bias) : NULL;
         args.add = row_of(pass, ending.add, rows.to, l.out);
         args.aux = row_of(pass, ending.aux, rows.to, l.out);
         args.epilogue = ending.epilogue;
@@ -203,7 +200,7 @@ static weft_status_t input_rows(const weft_pass_t *pass, const weft_linear_t *li
         args.k = l.outs[i];
         args.a = weft__offset(pass, dy, rows.from * l.out + column);
         args.lda = l.out;
-        args.b = weft__param_of(pass, l.layer, l.roles[i]);
+        args.b = weft__param_of(pass, l.weights[i]);
         args.trans_b = weft__is_gpt2(pass);
         args.c = row_of(pass, dx, rows.to, l.in);
         args.accumulate = i > 0;
@@ -281,9 +278,9 @@ weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t 
         args.b = gpt2 ? dy_part : x;
         args.ldb = gpt2 ? l.out : l.in;
         args.trans_a = true;
-        args.c = weft__grad_of(pass, l.layer, l.roles[i]);
+        args.c = weft__grad_of(pass, l.weights[i]);
         args.accumulate = !pass->fresh;
-        args.bias_grad = l.biased ? weft__grad_of(pass, l.layer, l.bias) : NULL;
+        args.bias_grad = l.biased ? weft__grad_of(pass, l.bias) : NULL;
         WEFT_TRY(pass->compute->matmul(&args, pass->stream));
     }
     return WEFT_OK;
@@ -332,6 +329,8 @@ weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv)
                          .heads = pass->model->heads,
                          .kv_heads = pass->model->kv_heads,
                          .head_dim = pass->model->config.head_dim,
+                         .position_first = pass->position_first,
+                         .ragged = pass->ragged,
                          .theta = pass->model->config.rope_theta,
                          .qkv = qkv};
 }
@@ -340,16 +339,16 @@ weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv)
 
 void weft__tell_ready(const weft_pass_t *pass, int layer, weft_role_t first, weft_role_t last)
 {
-    int from = -1, to = -1;
+    const weft_model_t *model = pass->model;
     if (pass->grad_ready == NULL) {
         return;
     }
-    for (int role = (int)first; role <= (int)last; role++) {
-        int index = weft__model_param(pass->model, layer, (weft_role_t)role);
-        from = from < 0 ? index : from;
-        to = index > to ? index : to;
+    int from = weft__model_lower(model, WEFT_KEY(layer, first)), to = from;
+    while (to < model->param_count && model->params[to].key.layer == layer &&
+           model->params[to].key.role >= first && model->params[to].key.role <= last) {
+        to++;
     }
-    if (from >= 0) {
-        pass->grad_ready(pass->grad_ready_arg, from, to - from + 1);
+    if (to > from) {
+        pass->grad_ready(pass->grad_ready_arg, from, to - from);
     }
 }

@@ -16,9 +16,27 @@ static inline int64_t weft__rows(const weft_pass_t *pass)
     return pass->shape.batch * pass->shape.seq;
 }
 
+/* What is added to a model's description; the fields are those of weft_param_t. */
+typedef struct weft_param_form {
+    int dims;
+    int64_t shape[2];
+    weft_split_t split;
+    int sections;
+    float std;
+} weft_param_form_t;
+
+/* Describe one more parameter, at the place that its key has in the order. WEFT_ERR_INVALID if the slice
+ * has it already or has no such block. */
+weft_status_t weft__model_add(weft_model_t *model, weft_param_key_t key,
+                              const weft_param_form_t *form, const char *name);
+
+/* The index of the first parameter whose key is not before this one, of an end or a block of the slice;
+ * that of the next unit if there is none in this. */
+int weft__model_lower(const weft_model_t *model, weft_param_key_t key);
+
 /* The parameter, or its gradient; NULL if the model has none such. */
-const void *weft__param_of(const weft_pass_t *pass, int layer, weft_role_t role);
-void *weft__grad_of(const weft_pass_t *pass, int layer, weft_role_t role);
+const void *weft__param_of(const weft_pass_t *pass, weft_param_key_t key);
+void *weft__grad_of(const weft_pass_t *pass, weft_param_key_t key);
 
 /* `count` elements of the model's type further. */
 void *weft__offset(const weft_pass_t *pass, const void *base, int64_t count);
@@ -28,15 +46,14 @@ weft_norm_t weft__norm_args(const weft_pass_t *pass, int64_t rows, int layer, we
                             weft_role_t bias);
 
 /* A linear layer from `in` to `out` columns whose weight is one matrix, or for LLaMA several that
- * make rows of one (queries, keys, values; gate, up): roles[0 .. count). Where they lie behind each
+ * make rows of one (queries, keys, values; gate, up): weights[0 .. count). Where they lie behind each
  * other in memory, and they do unless somebody spreads them, it is one product. */
 typedef struct weft_linear {
-    int layer;
     int64_t in, out;
     int count;
-    weft_role_t roles[3];
+    weft_param_key_t weights[3];
     int64_t outs[3]; /* columns of y that each makes */
-    weft_role_t bias;
+    weft_param_key_t bias;
     bool biased;
 } weft_linear_t;
 
@@ -73,12 +90,8 @@ weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t 
 weft_mask_t weft__stream_mask(const weft_pass_t *pass, int layer, const char *site, float rate);
 weft_mask_t weft__attention_mask(const weft_pass_t *pass, int layer);
 
-/* Turn the queries and keys of the pass's micro-batch, whose first position is 0. */
+/* Turn the queries and keys of the pass's micro-batch. */
 weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv);
-
-/* weft__embed_forward for tokens that start at a later position. */
-weft_status_t weft__embed_at(const weft_pass_t *pass, const int32_t *tokens, int64_t position,
-                             void *x);
 
 /* Tell that the gradients of the parameters from `first` to `last` are complete. */
 void weft__tell_ready(const weft_pass_t *pass, int layer, weft_role_t first, weft_role_t last);

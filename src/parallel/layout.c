@@ -14,12 +14,12 @@ static int64_t round_up(int64_t value, int64_t multiple)
 
 static int unit_of(const weft_param_t *param)
 {
-    if (param->layer >= 0) {
-        return param->layer;
+    if (param->key.layer >= 0) {
+        return param->key.layer;
     }
-    return param->role == WEFT_TOKENS      ? UNIT_TOKENS
-           : param->role == WEFT_POSITIONS ? UNIT_POSITIONS
-                                           : UNIT_HEAD;
+    return param->key.role == WEFT_TOKENS      ? UNIT_TOKENS
+           : param->key.role == WEFT_POSITIONS ? UNIT_POSITIONS
+                                               : UNIT_HEAD;
 }
 
 static int64_t unit_size(const weft_model_t *model, int first, int end)
@@ -116,18 +116,18 @@ void weft__layout_views(const weft_layout_t *layout, void *memory, size_t elemen
 
 int weft__layout_end(const weft_layout_t *layout, const weft_model_t *model, weft_role_t role)
 {
-    int param = weft__model_param(model, -1, role);
+    int param = weft__model_param(model, WEFT_KEY(-1, role));
     return param >= 0 ? layout->bucket_of[param] : -1;
 }
 
 int weft__layout_block(const weft_layout_t *layout, const weft_model_t *model, int layer)
 {
-    return layout->bucket_of[weft__model_param(model, layer, WEFT_NORM1_WEIGHT)];
+    return layout->bucket_of[weft__model_param(model, WEFT_KEY(layer, WEFT_NORM1_WEIGHT))];
 }
 
 bool weft__layout_has_blocks(const weft_layout_t *layout, const weft_model_t *model, int bucket)
 {
-    return model->params[layout->buckets[bucket].param_first].layer >= 0;
+    return model->params[layout->buckets[bucket].param_first].key.layer >= 0;
 }
 
 /* What fills up buckets too: a scale of compressed gradients that was no number may have got there. */

@@ -15,7 +15,7 @@
 int weft__mesh_place(const weft_mesh_t *mesh, int rank)
 {
     int place = 0;
-    while (place < mesh->size && mesh->rank_at[place] != rank) {
+    while (place < mesh->ranks && mesh->rank_at[place] != rank) {
         place++;
     }
     return place;
@@ -24,7 +24,8 @@ int weft__mesh_place(const weft_mesh_t *mesh, int rank)
 weft_status_t weft__mesh_arrange(const weft_plan_t *plan, int rank, int size, const int *rank_at,
                                  weft_mesh_t *mesh_p)
 {
-    weft_mesh_t mesh = {.dp = plan->dp, .pp = plan->pp, .tp = plan->tp, .rank = rank, .size = size};
+    weft_mesh_t mesh = {.rank = rank, .ranks = size};
+    memcpy(mesh.size, plan->size, sizeof(mesh.size));
     mesh.rank_at = calloc((size_t)size, sizeof(int));
     if (mesh.rank_at == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to arrange %d ranks", size);
@@ -32,41 +33,62 @@ weft_status_t weft__mesh_arrange(const weft_plan_t *plan, int rank, int size, co
     for (int place = 0; place < size; place++) {
         mesh.rank_at[place] = rank_at != NULL ? rank_at[place] : place;
     }
-    int place = weft__mesh_place(&mesh, rank);
-    mesh.tp_index = place % plan->tp;
-    mesh.dp_index = place / plan->tp % plan->dp;
-    mesh.pp_index = place / plan->tp / plan->dp;
+    weft__mesh_index(&mesh, weft__mesh_place(&mesh, rank), mesh.index);
     *mesh_p = mesh;
     return WEFT_OK;
 }
 
-int weft__mesh_rank(const weft_mesh_t *mesh, int dp_index, int pp_index, int tp_index)
+void weft__mesh_index(const weft_mesh_t *mesh, int place, int index[WEFT_AXES])
 {
-    return mesh->rank_at[(pp_index * mesh->dp + dp_index) * mesh->tp + tp_index];
+    for (int i = 0; i < WEFT_AXES; i++) {
+        weft_axis_t axis = weft__axis_order[i];
+        index[axis] = place % mesh->size[axis];
+        place /= mesh->size[axis];
+    }
 }
 
-/* The slowest link between ranks that are `step` places apart, in rows of `count` such. */
-static uint8_t slowest(const weft_mesh_t *mesh, const uint8_t *near, int step, int count,
-                       bool chain)
+int weft__mesh_rank(const weft_mesh_t *mesh, const int index[WEFT_AXES])
 {
-    int least = WEFT_NEAR_SAME;
-    for (int a = 0; a < mesh->size; a++) {
+    int place = 0;
+    for (int i = WEFT_AXES - 1; i >= 0; i--) {
+        weft_axis_t axis = weft__axis_order[i];
+        place = place * mesh->size[axis] + index[axis];
+    }
+    return mesh->rank_at[place];
+}
+
+/* How many places neighbours along an axis are apart. */
+static int step_of(const weft_mesh_t *mesh, weft_axis_t axis)
+{
+    int step = 1;
+    for (int i = 0; weft__axis_order[i] != axis; i++) {
+        step *= mesh->size[weft__axis_order[i]];
+    }
+    return step;
+}
+
+/* The number of this rank's row along an axis, among all rows along it. */
+static int row_of(const weft_mesh_t *mesh, weft_axis_t axis)
+{
+    int step = step_of(mesh, axis), place = weft__mesh_place(mesh, mesh->rank);
+    return place / (step * mesh->size[axis]) * step + place % step;
+}
+
+/* The slowest link that an axis uses. */
+static uint8_t slowest(const weft_mesh_t *mesh, const uint8_t *near, weft_axis_t axis)
+{
+    int step = step_of(mesh, axis), count = mesh->size[axis], least = WEFT_NEAR_SAME;
+    bool chain = weft__axes[axis].chain;
+    for (int a = 0; a < mesh->ranks; a++) {
         int index = a / step % count, last = chain && index + 1 < count ? index + 1 : count - 1;
         for (int other = index + 1; other <= last; other++) {
             size_t from = (size_t)mesh->rank_at[a];
             size_t to = (size_t)mesh->rank_at[a + (other - index) * step];
-            int here = near[from * (size_t)mesh->size + to];
+            int here = near[from * (size_t)mesh->ranks + to];
             least = here < least ? here : least;
         }
     }
     return (uint8_t)least;
-}
-
-static void note_links(weft_mesh_t *mesh, const uint8_t *near)
-{
-    mesh->tp_near = slowest(mesh, near, 1, mesh->tp, false);
-    mesh->dp_near = slowest(mesh, near, mesh->tp, mesh->dp, false);
-    mesh->pp_near = slowest(mesh, near, mesh->tp * mesh->dp, mesh->pp, true);
 }
 
 static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_mesh_t *mesh_p)
@@ -74,9 +96,10 @@ static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_me
     int rank, size;
     WEFT_TRY(weft_comm_rank(world, &rank));
     WEFT_TRY(weft_comm_size(world, &size));
-    if (plan->dp * plan->pp * plan->tp != size) {
-        return weft__fail(WEFT_ERR_INVALID, "dp %d x pp %d x tp %d does not make %d ranks",
-                          plan->dp, plan->pp, plan->tp, size);
+    if (weft__axes_ranks(plan->size) != size) {
+        char text[96];
+        return weft__fail(WEFT_ERR_INVALID, "%s does not make %d ranks",
+                          weft__axes_text(plan->size, text, sizeof(text)), size);
     }
     int *ranks = calloc((size_t)size, sizeof(int));
     uint8_t *near = calloc((size_t)size, (size_t)size);
@@ -90,8 +113,8 @@ static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_me
     status = status == WEFT_OK
                  ? weft__mesh_arrange(plan, rank, size, plan->dp < size ? ranks : NULL, mesh_p)
                  : status;
-    if (status == WEFT_OK) {
-        note_links(mesh_p, near);
+    for (int a = 0; a < WEFT_AXES && status == WEFT_OK; a++) {
+        mesh_p->near[a] = slowest(mesh_p, near, (weft_axis_t)a);
     }
     free(ranks);
     free(near);
@@ -115,20 +138,20 @@ static int turn_of(int edge, int stages, bool around)
 
 static weft_status_t split_edge(weft_mesh_t *mesh, int turn, bool around, bool backward)
 {
-    int row = mesh->dp_index * mesh->tp + mesh->tp_index, stages = mesh->pp;
+    int stages = mesh->size[WEFT_AXIS_PIPELINE], here = mesh->index[WEFT_AXIS_PIPELINE];
     int edges = around ? stages : stages - 1, mine = -1;
     bool first = false;
     for (int e = 0; e < edges; e++) {
-        bool from = e == mesh->pp_index, to = (e + 1) % stages == mesh->pp_index;
+        bool from = e == here, to = (e + 1) % stages == here;
         if ((from || to) && turn_of(e, stages, around) == turn) {
             mine = e;
             first = from;
         }
     }
     weft_edge_t *edge = first ? &mesh->after : &mesh->before;
+    int color = mine < 0 ? -1 : row_of(mesh, WEFT_AXIS_PIPELINE) * stages + mine;
     weft_comm_h comm = NULL;
-    WEFT_TRY(weft_comm_split(mesh->world, mine < 0 ? -1 : row * stages + mine, first ? 0 : 1, &comm,
-                             &crowded));
+    WEFT_TRY(weft_comm_split(mesh->world, color, first ? 0 : 1, &comm, &crowded));
     if (mine >= 0) {
         *(backward ? &edge->backward : &edge->forward) = comm;
     }
@@ -137,7 +160,8 @@ static weft_status_t split_edge(weft_mesh_t *mesh, int turn, bool around, bool b
 
 static weft_status_t split_edges(weft_mesh_t *mesh, bool around)
 {
-    int turns = mesh->pp == 1 ? 0 : around && mesh->pp % 2 == 1 ? 3 : 2;
+    int stages = mesh->size[WEFT_AXIS_PIPELINE];
+    int turns = stages == 1 ? 0 : around && stages % 2 == 1 ? 3 : 2;
     for (int turn = 0; turn < turns; turn++) {
         WEFT_TRY(split_edge(mesh, turn, around, false));
         WEFT_TRY(split_edge(mesh, turn, around, true));
@@ -145,26 +169,34 @@ static weft_status_t split_edges(weft_mesh_t *mesh, bool around)
     return WEFT_OK;
 }
 
+/* The ranks of this rank's row along an axis. */
+static weft_status_t split_axis(const weft_mesh_t *mesh, weft_axis_t axis, bool takes_part,
+                                weft_comm_h *comm_p)
+{
+    return weft_comm_split(mesh->world, takes_part ? row_of(mesh, axis) : -1, mesh->index[axis],
+                           comm_p, &crowded);
+}
+
 static weft_status_t split_all(weft_mesh_t *mesh, const weft_plan_t *plan, bool tied)
 {
-    int place = (mesh->pp_index * mesh->dp + mesh->dp_index) * mesh->tp + mesh->tp_index;
-    int dp_row = mesh->pp_index * mesh->tp + mesh->tp_index;
-    bool end = mesh->pp_index == 0 || mesh->pp_index == mesh->pp - 1;
+    int stage = mesh->index[WEFT_AXIS_PIPELINE], stages = mesh->size[WEFT_AXIS_PIPELINE];
     bool spreads = plan->zero > 0 && plan->dp > 1;
-    if (mesh->dp == mesh->size && !spreads) {
-        mesh->dp_comm = mesh->world; /* nothing runs beside it */
+    if (plan->dp == mesh->ranks && !spreads) {
+        mesh->comm[WEFT_AXIS_DATA] = mesh->world; /* nothing runs beside it */
         return WEFT_OK;
     }
-    WEFT_TRY(
-        weft_comm_split(mesh->world, place / mesh->tp, mesh->tp_index, &mesh->tp_comm, &crowded));
-    WEFT_TRY(weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->dp_comm, &crowded));
-    if (spreads) {
-        WEFT_TRY(
-            weft_comm_split(mesh->world, dp_row, mesh->dp_index, &mesh->weights_comm, &crowded));
+    for (int i = 0; i < WEFT_AXES; i++) {
+        weft_axis_t axis = weft__axis_order[i];
+        if (!weft__axes[axis].chain) {
+            WEFT_TRY(split_axis(mesh, axis, true, &mesh->comm[axis]));
+        }
     }
-    if (tied && mesh->pp > 1) {
-        WEFT_TRY(weft_comm_split(mesh->world, end ? mesh->dp_index * mesh->tp + mesh->tp_index : -1,
-                                 mesh->pp_index, &mesh->ends_comm, &crowded));
+    if (spreads) {
+        WEFT_TRY(split_axis(mesh, WEFT_AXIS_DATA, true, &mesh->weights_comm));
+    }
+    if (tied && stages > 1) {
+        WEFT_TRY(split_axis(mesh, WEFT_AXIS_PIPELINE, stage == 0 || stage == stages - 1,
+                            &mesh->ends_comm));
     }
     return split_edges(mesh, plan->schedule == WEFT_INTERLEAVED);
 }
@@ -186,30 +218,33 @@ weft_status_t weft__mesh_create(const weft_plan_t *plan, bool tied, weft_comm_h 
 
 /* ---- all of them --------------------------------------------------------------------------------- */
 
-enum { COMMS = 8 };
+enum { COMMS = WEFT_AXES + 6 };
 
-/* A communicator, and who is in it: ranks that differ from this one in one index only. */
+/* A communicator, and who is in it: ranks that differ from this one along one axis only. */
 typedef struct group {
     weft_comm_h comm;
     const char *name;
-    enum { ALONG_TP, ALONG_DP, ALONG_PP } along;
-    int first, step, count; /* indices of its ranks in that direction */
+    weft_axis_t axis;
+    int first, step, count; /* indices of its ranks along that axis */
 } group_t;
 
 static void list_groups(const weft_mesh_t *m, group_t groups[COMMS])
 {
-    int here = m->pp_index;
-    int before = here > 0 ? here - 1 : m->pp - 1, after = here + 1 < m->pp ? here + 1 : 0;
-    const group_t all[COMMS] = {
-        {m->tp_comm, "tensor-parallel", ALONG_TP, 0, 1, m->tp},
-        {m->dp_comm, "data-parallel", ALONG_DP, 0, 1, m->dp},
-        {m->weights_comm, "data-parallel", ALONG_DP, 0, 1, m->dp},
-        {m->ends_comm, "first and last stage", ALONG_PP, 0, m->pp - 1, 2},
-        {m->before.forward, "neighbouring stages", ALONG_PP, before, here - before, 2},
-        {m->before.backward, "neighbouring stages", ALONG_PP, before, here - before, 2},
-        {m->after.forward, "neighbouring stages", ALONG_PP, here, after - here, 2},
-        {m->after.backward, "neighbouring stages", ALONG_PP, here, after - here, 2}};
-    memcpy(groups, all, sizeof(all));
+    const weft_axis_t data = WEFT_AXIS_DATA, pipeline = WEFT_AXIS_PIPELINE;
+    int here = m->index[pipeline], stages = m->size[pipeline];
+    int before = here > 0 ? here - 1 : stages - 1, after = here + 1 < stages ? here + 1 : 0;
+    const group_t more[COMMS - WEFT_AXES] = {
+        {m->weights_comm, weft__axes[data].ranks, data, 0, 1, m->size[data]},
+        {m->ends_comm, "first and last stage", pipeline, 0, stages - 1, 2},
+        {m->before.forward, "neighbouring stages", pipeline, before, here - before, 2},
+        {m->before.backward, "neighbouring stages", pipeline, before, here - before, 2},
+        {m->after.forward, "neighbouring stages", pipeline, here, after - here, 2},
+        {m->after.backward, "neighbouring stages", pipeline, here, after - here, 2}};
+    for (int i = 0; i < WEFT_AXES; i++) {
+        weft_axis_t axis = weft__axis_order[i];
+        groups[i] = (group_t){m->comm[axis], weft__axes[axis].ranks, axis, 0, 1, m->size[axis]};
+    }
+    memcpy(groups + WEFT_AXES, more, sizeof(more));
 }
 
 void weft__mesh_destroy(weft_mesh_t *mesh, bool broken)
@@ -248,13 +283,11 @@ static weft_status_t fail_group(const weft_mesh_t *m, const group_t *group, weft
 {
     char ranks[128] = "";
     size_t used = 0;
+    int index[WEFT_AXES];
+    memcpy(index, m->index, sizeof(index));
     for (int i = 0; i < group->count; i++) {
-        int index = group->first + i * group->step;
-        int dp = group->along == ALONG_DP ? index : m->dp_index;
-        int pp = group->along == ALONG_PP ? index : m->pp_index;
-        int tp = group->along == ALONG_TP ? index : m->tp_index;
-        append(ranks, sizeof(ranks), &used, "%s%d", i > 0 ? " " : "",
-               weft__mesh_rank(m, dp, pp, tp));
+        index[group->axis] = group->first + i * group->step;
+        append(ranks, sizeof(ranks), &used, "%s%d", i > 0 ? " " : "", weft__mesh_rank(m, index));
     }
     return weft__fail(status, "%s (ranks of a group, %s: %s of the job, in this order)", sentence,
                       group->name, ranks);
@@ -280,19 +313,13 @@ weft_status_t weft__mesh_error(const weft_mesh_t *mesh)
 
 static void append_links(const weft_mesh_t *mesh, char *text, size_t room, size_t *used)
 {
-    const struct {
-        const char *name;
-        int size;
-        uint8_t near;
-    } ways[] = {{"tp", mesh->tp, mesh->tp_near},
-                {"dp", mesh->dp, mesh->dp_near},
-                {"pp", mesh->pp, mesh->pp_near}};
     bool any = false;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < WEFT_AXES; i++) {
         char link[64];
-        if (ways[i].size > 1 && ways[i].near != WEFT_NEAR_UNKNOWN) {
-            append(text, room, used, "%s%s over %s", any ? ", " : "  ", ways[i].name,
-                   weft__near_text(ways[i].near, link, sizeof(link)));
+        weft_axis_t axis = weft__axis_order[i];
+        if (mesh->size[axis] > 1 && mesh->near[axis] != WEFT_NEAR_UNKNOWN) {
+            append(text, room, used, "%s%s over %s", any ? ", " : "  ", weft__axes[axis].option,
+                   weft__near_text(mesh->near[axis], link, sizeof(link)));
             any = true;
         }
     }
@@ -302,16 +329,19 @@ static void append_links(const weft_mesh_t *mesh, char *text, size_t room, size_
 const char *weft__mesh_picture(const weft_mesh_t *mesh, char *text, size_t room)
 {
     size_t used = 0;
-    int digits = mesh->size > 100 ? 3 : mesh->size > 10 ? 2 : 1;
-    append(text, room, &used, "%d ranks: dp %d x pp %d x tp %d\n", mesh->size, mesh->dp, mesh->pp,
-           mesh->tp);
-    for (int p = 0; p < mesh->pp; p++) {
+    char axes[96];
+    int digits = mesh->ranks > 100 ? 3 : mesh->ranks > 10 ? 2 : 1;
+    append(text, room, &used, "%d ranks: %s\n", mesh->ranks,
+           weft__axes_text(mesh->size, axes, sizeof(axes)));
+    for (int p = 0; p < mesh->size[WEFT_AXIS_PIPELINE]; p++) {
         append(text, room, &used, "  stage %d ", p);
-        for (int d = 0; d < mesh->dp; d++) {
+        for (int d = 0; d < mesh->size[WEFT_AXIS_DATA]; d++) {
             append(text, room, &used, " [");
-            for (int t = 0; t < mesh->tp; t++) {
+            for (int t = 0; t < mesh->size[WEFT_AXIS_TENSOR]; t++) {
+                const int index[WEFT_AXES] = {
+                    [WEFT_AXIS_DATA] = d, [WEFT_AXIS_PIPELINE] = p, [WEFT_AXIS_TENSOR] = t};
                 append(text, room, &used, "%s%*d", t > 0 ? " " : "", digits,
-                       weft__mesh_rank(mesh, d, p, t));
+                       weft__mesh_rank(mesh, index));
             }
             append(text, room, &used, "]");
         }

@@ -1,11 +1,13 @@
-/* The ranks of a job as a grid of dp x pp x tp, with a communicator for each direction.
+/* The ranks of a job as a grid with an axis for each kind of parallelism (plan.h), and communicators along
+ * the axes.
  *
- * Each rank has a place,
+ * Each rank has a place: its indices, of which the one along the innermost axis (weft__axis_order) counts
+ * fastest,
  *
  *     place = (pp index x dp + dp index) x tp + tp index
  *
- * chosen so that tp is on the fastest links, then dp, then pp (places.h); where links are alike and the
- * job's ranks are in the order of hosts and devices, place is rank. */
+ * chosen so that inner axes are on faster links (places.h); where links are alike and the job's ranks are
+ * in the order of hosts and devices, place is rank. */
 #ifndef WEFT_PARALLEL_MESH_H
 #define WEFT_PARALLEL_MESH_H
 
@@ -20,17 +22,17 @@ typedef struct weft_edge {
 } weft_edge_t;
 
 typedef struct weft_mesh {
-    int dp, pp, tp;                   /* sizes */
-    int dp_index, pp_index, tp_index; /* this rank's */
-    int rank, size;                   /* in `world` */
-    weft_comm_h world;                /* not owned */
-    weft_comm_h tp_comm, dp_comm;     /* this rank's row in each direction; rank is its index. With
-                                       * dp alone and no ZeRO, dp's is `world`, and tp's is NULL */
+    int size[WEFT_AXES], index[WEFT_AXES]; /* of each axis; this rank's along it */
+    int rank, ranks;                       /* in `world` */
+    weft_comm_h world;                     /* not owned */
+    weft_comm_h comm[WEFT_AXES]; /* ranks that differ along this axis only; rank is the index. NULL
+                                  * along chains, which have edges. With dp alone and no ZeRO, dp's is
+                                  * `world`, and the others are NULL */
     weft_comm_h weights_comm; /* dp once more, for weights that travel beside gradients; or NULL */
     weft_comm_h ends_comm;    /* first and last stage, for tied embeddings; NULL elsewhere */
     weft_edge_t before, after;
     int *rank_at; /* rank in `world` of each place */
-    uint8_t tp_near, dp_near, pp_near; /* the slowest link in each direction, as weft_near_t */
+    uint8_t near[WEFT_AXES]; /* the slowest link along each axis, as weft_near_t */
 } weft_mesh_t;
 
 /* Where each rank stands, without communicators: `rank_at` has the rank of each place; NULL: place is
@@ -50,8 +52,11 @@ void weft__mesh_destroy(weft_mesh_t *mesh, bool broken);
 /* The place of a rank. */
 int weft__mesh_place(const weft_mesh_t *mesh, int rank);
 
+/* The indices of a place. */
+void weft__mesh_index(const weft_mesh_t *mesh, int place, int index[WEFT_AXES]);
+
 /* The rank in `world` at these indices. */
-int weft__mesh_rank(const weft_mesh_t *mesh, int dp_index, int pp_index, int tp_index);
+int weft__mesh_rank(const weft_mesh_t *mesh, const int index[WEFT_AXES]);
 
 /* WEFT_OK, or the first error that broke one of the communicators, with its sentence and with the
  * ranks of `world` that are meant. */

@@ -2,6 +2,7 @@
 #include "parallel/optimizer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/try.h"
@@ -37,20 +38,24 @@ static weft_status_t find_places(weft_optimizer_t *o)
     const weft_mesh_t *mesh = o->mesh;
     int64_t own = own_squares(o);
     if (mesh->world == NULL) { /* a dry bill: about as many everywhere */
-        o->all = own * mesh->pp * mesh->tp;
+        o->all = own * (weft__axes_ranks(mesh->size) / mesh->size[WEFT_AXIS_DATA]);
         return WEFT_OK;
     }
-    int64_t *counts = calloc((size_t)mesh->size, sizeof(*counts));
+    int64_t *counts = calloc((size_t)mesh->ranks, sizeof(*counts));
     if (counts == NULL) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the norm of %d ranks", mesh->size);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the norm of %d ranks", mesh->ranks);
     }
     weft_status_t status = weft_allgather(&own, counts, 1, WEFT_I64, mesh->world, NULL);
-    for (int p = 0; p < mesh->pp; p++) {
-        for (int t = 0; t < mesh->tp; t++) {
-            if (p == mesh->pp_index && t == mesh->tp_index) {
-                o->mine = o->all;
-            }
-            o->all += counts[weft__mesh_rank(mesh, 0, p, t)];
+    int own_index[WEFT_AXES];
+    memcpy(own_index, mesh->index, sizeof(own_index));
+    own_index[WEFT_AXIS_DATA] = 0;
+    int speaker = weft__mesh_rank(mesh, own_index);
+    for (int place = 0; place < mesh->ranks; place++) {
+        int index[WEFT_AXES], rank = mesh->rank_at[place];
+        weft__mesh_index(mesh, place, index);
+        if (index[WEFT_AXIS_DATA] == 0) {
+            o->mine = rank == speaker ? o->all : o->mine;
+            o->all += counts[rank];
         }
     }
     free(counts);
@@ -61,7 +66,8 @@ static weft_status_t find_places(weft_optimizer_t *o)
 static void share_squares(const weft_optimizer_t *o)
 {
     double *squares = o->squares + o->mine;
-    bool speaks = o->alone || o->zeros[0]->own == WEFT_OWN_SHARDS || o->mesh->dp_index == 0;
+    bool speaks = o->alone || o->zeros[0]->own == WEFT_OWN_SHARDS ||
+                  o->mesh->index[WEFT_AXIS_DATA] == 0;
     for (int i = 0; i < o->count && speaks && o->squares != NULL; i++) {
         o->zeros[i]->squares = squares;
         squares += o->zeros[i]->pieces.squares;
@@ -91,7 +97,8 @@ weft_status_t weft__optimizer_create(weft_zero_t *const *zeros, int count, const
     o->mesh = mesh;
     o->compute = zeros[0]->compute;
     o->stream = zeros[0]->stream;
-    o->alone = zeros[0]->own != WEFT_OWN_SHARDS && mesh->pp * mesh->tp == 1;
+    o->alone = zeros[0]->own != WEFT_OWN_SHARDS &&
+               weft__axes_ranks(mesh->size) == mesh->size[WEFT_AXIS_DATA];
     weft_status_t status = make_all(o, bill);
     if (status != WEFT_OK) {
         weft__optimizer_destroy(o);
@@ -130,11 +137,12 @@ static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero
         weft_dtype_t type = zero->model->grad_type;
         size_t count = (size_t)piece->count;
         if (piece->partial) {
-            WEFT_TRY(
-                weft_allreduce(grads, grads, count, type, WEFT_SUM, o->mesh->tp_comm, o->stream));
+            WEFT_TRY(weft_allreduce(grads, grads, count, type, WEFT_SUM,
+                                    o->mesh->comm[WEFT_AXIS_TENSOR], o->stream));
         }
         if (piece->rounded) {
-            WEFT_TRY(weft_broadcast(grads, grads, count, type, 0, o->mesh->tp_comm, o->stream));
+            WEFT_TRY(weft_broadcast(grads, grads, count, type, 0, o->mesh->comm[WEFT_AXIS_TENSOR],
+                                    o->stream));
         }
         if (piece->tied) {
             WEFT_TRY(

@@ -14,10 +14,10 @@ static bool is_norm(weft_role_t role)
 /* What the pieces of a parameter are like. */
 static weft_piece_t kind_of(const weft_param_t *param, const weft_piece_rules_t *rules)
 {
-    bool tokens = param->role == WEFT_TOKENS;
+    bool tokens = param->key.role == WEFT_TOKENS;
     bool skip = (rules->skip_whole && param->split == WEFT_SPLIT_NONE) ||
                 (rules->skip_tokens && tokens);
-    bool partial = rules->partial && is_norm(param->role);
+    bool partial = rules->partial && is_norm(param->key.role);
     return (weft_piece_t){.decay = param->decay,
                           .counted = !skip,
                           .partial = partial,

@@ -90,13 +90,13 @@ weft_status_t weft__places_arrange(const weft_plan_t *plan, int size, const uint
         free(used);
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to arrange %d ranks", size);
     }
-    groups_t alone = {size, 1, ranks, used, near, size};
-    merge(&alone, plan->tp, false, members, rows);
-    groups_t parts = {size / plan->tp, plan->tp, rows, used, near, size};
-    merge(&parts, plan->dp, false, members, ranks);
-    groups_t stages = {plan->pp, plan->dp * plan->tp, ranks, used, near, size};
-    merge(&stages, plan->pp, true, members, rows);
-    memcpy(ranks, rows, (size_t)size * sizeof(int));
+    for (int i = 0, inner = 1; i < WEFT_AXES; i++) {
+        weft_axis_t axis = weft__axis_order[i];
+        groups_t groups = {size / inner, inner, ranks, used, near, size};
+        merge(&groups, plan->size[axis], weft__axes[axis].chain, members, rows);
+        memcpy(ranks, rows, (size_t)size * sizeof(int));
+        inner *= plan->size[axis];
+    }
     free(rows);
     free(used);
     return WEFT_OK;

@@ -12,6 +12,44 @@ enum { REASON = 256, MICRO_BATCHES_MOST = 1 << 20 };
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
 static const char *const recomputes[] = {"none", "selective", "full"};
 
+const weft_axis_info_t weft__axes[WEFT_AXES] = {
+#define AXIS_INFO(name, field, ranks, chain) {#field, ranks, chain},
+    WEFT_AXIS_TABLE(AXIS_INFO)
+#undef AXIS_INFO
+};
+
+/* Tensor-parallel ranks talk several times a layer, data-parallel ones once a step (with ZeRO-3 once a
+ * layer), pipeline stages pass on one activation. */
+const weft_axis_t weft__axis_order[WEFT_AXES] = {WEFT_AXIS_TENSOR, WEFT_AXIS_DATA,
+                                                 WEFT_AXIS_PIPELINE};
+
+int64_t weft__axes_ranks(const int size[WEFT_AXES])
+{
+    int64_t ranks = 1;
+    for (int a = 0; a < WEFT_AXES; a++) {
+        ranks = size[a] < 1 || ranks > INT32_MAX ? 0 : ranks * size[a];
+    }
+    return ranks;
+}
+
+/* Each size behind the option or name of its axis. */
+static const char *sizes_text(const int size[WEFT_AXES], const char *prefix, const char *between,
+                              char *text, size_t room)
+{
+    size_t used = 0;
+    for (int a = 0; a < WEFT_AXES && used < room; a++) {
+        int more = snprintf(text + used, room - used, "%s%s%s %d", a > 0 ? between : "", prefix,
+                            weft__axes[a].option, size[a]);
+        used += more > 0 ? (size_t)more : 0;
+    }
+    return text;
+}
+
+const char *weft__axes_text(const int size[WEFT_AXES], char *text, size_t room)
+{
+    return sizes_text(size, "", " x ", text, room);
+}
+
 static int named(const char *const *names, int count, const char *name)
 {
     for (int i = 0; i < count; i++) {
@@ -71,8 +109,9 @@ void weft__plan_layers(int layers, int stages, int number, int *first_p, int *co
 
 static bool grid_fits(const weft_plan_t *p, int ranks, char *reason)
 {
-    if (p->dp < 1 || p->pp < 1 || p->tp < 1 || (int64_t)p->dp * p->pp * p->tp != ranks) {
-        REFUSE("dp %d x pp %d x tp %d does not make %d ranks", p->dp, p->pp, p->tp, ranks);
+    char text[96];
+    if (weft__axes_ranks(p->size) != ranks) {
+        REFUSE("%s does not make %d ranks", weft__axes_text(p->size, text, sizeof(text)), ranks);
     }
     if (p->zero < 0 || p->zero > 3) {
         REFUSE("there is no ZeRO stage %d, only 0 to 3", p->zero);
@@ -239,7 +278,7 @@ weft_status_t weft__plan_check(const weft_plan_t *plan, const weft_model_config_
 
 const char *weft__plan_text(const weft_plan_t *plan, char *text, size_t room)
 {
-    char schedule[64] = "", stages[32] = "";
+    char axes[96], schedule[64] = "", stages[32] = "";
     if (plan->schedule == WEFT_INTERLEAVED) {
         snprintf(stages, sizeof(stages), " --virtual-stages %d", plan->virtual_stages);
     }
@@ -247,10 +286,10 @@ const char *weft__plan_text(const weft_plan_t *plan, char *text, size_t room)
         snprintf(schedule, sizeof(schedule), " --schedule %s%s",
                  weft__schedule_name(plan->schedule), stages);
     }
-    snprintf(text, room,
-             "--dp %d --pp %d --tp %d --zero %d%s --micro-batch %lld --micro-batches %d%s%s%s%s%s",
-             plan->dp, plan->pp, plan->tp, plan->zero, schedule, (long long)plan->micro_batch,
-             plan->micro_batches, plan->sequence_parallel ? " --sequence-parallel" : "",
+    snprintf(text, room, "%s --zero %d%s --micro-batch %lld --micro-batches %d%s%s%s%s%s",
+             sizes_text(plan->size, "--", " ", axes, sizeof(axes)), plan->zero, schedule,
+             (long long)plan->micro_batch, plan->micro_batches,
+             plan->sequence_parallel ? " --sequence-parallel" : "",
              plan->recompute != WEFT_RECOMPUTE_NONE ? " --recompute " : "",
              plan->recompute != WEFT_RECOMPUTE_NONE ? weft__recompute_name(plan->recompute) : "",
              plan->offload ? " --offload optimizer" : "", plan->lean ? " --lean" : "");

@@ -41,8 +41,39 @@ typedef enum weft_recompute {
     WEFT_RECOMPUTE_FULL       /* blocks are: only their inputs are kept */
 } weft_recompute_t;
 
+/* The axes of the mesh, as plans are written: name; field of a plan and option; what its ranks are
+ * called; whether only neighbours along it talk, as in a chain. */
+#define WEFT_AXIS_TABLE(X)                                                                         \
+    X(DATA, dp, "data-parallel", false)                                                            \
+    X(PIPELINE, pp, "pipeline-parallel", true)                                                     \
+    X(TENSOR, tp, "tensor-parallel", false)
+
+typedef enum weft_axis {
+#define WEFT_AXIS_ENUM(name, field, ranks, chain) WEFT_AXIS_##name,
+    WEFT_AXIS_TABLE(WEFT_AXIS_ENUM)
+#undef WEFT_AXIS_ENUM
+        WEFT_AXES
+} weft_axis_t;
+
+typedef struct weft_axis_info {
+    const char *option, *ranks;
+    bool chain;
+} weft_axis_info_t;
+
+extern const weft_axis_info_t weft__axes[WEFT_AXES];
+
+/* The axes from the innermost, whose ranks have the fastest links between them, to the outermost. */
+extern const weft_axis_t weft__axis_order[WEFT_AXES];
+
 typedef struct weft_plan {
-    int dp, pp, tp;
+    union { /* ranks along each axis */
+        int size[WEFT_AXES];
+        struct {
+#define WEFT_AXIS_FIELD(name, field, ranks, chain) int field;
+            WEFT_AXIS_TABLE(WEFT_AXIS_FIELD)
+#undef WEFT_AXIS_FIELD
+        };
+    };
     int zero; /* 0 to 3 */
     weft_schedule_t schedule;
     int virtual_stages;  /* stages a rank has with WEFT_INTERLEAVED, at least 2; else 1 */
@@ -63,6 +94,12 @@ int weft__schedule_named(const char *name);
 int weft__recompute_named(const char *name);
 const char *weft__schedule_name(weft_schedule_t schedule);
 const char *weft__recompute_name(weft_recompute_t recompute);
+
+/* The ranks of a mesh of these sizes; 0 if one of them is less than 1. */
+int64_t weft__axes_ranks(const int size[WEFT_AXES]);
+
+/* "dp 2 x pp 1 x tp 4"; returns text. */
+const char *weft__axes_text(const int size[WEFT_AXES], char *text, size_t room);
 
 /* Can `model` be trained by `ranks` ranks in batches of `batch` sequences under this plan?
  * WEFT_ERR_INVALID with the reason, and with the nearest plan that works, if there is one. */

@@ -57,7 +57,7 @@ static weft_status_t make_ops(const weft_worker_t *w, bool training, weft_turn_t
     if (*ops_p == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a schedule of %d entries", *count_p);
     }
-    weft__schedule_fill(&w->o.plan, w->mesh.pp_index, training, *ops_p);
+    weft__schedule_fill(&w->o.plan, w->mesh.index[WEFT_AXIS_PIPELINE], training, *ops_p);
     return WEFT_OK;
 }
 
@@ -120,13 +120,13 @@ static weft_status_t make_store(weft_worker_t *w, weft_chunk_t *chunk)
     bool tied = w->o.model.tied && plan->pp > 1;
     bool rounds = w->o.compress == WEFT_COMPRESS_FP16 || w->o.compress == WEFT_COMPRESS_INT8;
     weft_zero_options_t options = weft__worker_store(&w->o);
-    options.rules = (weft_piece_rules_t){.skip_whole = w->mesh.tp_index > 0,
+    options.rules = (weft_piece_rules_t){.skip_whole = w->mesh.index[WEFT_AXIS_TENSOR] > 0,
                                          .skip_tokens = tied && !chunk->first,
                                          .partial = plan->sequence_parallel,
                                          .rounded = plan->tp > 1 && rounds,
                                          .tied = tied};
-    options.dp_index = w->mesh.dp_index;
-    options.dp_comm = w->mesh.dp_comm;
+    options.dp_index = w->mesh.index[WEFT_AXIS_DATA];
+    options.dp_comm = w->mesh.comm[WEFT_AXIS_DATA];
     options.weights_comm = w->mesh.weights_comm;
     options.meter = &w->meter;
     return weft__zero_open(&chunk->zero, chunk->model, w->compute, &options, &w->bill);
@@ -139,10 +139,12 @@ static void set_pass(weft_worker_t *w, weft_chunk_t *chunk)
     chunk->pass.params = chunk->zero.params;
     chunk->pass.grads = chunk->zero.grad_views;
     chunk->pass.stream = w->o.stream;
-    chunk->pass.row_bias = w->mesh.tp_index == 0;
+    chunk->pass.row_bias = w->mesh.index[WEFT_AXIS_TENSOR] == 0;
     chunk->pass.fuse_residual = chunk->pass.fuse_residual && plan->tp == 1;
     chunk->pass.seed = w->o.seed;
-    chunk->pass.row_first = plan->sequence_parallel ? w->mesh.tp_index * w->shape.norm_rows : 0;
+    chunk->pass.row_first = plan->sequence_parallel
+                                ? w->mesh.index[WEFT_AXIS_TENSOR] * w->shape.norm_rows
+                                : 0;
     chunk->pass.grad_ready = weft__grads_ready;
     chunk->pass.grad_ready_arg = &chunk->zero;
     if (w->scratch != NULL) {
@@ -219,8 +221,8 @@ static weft_status_t describe(weft_worker_t *w)
     }
     for (; w->chunk_count < plan->virtual_stages; w->chunk_count++) {
         weft_chunk_t *chunk = &w->chunks[w->chunk_count];
-        int stage = weft__stage_of(plan, w->mesh.pp_index, w->chunk_count);
-        weft_slice_t slice = weft__stage_slice(&w->o, stage, w->mesh.tp_index);
+        int stage = weft__stage_of(plan, w->mesh.index[WEFT_AXIS_PIPELINE], w->chunk_count);
+        weft_slice_t slice = weft__stage_slice(&w->o, stage, w->mesh.index[WEFT_AXIS_TENSOR]);
         chunk->first = slice.embed;
         chunk->last = slice.head;
         chunk->keep = keep_of(plan);
@@ -232,10 +234,10 @@ static weft_status_t describe(weft_worker_t *w)
 
 static weft_status_t make_tensor(weft_worker_t *w)
 {
-    weft_tensor_options_t options = {.part = w->mesh.tp_index,
+    weft_tensor_options_t options = {.part = w->mesh.index[WEFT_AXIS_TENSOR],
                                      .parts = w->o.plan.tp,
                                      .sequence = w->o.plan.sequence_parallel && w->o.plan.tp > 1,
-                                     .comm = w->mesh.tp_comm,
+                                     .comm = w->mesh.comm[WEFT_AXIS_TENSOR],
                                      .stream = w->o.stream,
                                      .meter = &w->meter,
                                      .overlap_bytes = w->o.overlap ? w->o.overlap_bytes : SIZE_MAX,

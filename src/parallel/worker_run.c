@@ -104,7 +104,8 @@ static void set_pass(weft_worker_t *w, weft_chunk_t *chunk, int micro)
     chunk->pass.training = w->training;
     chunk->pass.step = w->step;
     chunk->pass.loss_scale = w->loss_scale;
-    chunk->pass.sample_first = ((int64_t)w->mesh.dp_index * plan->micro_batches + micro) *
+    chunk->pass.sample_first = ((int64_t)w->mesh.index[WEFT_AXIS_DATA] * plan->micro_batches +
+                                micro) *
                                plan->micro_batch;
 }
 

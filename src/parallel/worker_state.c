@@ -23,12 +23,12 @@ static weft_status_t start_param(weft_worker_t *w, weft_chunk_t *chunk, int inde
     weft_status_t status = WEFT_OK;
     float *local;
     WEFT_TRY(host_floats(param->count, &local));
-    if (w->mesh.dp_index == 0) {
-        status = weft__param_init(param, w->mesh.tp_index, seed, local);
+    if (w->mesh.index[WEFT_AXIS_DATA] == 0) {
+        status = weft__param_init(param, w->mesh.index[WEFT_AXIS_TENSOR], seed, local);
     }
-    if (status == WEFT_OK && w->mesh.dp > 1) {
-        status = weft_broadcast(local, local, (size_t)param->count, WEFT_F32, 0, w->mesh.dp_comm,
-                                NULL);
+    if (status == WEFT_OK && w->mesh.size[WEFT_AXIS_DATA] > 1) {
+        status = weft_broadcast(local, local, (size_t)param->count, WEFT_F32, 0,
+                                w->mesh.comm[WEFT_AXIS_DATA], NULL);
     }
     if (status == WEFT_OK) {
         status = weft__zero_put(&chunk->zero, index, WEFT_STATE_WEIGHTS, local);
@@ -45,9 +45,9 @@ static weft_status_t started(weft_worker_t *w, weft_chunk_t *chunk)
     if (zero->stage == 3) {
         return weft__gather_updated(zero, NULL);
     }
-    return zero->ranks > 1
-               ? weft__agree_check(zero->weights, bytes, "the initial weights", w->mesh.dp_comm)
-               : WEFT_OK;
+    return zero->ranks > 1 ? weft__agree_check(zero->weights, bytes, "the initial weights",
+                                               w->mesh.comm[WEFT_AXIS_DATA])
+                           : WEFT_OK;
 }
 
 weft_status_t weft__worker_start(weft_worker_t *w, uint64_t seed)
@@ -72,7 +72,7 @@ static weft_status_t load_param(weft_worker_t *w, weft_chunk_t *chunk, int index
     status = status == WEFT_OK ? host_floats(param->count, &local) : status;
     status = status == WEFT_OK ? read(arg, param, what, whole) : status;
     if (status == WEFT_OK) {
-        weft__param_cut(param, w->mesh.tp_index, sizeof(float), whole, local);
+        weft__param_cut(param, w->mesh.index[WEFT_AXIS_TENSOR], sizeof(float), whole, local);
         status = weft__zero_put(&chunk->zero, index, what, local);
     }
     free(whole);
@@ -101,12 +101,12 @@ static int stage_with(const weft_worker_t *w, const weft_param_t *param)
 {
     const weft_plan_t *plan = &w->o.plan;
     int stages = plan->pp * plan->virtual_stages, first, count;
-    if (param->layer < 0) {
-        return param->role == WEFT_TOKENS || param->role == WEFT_POSITIONS ? 0 : stages - 1;
+    if (param->key.layer < 0) {
+        return param->key.role == WEFT_TOKENS || param->key.role == WEFT_POSITIONS ? 0 : stages - 1;
     }
     for (int stage = 0; stage < stages; stage++) {
         weft__plan_layers(w->o.model.layers, stages, stage, &first, &count);
-        if (param->layer < first + count) {
+        if (param->key.layer < first + count) {
             return stage;
         }
     }
@@ -126,17 +126,18 @@ static weft_status_t collect(weft_worker_t *w, weft_chunk_t *chunk, int index,
     WEFT_TRY(weft_stream_synchronize(w->o.stream));
     WEFT_TRY(weft__zero_get(&chunk->zero, index, what, count, local));
     return whole ? WEFT_OK
-                 : weft_reduce(local, local, (size_t)count, WEFT_U32, WEFT_SUM, 0, w->mesh.dp_comm,
-                               NULL);
+                 : weft_reduce(local, local, (size_t)count, WEFT_U32, WEFT_SUM, 0,
+                               w->mesh.comm[WEFT_AXIS_DATA], NULL);
 }
 
 /* Put everybody's parts together on rank 0, which may be one of them. */
 static weft_status_t assemble(weft_worker_t *w, const weft_param_t *param, int pp_index,
                               const float *own, float *received, float *whole)
 {
-    int parts = param->split == WEFT_SPLIT_NONE ? 1 : w->mesh.tp;
+    int parts = param->split == WEFT_SPLIT_NONE ? 1 : w->mesh.size[WEFT_AXIS_TENSOR];
     for (int part = 0; part < parts; part++) {
-        int from = weft__mesh_rank(&w->mesh, 0, pp_index, part);
+        const int index[WEFT_AXES] = {[WEFT_AXIS_PIPELINE] = pp_index, [WEFT_AXIS_TENSOR] = part};
+        int from = weft__mesh_rank(&w->mesh, index);
         size_t count = (size_t)param->count;
         if (from != 0 && w->mesh.rank == from) {
             WEFT_TRY(weft_send(own, count, WEFT_F32, 0, w->mesh.world, NULL));
@@ -158,7 +159,7 @@ static weft_status_t gather_parts(weft_worker_t *w, const weft_param_t *param, i
     weft_status_t status = host_floats(param->count, &own);
     status = status == WEFT_OK ? host_floats(param->count, &received) : status;
     if (status == WEFT_OK && chunk != NULL) {
-        int index = weft__model_find(chunk->model, param->name);
+        int index = weft__model_param(chunk->model, param->key);
         status = collect(w, chunk, index, what, param->count, own);
     }
     status = status == WEFT_OK ? assemble(w, param, pp_index, own, received, whole) : status;
@@ -172,15 +173,17 @@ static weft_status_t gather(weft_worker_t *w, const weft_param_t *param, weft_st
                             float *whole)
 {
     const weft_mesh_t *mesh = &w->mesh;
-    int stage = stage_with(w, param), pp_index = stage % mesh->pp;
-    weft_chunk_t *chunk = pp_index == mesh->pp_index ? &w->chunks[stage / mesh->pp] : NULL;
+    int pp = mesh->size[WEFT_AXIS_PIPELINE], stage = stage_with(w, param), pp_index = stage % pp;
+    weft_chunk_t *chunk = pp_index == mesh->index[WEFT_AXIS_PIPELINE] ? &w->chunks[stage / pp]
+                                                                      : NULL;
     bool all = chunk != NULL && weft__zero_whole(&chunk->zero, what);
-    if (all && mesh->dp_index > 0) {
+    if (all && mesh->index[WEFT_AXIS_DATA] > 0) {
         chunk = NULL;
     }
-    if (all && mesh->rank == 0 && mesh->dp_index == 0 && mesh->tp == 1) {
+    if (all && mesh->rank == 0 && mesh->index[WEFT_AXIS_DATA] == 0 &&
+        mesh->size[WEFT_AXIS_TENSOR] == 1) {
         int64_t count = param->shape[0] * param->shape[1]; /* padding is behind it */
-        return collect(w, chunk, weft__model_find(chunk->model, param->name), what, count, whole);
+        return collect(w, chunk, weft__model_param(chunk->model, param->key), what, count, whole);
     }
     return chunk != NULL || mesh->rank == 0 ? gather_parts(w, param, pp_index, chunk, what, whole)
                                             : WEFT_OK;

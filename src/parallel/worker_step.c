@@ -82,7 +82,7 @@ static double sum_losses(const weft_worker_t *w, const float *losses)
     const weft_plan_t *plan = &w->o.plan;
     size_t count = (size_t)plan->micro_batches * (size_t)(w->shape.batch * w->shape.seq);
     double sum = 0.0;
-    if (w->mesh.pp_index != plan->pp - 1 || w->mesh.tp_index != 0) {
+    if (w->mesh.index[WEFT_AXIS_PIPELINE] != plan->pp - 1 || w->mesh.index[WEFT_AXIS_TENSOR] != 0) {
         return 0.0;
     }
     for (size_t i = 0; i < count; i++) {

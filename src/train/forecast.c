@@ -6,7 +6,7 @@
 
 #include "base/try.h"
 #include "train/checkpoint_parts.h"
-#include "train/model_load.h"
+#include "train/param_read.h"
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 

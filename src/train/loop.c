@@ -56,7 +56,8 @@ static weft_status_t open_feed(run_t *run)
                                    .first = t->state.samples,
                                    .steps = (uint64_t)config->steps - t->state.step};
     const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
-    weft__data_share(options.batch, mesh->dp_index, mesh->dp, &options.begin, &options.end);
+    weft__data_share(options.batch, mesh->index[WEFT_AXIS_DATA], mesh->size[WEFT_AXIS_DATA],
+                     &options.begin, &options.end);
     return weft__feed_open(&options, &t->feed);
 }
 
@@ -451,9 +452,8 @@ static weft_status_t finish_writing(run_t *run)
 static weft_status_t sample(run_t *run)
 {
     weft_trainer_t *t = &run->t;
-    const weft_train_config_t *config = run->config;
     char *text = NULL;
-    WEFT_TRY(weft__sample(t, config->prompt, config->sample_tokens, &text));
+    WEFT_TRY(weft__sample(t, &text));
     if (t->rank == 0 && text == NULL) {
         say_trouble(run);
     } else if (t->rank == 0) {

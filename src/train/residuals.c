@@ -48,11 +48,13 @@ static void describe(const weft_trainer_t *t, int index, weft_residual_row_t *ro
 {
     const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
     const weft_layout_t *layout;
+    int stages = mesh->size[WEFT_AXIS_PIPELINE];
     row_here(t, index, &layout, &row->count);
     snprintf(row->name, sizeof(row->name),
              "stage-%d-of-%d.dp-%d-of-%d.tp-%d-of-%d.layout-%08" PRIx32,
-             index * mesh->pp + mesh->pp_index, rows_here(t) * mesh->pp, mesh->dp_index, mesh->dp,
-             mesh->tp_index, mesh->tp, print_of(layout));
+             index * stages + mesh->index[WEFT_AXIS_PIPELINE], rows_here(t) * stages,
+             mesh->index[WEFT_AXIS_DATA], mesh->size[WEFT_AXIS_DATA], mesh->index[WEFT_AXIS_TENSOR],
+             mesh->size[WEFT_AXIS_TENSOR], print_of(layout));
 }
 
 /* ---- from a checkpoint ----------------------------------------------------------------------------- */

@@ -120,7 +120,7 @@ weft_status_t weft__run_plan_print_memory(const weft_setup_t *setup, const weft_
     weft_bill_t row = {0};
     int first = 0; /* of the ranks of a row */
     weft__bill_print_head(out, measured != NULL);
-    for (int rank = 0; rank < mesh->size; rank++) {
+    for (int rank = 0; rank < mesh->ranks; rank++) {
         weft_bill_t bill;
         size_t peak = measured != NULL ? (size_t)measured[rank] : 0;
         WEFT_TRY(weft__worker_predict(&options, compute, weft__mesh_place(mesh, rank), &bill));
@@ -135,7 +135,7 @@ weft_status_t weft__run_plan_print_memory(const weft_setup_t *setup, const weft_
         row = bill;
     }
     if (measured == NULL) {
-        weft__bill_print(out, first, mesh->size - 1, &row, NULL);
+        weft__bill_print(out, first, mesh->ranks - 1, &row, NULL);
     }
     return WEFT_OK;
 }
@@ -144,7 +144,8 @@ weft_status_t weft__run_plan_bytes(const weft_setup_t *setup, uint64_t *all_p, u
                                    uint64_t *host_p)
 {
     weft_worker_options_t options = weft__run_plan_options(setup);
-    int row = options.plan.dp * options.plan.tp; /* ranks of a stage */
+    /* ranks of a stage */
+    int row = (int)weft__axes_ranks(options.plan.size) / options.plan.pp;
     const weft_compute_t *compute;
     *all_p = *most_p = *host_p = 0;
     WEFT_TRY(weft__compute(&compute));
@@ -197,7 +198,7 @@ weft_status_t weft__run_plan_print(const weft_setup_t *setup, FILE *out)
     char picture[4096];
     WEFT_TRY(weft__mesh_arrange(&plan, 0, setup->config->ranks, NULL, &mesh));
     print_model(setup, out);
-    if (mesh.size > 1) {
+    if (mesh.ranks > 1) {
         fputs(weft__mesh_picture(&mesh, picture, sizeof(picture)), out);
     }
     weft_status_t status = weft__run_plan_print_memory(setup, &mesh, out, NULL);

@@ -5,52 +5,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "train/generate.h"
 #include "train/trainer.h"
-
-static weft_status_t collect(void *arg, uint32_t token)
-{
-    weft_tokens_t *tokens = arg;
-    tokens->at[tokens->count++] = token; /* there is room for all that were asked for */
-    return WEFT_OK;
-}
-
-static weft_status_t write_text(const weft_trainer_t *t, const weft_model_t *model,
-                                void *const *params, const char *prompt, int count, char **text_p)
-{
-    size_t length;
-    weft_tokens_t start = {0}, made = {.at = calloc((size_t)count + 1, sizeof(uint32_t))};
-    weft_generate_t generate = {.model = model,
-                                .compute = t->compute,
-                                .params = params,
-                                .stream = t->stream,
-                                .tokens = count,
-                                .context = t->config->length,
-                                .temperature = 0.8,
-                                .top_k = 50,
-                                .seed = (uint64_t)t->config->seed + t->state.step,
-                                .end = -1,
-                                .emit = collect,
-                                .arg = &made};
-    weft_status_t status = made.at != NULL ? WEFT_OK
-                                           : weft__fail(WEFT_ERR_NO_MEMORY,
-                                                        "no memory to write %d tokens", count);
-    if (status == WEFT_OK) {
-        status = weft__generate_prompt(t->setup->tokenizer, prompt, &start);
-    }
-    if (status == WEFT_OK) {
-        status = weft__generate(&generate, start.at, start.count);
-    }
-    if (status == WEFT_OK) {
-        status = weft__tokenizer_decode(t->setup->tokenizer, made.at, made.count, text_p, &length);
-    }
-    if (status == WEFT_OK) {
-        weft__generate_tame(*text_p, length);
-    }
-    free(start.at);
-    free(made.at);
-    return status;
-}
 
 /* ---- a model that no rank has ------------------------------------------------------------------------ */
 
@@ -93,21 +48,26 @@ static weft_status_t fill_gathered(const weft_trainer_t *t, gathered_t *g)
     return WEFT_OK;
 }
 
-weft_status_t weft__sample(weft_trainer_t *t, const char *prompt, int count, char **text_p)
+weft_status_t weft__sample(weft_trainer_t *t, char **text_p)
 {
-    const weft_model_t *model;
     gathered_t g = {0};
-    void *const *params = weft__worker_params(t->worker, &model);
+    weft_sample_t sample = {.compute = t->compute,
+                            .stream = t->stream,
+                            .tokenizer = t->setup->tokenizer,
+                            .prompt = t->config->prompt,
+                            .tokens = t->config->sample_tokens,
+                            .context = t->config->length,
+                            .seed = (uint64_t)t->config->seed + t->state.step};
     weft_status_t status = WEFT_OK;
+    sample.params = weft__worker_params(t->worker, &sample.model);
     *text_p = NULL;
-    if (params == NULL) {
+    if (sample.params == NULL) {
         status = open_gathered(t, &g);
         status = status == WEFT_OK ? fill_gathered(t, &g) : status;
-        model = g.model;
-        params = g.params;
+        sample.model = g.model;
+        sample.params = g.params;
     }
-    if (status == WEFT_OK && t->rank == 0 &&
-        write_text(t, model, params, prompt, count, text_p) != WEFT_OK) {
+    if (status == WEFT_OK && t->rank == 0 && t->setup->write_sample(&sample, text_p) != WEFT_OK) {
         *text_p = NULL;
     }
     weft_free(g.memory);

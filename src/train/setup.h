@@ -16,6 +16,22 @@
 #include "train/checkpoint.h"
 #include "train/config.h"
 
+/* Text that a run writes to show what the model has learned (--sample). */
+typedef struct weft_sample {
+    const weft_model_t *model; /* whole */
+    const weft_compute_t *compute;
+    void *const *params; /* by index */
+    weft_stream_h stream;
+    weft_tokenizer_t *tokenizer;
+    const char *prompt;
+    int tokens;      /* to write after the prompt */
+    int64_t context; /* tokens to look back at, at most */
+    uint64_t seed;
+} weft_sample_t;
+
+/* Writes it, malloced. */
+typedef weft_status_t (*weft_sample_fn)(const weft_sample_t *sample, char **text_p);
+
 typedef struct weft_setup {
     weft_train_config_t *config; /* resolved by weft__setup_open */
     const char *device;          /* "cpu" or "cuda" */
@@ -31,6 +47,8 @@ typedef struct weft_setup {
     bool has_loaded;
     weft_loaded_t loaded; /* ... with everything else if `resumed`, or alone (--model FOLDER) */
     bool goes_on;         /* in the folder of the run that saved it */
+    /* Generation is a layer below (serve/), so whoever runs the loop hands it in. */
+    weft_sample_fn write_sample;
 } weft_setup_t;
 
 /* Check and resolve `config`, which must outlive the setup: device, model, tokenizer, checkpoint. The

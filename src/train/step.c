@@ -126,7 +126,7 @@ static uint64_t validation_samples(const weft_trainer_t *t)
 static weft_status_t validate(weft_trainer_t *t, uint64_t samples, int32_t *host, double *sum_p)
 {
     size_t mine = (size_t)weft__trainer_sequences(t), tokens = mine * (size_t)t->config->length;
-    uint64_t part = (uint64_t)weft__worker_mesh(t->worker)->dp_index * mine;
+    uint64_t part = (uint64_t)weft__worker_mesh(t->worker)->index[WEFT_AXIS_DATA] * mine;
     for (uint64_t at = 0; at < samples; at += (uint64_t)t->config->batch) {
         double sum;
         WEFT_TRY(take_samples(t, at + part, samples, mine, host, host + tokens));

@@ -103,8 +103,8 @@ void weft__vote_times(const weft_trainer_t *trainer, weft_plan_times_t *times_p)
 /* Begin to write a checkpoint of trainer->state; `writer` is rank 0's. Collective. */
 weft_status_t weft__save(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer);
 
-/* Text of `count` tokens that follows `prompt`, malloced, on rank 0. Where it could not be written, *text_p
- * is NULL, and weft_last_error says why. Collective. */
-weft_status_t weft__sample(weft_trainer_t *trainer, const char *prompt, int count, char **text_p);
+/* The text that --sample asks for, malloced, on rank 0. Where it could not be written, *text_p is NULL,
+ * and weft_last_error says why. Collective. */
+weft_status_t weft__sample(weft_trainer_t *trainer, char **text_p);
 
 #endif

@@ -26,11 +26,13 @@ static double uneven_bubble(const weft_trainer_t *t)
 {
     weft_plan_t plan = weft__run_plan(t->config);
     const weft_mesh_t *mesh = weft__worker_mesh(t->worker);
-    int row = plan.dp * plan.tp;
+    int row = mesh->ranks / plan.pp;
     double *busy_s = calloc((size_t)plan.pp, sizeof(double));
-    for (int place = 0; busy_s != NULL && place < mesh->size; place++) {
+    for (int place = 0; busy_s != NULL && place < mesh->ranks; place++) {
         const weft_vote_t *vote = &t->votes[mesh->rank_at[place]];
-        busy_s[place / row] += (vote->run - vote->waited) / row;
+        int index[WEFT_AXES];
+        weft__mesh_index(mesh, place, index);
+        busy_s[index[WEFT_AXIS_PIPELINE]] += (vote->run - vote->waited) / row;
     }
     double bubble = busy_s != NULL ? weft__schedule_uneven(&plan, busy_s) : NAN;
     free(busy_s);

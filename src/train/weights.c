@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "train/model_load.h"
+#include "train/param_read.h"
 #include "train/scale.h"
 #include "train/trainer.h"
 
@@ -21,7 +21,7 @@ static weft_status_t read_whole(void *arg, const weft_param_t *param, weft_state
     const source_t *source = arg;
     const weft_loaded_t *loaded = &source->t->setup->loaded;
     const weft_model_t *model = weft__worker_whole(source->t->worker);
-    const weft_param_t *all = &model->params[weft__model_find(model, param->name)];
+    const weft_param_t *all = &model->params[weft__model_param(model, param->key)];
     char name[WEFT_PARAM_NAME + 32];
     snprintf(name, sizeof(name), "%s%s", prefixes[what], param->name);
     bool there = source->t->setup->resumed && weft__tensors_find(loaded->optimizer, name) != NULL;

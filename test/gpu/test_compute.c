@@ -278,6 +278,12 @@ static void decode(twins_t *twins, weft_dtype_t type, int64_t seq, int64_t past)
     TWIN(values, twin_result(twins, 3 * 90 * 2 * 64, type, 1));
     TWIN(out, twin_result(twins, 3 * seq * 6 * 64, type, 1));
     TWIN_RUN(twins, decode, 1e-5);
+
+    const weft_sequence_t list[] = {{0, 1, 4, 0}, {1, 2, 0, 1}};
+    const weft_sequences_t batch = {2, 3, list};
+    gpu.ragged = &batch; /* no kernel for it yet: it must not be taken for a dense one */
+    weft_status_t status = twins->gpu->decode(&gpu, twins->stream);
+    twin_check(status == WEFT_ERR_UNSUPPORTED ? WEFT_OK : WEFT_ERR_INVALID);
 }
 
 /* ---- classifier --------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "kernel/cpu/blas.h"
 #include "kernel/numbers.h"
 #include "model/rig.h"
 
@@ -335,27 +336,183 @@ static void generation_follows_forward(void **state)
         float *all = malloc((size_t)(B * T * vocab) * sizeof(float));
         float *logits = malloc((size_t)(B * vocab) * sizeof(float));
         memcpy(all, rig.pass.scratch.logits, (size_t)(B * T * vocab) * sizeof(float));
-        void *memory = aligned_alloc(256, weft__cache_bytes(rig.model, B, T, 9));
-        weft__cache_carve(rig.model, B, T, 9, memory, &cache);
+        void *memory = aligned_alloc(256, weft__cache_bytes(rig.model, B, T, B * 9));
+        weft__cache_carve(rig.model, B, T, B * 9, memory, &cache);
         for (int i = 0, past = 0; i < 6; past += pieces[i++]) {
             for (int b = 0; b < B; b++) {
                 memcpy(tokens + b * pieces[i], rig.acts.tokens + b * T + past,
                        (size_t)pieces[i] * sizeof(int32_t));
             }
-            rig_check(weft__model_extend(&rig.pass, &cache, tokens, pieces[i], logits), "extend");
+            weft_sequence_t list[B] = {{0, pieces[i], past, 0}, {pieces[i], pieces[i], past, 1}};
+            weft_sequences_t batch = {B, B * pieces[i], list};
+            rig_check(weft__model_extend(&rig.pass, &cache, &batch, tokens, logits), "extend");
             for (int b = 0; b < B; b++) {
                 const float *expected = all + (b * T + past + pieces[i] - 1) * vocab;
                 assert_true(rig_apart(logits + b * vocab, expected, vocab) < 1e-5);
             }
         }
-        assert_int_equal(cache.length, T);
-        assert_int_equal(weft__model_extend(&rig.pass, &cache, tokens, 1, logits),
-                         WEFT_ERR_INVALID);
         free(memory);
         free(all);
         free(logits);
         rig_close(&rig);
     }
+}
+
+/* ---- ragged batches ------------------------------------------------------------------------------------ */
+
+enum { SLOTS = 5, LONGEST = 60, ROWS = 48 };
+
+/* A model, and texts that run through it. */
+typedef struct texts {
+    rig_t rig;
+    weft_cache_t cache;
+    void *memory;
+    int32_t tokens[SLOTS][LONGEST];
+    int length[SLOTS];
+    float *logits; /* SLOTS x LONGEST x vocab: of those tokens that were the last of their piece */
+} texts_t;
+
+static void open_texts(texts_t *t, weft_model_config_t config, uint64_t seed)
+{
+    open_random(&t->rig, config, WEFT_SHAPE(1, LONGEST));
+    size_t vocab = (size_t)t->rig.model->vocab_rows;
+    t->memory = aligned_alloc(256, weft__cache_bytes(t->rig.model, SLOTS, LONGEST, ROWS));
+    weft__cache_carve(t->rig.model, SLOTS, LONGEST, ROWS, t->memory, &t->cache);
+    t->logits = calloc(SLOTS * LONGEST * vocab, sizeof(float));
+    for (int i = 0; i < SLOTS; i++) {
+        t->length[i] = 1 + (int)(weft__rng_at(seed, (uint64_t)i) % LONGEST);
+        for (int j = 0; j < t->length[i]; j++) {
+            t->tokens[i][j] = (int32_t)(weft__rng_at(seed + 1, (uint64_t)(i * LONGEST + j)) %
+                                        (uint64_t)t->rig.model->config.vocab);
+        }
+    }
+}
+
+static void close_texts(texts_t *t)
+{
+    free(t->memory);
+    free(t->logits);
+    rig_close(&t->rig);
+}
+
+/* Run a batch; each sequence's logits are put beside its last token. */
+static void extend_texts(texts_t *t, const weft_sequences_t *batch)
+{
+    int32_t tokens[ROWS];
+    size_t vocab = (size_t)t->rig.model->vocab_rows;
+    float *logits = malloc((size_t)batch->count * vocab * sizeof(float));
+    for (int64_t i = 0; i < batch->count; i++) {
+        const weft_sequence_t *s = &batch->list[i];
+        memcpy(tokens + s->row, t->tokens[s->slot] + s->position,
+               (size_t)s->length * sizeof(int32_t));
+    }
+    rig_check(weft__model_extend(&t->rig.pass, &t->cache, batch, tokens, logits), "extend");
+    for (int64_t i = 0; i < batch->count; i++) {
+        const weft_sequence_t *s = &batch->list[i];
+        size_t at = (size_t)(s->slot * LONGEST + s->position + s->length - 1);
+        memcpy(t->logits + at * vocab, logits + (size_t)i * vocab, vocab * sizeof(float));
+    }
+    free(logits);
+}
+
+/* Pieces of random lengths of random texts, until all are through. `cuts` says where pieces ended. */
+static void run_mixed(texts_t *t, uint64_t seed, bool cuts[SLOTS][LONGEST])
+{
+    int position[SLOTS] = {0};
+    uint64_t draw = 0;
+    for (bool left = true; left;) {
+        weft_sequence_t list[SLOTS];
+        weft_sequences_t batch = {.list = list};
+        left = false;
+        for (int i = 0; i < SLOTS; i++) {
+            int slot = (i + (int)(draw % SLOTS)) % SLOTS, rest = t->length[slot] - position[slot];
+            int most = ROWS - (int)batch.rows < rest ? ROWS - (int)batch.rows : rest;
+            int count = most > 0 ? 1 + (int)(weft__rng_at(seed, draw) % (uint64_t)most) : 0;
+            count = weft__rng_at(seed + 1, draw++) % 3 == 0 && most > 0 ? 1 : count;
+            left = left || rest > count;
+            if (count > 0) {
+                list[batch.count++] = (weft_sequence_t){batch.rows, count, position[slot], slot};
+                position[slot] += count;
+                batch.rows += count;
+                cuts[slot][position[slot] - 1] = true;
+            }
+        }
+        extend_texts(t, &batch);
+    }
+}
+
+/* The same pieces of each text, with nothing beside it. */
+static void run_alone(texts_t *t, bool cuts[SLOTS][LONGEST])
+{
+    for (int slot = 0; slot < SLOTS; slot++) {
+        for (int first = 0, at = 0; at < t->length[slot]; at++) {
+            if (cuts[slot][at]) {
+                weft_sequence_t one = {0, at + 1 - first, first, slot};
+                extend_texts(t, &(weft_sequences_t){1, one.length, &one});
+                first = at + 1;
+            }
+        }
+    }
+}
+
+/* One as small as the others here, and one whose sums are so long that they are cut. */
+static weft_model_config_t config_of_texts(weft_family_t family, bool large)
+{
+    weft_model_config_t c = config_of(family);
+    if (large) {
+        c.width = c.heads * 80;
+        c.head_dim = 80;
+        c.ffn = 1100;
+        c.vocab = 517;
+    }
+    return c;
+}
+
+/* Prompts in pieces beside single tokens: each sequence gets the logits that it has alone. The order of
+ * sums is ours to choose only where products are. */
+static void sequences_do_not_depend_on_their_batch(void **state)
+{
+    bool exact = weft__blas_sgemm() == NULL;
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        uint64_t seed = numbers_seed() + 10 * (uint64_t)round;
+        static texts_t mixed, alone;
+        bool cuts[SLOTS][LONGEST] = {{false}};
+        weft_model_config_t config = config_of_texts(families[round % 2], round >= 8);
+        open_texts(&mixed, config, seed);
+        open_texts(&alone, config, seed);
+        run_mixed(&mixed, seed + 2, cuts);
+        run_alone(&alone, cuts);
+        int64_t count = SLOTS * LONGEST * mixed.rig.model->vocab_rows;
+        if (exact) {
+            assert_memory_equal(mixed.logits, alone.logits, (size_t)count * sizeof(float));
+        }
+        assert_true(rig_apart(mixed.logits, alone.logits, count) < 1e-5);
+        close_texts(&mixed);
+        close_texts(&alone);
+    }
+}
+
+static void sequences_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static texts_t t;
+    open_texts(&t, config_of(WEFT_LLAMA), 1);
+    const weft_sequence_t lists[][2] = {
+        {{0, 5, LONGEST - 4, 0}, {5, 1, 0, 1}}, /* behind the end of a slot */
+        {{0, 0, 0, 0}, {0, 1, 0, 1}},           /* no token */
+        {{0, 5, 0, 0}, {6, 1, 0, 1}},           /* a gap */
+        {{0, 5, 0, 0}, {5, 1, 0, SLOTS}},       /* no slot */
+        {{0, 5, -1, 0}, {5, 1, 0, 1}},          /* before the first position */
+        {{0, ROWS, 0, 0}, {ROWS, 1, 0, 1}},     /* more rows than there is room for */
+    };
+    int32_t tokens[ROWS + 1] = {0};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        weft_sequences_t batch = {2, lists[i][0].length + lists[i][1].length, lists[i]};
+        assert_int_equal(weft__model_extend(&t.rig.pass, &t.cache, &batch, tokens, t.logits),
+                         WEFT_ERR_INVALID);
+    }
+    close_texts(&t);
 }
 
 int main(void)
@@ -370,6 +527,8 @@ int main(void)
         cmocka_unit_test(a_fresh_pass_needs_no_zeros),
         cmocka_unit_test(a_model_learns),
         cmocka_unit_test(generation_follows_forward),
+        cmocka_unit_test(sequences_do_not_depend_on_their_batch),
+        cmocka_unit_test(sequences_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,8 +80,8 @@ static void two_stages_make_the_whole(void **state)
         rig_check(weft__model_backward(&first.pass, &first.acts), "backward");
         for (int i = 0; i < whole.model->param_count; i++) {
             const weft_param_t *param = &whole.model->params[i];
-            int a = weft__model_find(first.model, param->name);
-            int b = weft__model_find(last.model, param->name);
+            int a = weft__model_param(first.model, param->key);
+            int b = weft__model_param(last.model, param->key);
             float *sum = calloc((size_t)param->count, sizeof(*sum));
             assert_true(a >= 0 || b >= 0);
             for (int64_t j = 0; j < param->count; j++) {

@@ -147,7 +147,7 @@ void plan_train(const plan_run_t *run, weft_comm_h comm, plan_numbers_t *numbers
     CHECK_OK(weft__worker_create(&options, comm, compute, &worker));
     CHECK_OK(weft__worker_start(worker, SEED));
     int64_t count = PLAN_BATCH / run->plan.dp;
-    int64_t first = weft__worker_mesh(worker)->dp_index * count;
+    int64_t first = weft__worker_mesh(worker)->index[WEFT_AXIS_DATA] * count;
     /* A step is settled when the next one has been queued. */
     for (int step = 0; step <= run->steps; step++) {
         weft_worker_result_t result;

@@ -103,7 +103,7 @@ static void add_param(const team_t *team, rig_t *rig, int p, int step, int micro
 {
     weft_zero_t *zero = &rig->zero;
     float *grad = zero->grad_views[p];
-    bool backward = rig->model->params[p].layer >= 0; /* the head's have theirs from forward */
+    bool backward = rig->model->params[p].key.layer >= 0; /* the head's have theirs from forward */
     bool written = weft__grads_fresh(zero, backward, micro == 0) &&
                    weft__grad_is_written(rig->model, p);
     for (int64_t i = 0; i < rig->model->params[p].count; i++) {

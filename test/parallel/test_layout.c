@@ -52,8 +52,8 @@ static void check_layout(const weft_model_t *model, const weft_layout_t *layout,
 static void check_units(const weft_model_t *model, const weft_layout_t *layout, int64_t limit)
 {
     for (int i = 0; i + 1 < model->param_count; i++) {
-        bool same = model->params[i].layer == model->params[i + 1].layer;
-        if (same && model->params[i].layer >= 0) {
+        bool same = model->params[i].key.layer == model->params[i + 1].key.layer;
+        if (same && model->params[i].key.layer >= 0) {
             assert_int_equal(layout->bucket_of[i], layout->bucket_of[i + 1]);
             assert_true(layout->offset[i] < layout->offset[i + 1]);
         }
@@ -63,14 +63,14 @@ static void check_units(const weft_model_t *model, const weft_layout_t *layout, 
         const weft_param_t *first = &model->params[bucket->param_first];
         const weft_param_t *last = &model->params[bucket->param_first + bucket->param_count - 1];
         const weft_param_t *tail = &model->params[bucket->param_first];
-        assert_int_equal(first->layer >= 0, last->layer >= 0);
+        assert_int_equal(first->key.layer >= 0, last->key.layer >= 0);
         for (int i = bucket->param_first; i < bucket->param_first + bucket->param_count; i++) {
             tail = layout->offset[i] > layout->offset[tail - model->params] ? &model->params[i]
                                                                             : tail;
         }
         int64_t used = layout->offset[tail - model->params] + tail->count - bucket->first;
-        assert_true(first->layer == last->layer || used <= limit);
-        assert_int_equal(weft__layout_has_blocks(layout, model, b), first->layer >= 0);
+        assert_true(first->key.layer == last->key.layer || used <= limit);
+        assert_int_equal(weft__layout_has_blocks(layout, model, b), first->key.layer >= 0);
     }
     int tokens = weft__layout_end(layout, model, WEFT_TOKENS);
     assert_int_equal(tokens, layout->bucket_count - 1);

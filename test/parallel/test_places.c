@@ -151,10 +151,10 @@ static void the_picture_names_links(void **state)
     char text[512];
     (void)state;
     assert_int_equal(weft__mesh_arrange(&plan, 5, 8, at, &mesh), WEFT_OK);
-    mesh.tp_near = WEFT_NEAR_NVLINK + 3;
-    mesh.dp_near = WEFT_NEAR_SWITCH;
-    assert_int_equal(mesh.tp_index, 1);
-    assert_int_equal(mesh.dp_index, 0);
+    mesh.near[WEFT_AXIS_TENSOR] = WEFT_NEAR_NVLINK + 3;
+    mesh.near[WEFT_AXIS_DATA] = WEFT_NEAR_SWITCH;
+    assert_int_equal(mesh.index[WEFT_AXIS_TENSOR], 1);
+    assert_int_equal(mesh.index[WEFT_AXIS_DATA], 0);
     assert_int_equal(weft__mesh_place(&mesh, 6), 7);
     assert_string_equal(weft__mesh_picture(&mesh, text, sizeof(text)),
                         "8 ranks: dp 2 x pp 2 x tp 2\n"

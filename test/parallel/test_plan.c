@@ -121,14 +121,41 @@ static void a_mesh_keeps_tp_together(void **state)
     char text[512];
     (void)state;
     assert_int_equal(weft__mesh_arrange(&made, 5, 8, NULL, &mesh), WEFT_OK);
-    assert_int_equal(mesh.tp_index, 1);
-    assert_int_equal(mesh.dp_index, 0);
-    assert_int_equal(mesh.pp_index, 1);
+    assert_int_equal(mesh.index[WEFT_AXIS_TENSOR], 1);
+    assert_int_equal(mesh.index[WEFT_AXIS_DATA], 0);
+    assert_int_equal(mesh.index[WEFT_AXIS_PIPELINE], 1);
     assert_string_equal(weft__mesh_picture(&mesh, text, sizeof(text)),
                         "8 ranks: dp 2 x pp 2 x tp 2\n"
                         "  stage 0  [0 1] [2 3]\n"
                         "  stage 1  [4 5] [6 7]\n");
     weft__mesh_destroy(&mesh, false);
+}
+
+/* Every place has indices of its own, the innermost axis counting fastest, and they lead back to it. */
+static void places_are_counted_from_the_innermost_axis(void **state)
+{
+    weft_mesh_t mesh;
+    weft_plan_t made = plan(3, 2, 4);
+    (void)state;
+    assert_int_equal(weft__axes_ranks(made.size), 24);
+    assert_int_equal(weft__mesh_arrange(&made, 0, 24, NULL, &mesh), WEFT_OK);
+    for (int place = 0, step = 1; place < 24; place++, step = 1) {
+        int index[WEFT_AXES], sum = 0;
+        weft__mesh_index(&mesh, place, index);
+        for (int i = 0; i < WEFT_AXES; i++) {
+            weft_axis_t axis = weft__axis_order[i];
+            assert_in_range(index[axis], 0, made.size[axis] - 1);
+            sum += index[axis] * step;
+            step *= made.size[axis];
+        }
+        assert_int_equal(sum, place);
+        assert_int_equal(weft__mesh_rank(&mesh, index), place);
+    }
+    weft__mesh_destroy(&mesh, false);
+    made.tp = 0;
+    assert_int_equal(weft__axes_ranks(made.size), 0);
+    made.tp = made.dp = made.pp = 1 << 30;
+    assert_int_equal(weft__axes_ranks(made.size), 0);
 }
 
 int main(void)
@@ -143,6 +170,7 @@ int main(void)
         cmocka_unit_test(nothing_possible_is_said),
         cmocka_unit_test(stages_share_layers_evenly),
         cmocka_unit_test(a_mesh_keeps_tp_together),
+        cmocka_unit_test(places_are_counted_from_the_innermost_axis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,8 +29,8 @@ static double step(weft_worker_t *worker, const plan_run_t *run, int number, wef
     int64_t count = PLAN_BATCH / run->plan.dp;
     weft_worker_result_t result;
     double sum;
-    plan_tokens(&config, number, weft__worker_mesh(worker)->dp_index * count, count, tokens[0],
-                tokens[1]);
+    plan_tokens(&config, number, weft__worker_mesh(worker)->index[WEFT_AXIS_DATA] * count, count,
+                tokens[0], tokens[1]);
     weft_worker_input_t input = {.step = (uint64_t)number,
                                  .hyper = plan_hyper(number),
                                  .tokens = tokens[0],
@@ -72,7 +72,7 @@ static weft_status_t read_saved(void *arg, const weft_param_t *param, weft_state
                                 float *whole)
 {
     const saved_t *saved = arg;
-    int index = weft__model_find(saved->model, param->name);
+    int index = weft__model_param(saved->model, param->key);
     CHECK(index >= 0);
     memcpy(whole, saved->values[index][what],
            (size_t)saved->model->params[index].count * sizeof(float));
@@ -148,8 +148,8 @@ static void evaluates(team_t *team)
     weft__compute_threads(1);
     weft_worker_t *worker = open_worker(&run, team->comm);
     CHECK_OK(weft__worker_start(worker, 3));
-    plan_tokens(&config, 0, weft__worker_mesh(worker)->dp_index * (PLAN_BATCH / 2), PLAN_BATCH / 2,
-                tokens[0], tokens[1]);
+    plan_tokens(&config, 0, weft__worker_mesh(worker)->index[WEFT_AXIS_DATA] * (PLAN_BATCH / 2),
+                PLAN_BATCH / 2, tokens[0], tokens[1]);
     for (int i = 0; i < 3; i++) {
         CHECK_OK(weft__worker_evaluate(worker, tokens[0], tokens[1], &mine));
         CHECK_OK(weft_allreduce(&mine, &sum, 1, WEFT_F64, WEFT_SUM, team->comm, NULL));

@@ -241,12 +241,20 @@ static void attention_forward(const weft_attention_t *a, int64_t head, void *scr
 
 /* ---- decoding: few queries against a cache ------------------------------------------------ */
 
+/* Sequence `number` of the batch, dense or not. */
+static weft_sequence_t decode_sequence(const weft_decode_t *a, int64_t number)
+{
+    return a->ragged != NULL ? a->ragged->list[number]
+                             : (weft_sequence_t){number * a->seq, a->seq, a->past, number};
+}
+
 static void decode_append(const weft_decode_t *a, int64_t row)
 {
     int64_t d = a->head_dim, size = a->type == WEFT_F32 ? 4 : 2, kv = a->kv_heads * d;
-    int64_t b = row / a->seq, position = a->past + row % a->seq;
+    int64_t position = weft__row_position(a->ragged, row, a->seq, a->past);
+    int64_t slot = a->ragged != NULL ? weft__sequence_of(a->ragged, row)->slot : row / a->seq;
     const char *keys = (const char *)a->qkv + (row * (a->heads * d + 2 * kv) + a->heads * d) * size;
-    int64_t at = (b * a->capacity + position) * kv * size;
+    int64_t at = (slot * a->capacity + position) * kv * size;
     memcpy((char *)a->keys + at, keys, (size_t)(kv * size));
     memcpy((char *)a->values + at, keys + kv * size, (size_t)(kv * size));
 }
@@ -261,13 +269,13 @@ INLINE float dot(const void *a, int64_t a_at, const void *b, int64_t b_at, int64
     return sum_lanes(sum);
 }
 
-INLINE void decode_query(const weft_decode_t *a, int64_t b, int64_t t, int h, float *s,
-                         weft_dtype_t type)
+INLINE void decode_query(const weft_decode_t *a, const weft_sequence_t *sequence, int64_t t, int h,
+                         float *s, weft_dtype_t type)
 {
-    int64_t d = a->head_dim, kv = a->kv_heads * d, count = a->past + t + 1;
-    int64_t g = h / (a->heads / a->kv_heads);
-    int64_t q_at = (b * a->seq + t) * (a->heads * d + 2 * kv) + h * d;
-    int64_t cache_at = b * a->capacity * kv + g * d;
+    int64_t d = a->head_dim, kv = a->kv_heads * d, count = sequence->position + t + 1;
+    int64_t g = h / (a->heads / a->kv_heads), token = sequence->row + t;
+    int64_t q_at = token * (a->heads * d + 2 * kv) + h * d;
+    int64_t cache_at = sequence->slot * a->capacity * kv + g * d;
     float *o = s + padded(count);
     for (int64_t p = 0; p < count; p++) {
         s[p] = a->scale * dot(a->qkv, q_at, a->keys, cache_at + p * kv, d, type);
@@ -282,19 +290,20 @@ INLINE void decode_query(const weft_decode_t *a, int64_t b, int64_t t, int h, fl
             store(o, i, d - i, sum, WEFT_F32);
         }
     }
-    put_row(a->out, ((b * a->seq + t) * a->heads + h) * d, o, d, 1.0f / row.sum, type);
+    put_row(a->out, (token * a->heads + h) * d, o, d, 1.0f / row.sum, type);
 }
 
 static void decode(const weft_decode_t *a, int64_t head, void *scratch)
 {
-    int64_t b = head / a->heads;
-    for (int64_t t = 0; t < a->seq; t++) {
+    weft_sequence_t sequence = decode_sequence(a, head / a->heads);
+    int h = (int)(head % a->heads);
+    for (int64_t t = 0; t < sequence.length; t++) {
         if (a->type == WEFT_F32) {
-            decode_query(a, b, t, (int)(head % a->heads), scratch, WEFT_F32);
+            decode_query(a, &sequence, t, h, scratch, WEFT_F32);
         } else if (a->type == WEFT_BF16) {
-            decode_query(a, b, t, (int)(head % a->heads), scratch, WEFT_BF16);
+            decode_query(a, &sequence, t, h, scratch, WEFT_BF16);
         } else {
-            decode_query(a, b, t, (int)(head % a->heads), scratch, WEFT_F16);
+            decode_query(a, &sequence, t, h, scratch, WEFT_F16);
         }
     }
 }

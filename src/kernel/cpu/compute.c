@@ -140,6 +140,7 @@ static size_t no_attention_work(const weft_attention_t *args)
 
 const weft_compute_t weft__compute_cpu = {
     .kind = "cpu",
+    .ragged = true,
     .head_elements = 1 << 21,
     WEFT_COMPUTE_TABLE(SLOT).adamw_list = adamw_list,
     .embed_work = no_embed_work,

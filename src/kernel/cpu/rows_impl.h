@@ -119,7 +119,7 @@ INLINE void embed_forward_of(const weft_embed_t *args, int64_t first, int64_t en
     int64_t n = args->width;
     for (int64_t row = first; row < end; row++) {
         int64_t id = args->tokens[row] - args->vocab_first;
-        int64_t position = args->position_first + row % args->seq;
+        int64_t position = weft__row_position(args->ragged, row, args->seq, args->position_first);
         bool here = id >= 0 && id < args->vocab_count;
         for (int64_t i = 0; i < n; i += LANES) {
             lanes_t x = here ? load(args->table, id * n + i, n - i, type) : splat(0);

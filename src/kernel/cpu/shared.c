@@ -68,7 +68,11 @@ static void rope_angles(const weft_rope_t *args, float *table)
         double turn = pow((double)args->theta, -2.0 * (double)i / args->head_dim);
         for (int64_t t = 0; t < args->seq; t++) {
             /* The product in f32, as the models' authors do: that is what weights were trained for. */
-            float angle = (float)(args->position_first + t) * (float)turn;
+            int64_t position = args->position_first + t;
+            if (args->ragged != NULL) {
+                position = weft__row_position(args->ragged, t, args->seq, 0);
+            }
+            float angle = (float)position * (float)turn;
             table[t * args->head_dim + i] = cosf(angle);
             table[t * args->head_dim + half + i] = sinf(angle);
         }
@@ -129,10 +133,15 @@ static void decode_task(const void *arg, int64_t task, void *scratch)
 weft_status_t weft__run_decode(const void *arg)
 {
     const weft_decode_t *args = arg;
-    size_t scratch = (size_t)(args->past + args->seq + args->head_dim + 64) * sizeof(float);
+    const weft_sequences_t *ragged = args->ragged;
+    int64_t most = args->past + args->seq, count = ragged != NULL ? ragged->count : args->batch;
+    for (int64_t i = 0; ragged != NULL && i < count; i++) {
+        most = weft__most(most, ragged->list[i].position + ragged->list[i].length);
+    }
+    size_t scratch = (size_t)(most + args->head_dim + 64) * sizeof(float);
     weft_status_t status = weft__team_run(args->batch * args->seq, 0, decode_append_task, args);
     if (status == WEFT_OK) {
-        status = weft__team_run(args->batch * args->heads, scratch, decode_task, args);
+        status = weft__team_run(count * args->heads, scratch, decode_task, args);
     }
     return status;
 }

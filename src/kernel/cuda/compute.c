@@ -147,10 +147,29 @@ static weft_status_t check(int error, const char *what)
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
+/* Arguments of kernels that have no form for ragged batches yet. */
+#define IS_RAGGED(args)                                                                            \
+    _Generic((args),                                                                               \
+        const weft_embed_t *: ((const weft_embed_t *)(const void *)(args))->ragged != NULL,        \
+        const weft_rope_t *: ((const weft_rope_t *)(const void *)(args))->ragged != NULL,          \
+        const weft_decode_t *: ((const weft_decode_t *)(const void *)(args))->ragged != NULL,      \
+        default: false)
+
+static weft_status_t fail_ragged(const char *name)
+{
+    return weft__fail(WEFT_ERR_UNSUPPORTED,
+                      "%s takes no batch of sequences with different lengths on GPUs: run them one "
+                      "by one, or on virtual GPUs",
+                      name);
+}
+
 #define ON_STREAM(name, args_t)                                                                    \
     static weft_status_t run_##name(const args_t *args, weft_stream_h stream)                      \
     {                                                                                              \
         weft_cuda_place_t place;                                                                   \
+        if (IS_RAGGED(args)) {                                                                     \
+            return fail_ragged(#name);                                                             \
+        }                                                                                          \
         weft_status_t status = find_place(stream, &place);                                         \
         return status != WEFT_OK ? status : check(module()->name(&place, args), #name);            \
     }

@@ -219,11 +219,13 @@ static void attention_of_extremes(void **state)
     }
 }
 
-/* A prompt of 5, then tokens one by one and two at a time. */
-static void decode_of(uint64_t seed, weft_dtype_t type)
+/* A prompt of 5, then tokens one by one and two at a time; in a ragged batch the second sequence has other
+ * lengths, and slots are not in order. */
+static void decode_case(uint64_t seed, weft_dtype_t type, bool ragged)
 {
     enum { B = 2, T = 12, H = 4, G = 2, D = 6, CAPACITY = 15, ROW = (H + 2 * G) * D };
-    static const int steps[] = {5, 1, 1, 2, 3};
+    static const int steps[2][2][5] = {{{5, 1, 1, 2, 3}, {5, 1, 1, 2, 3}},
+                                       {{5, 1, 1, 2, 3}, {1, 4, 3, 1, 3}}};
     const weft_compute_t *table = numbers_table();
     size_t size = weft_dtype_size(type);
     numbers_t qkv = numbers_random(seed, "qkv", B * T * ROW, type, 1.5);
@@ -239,16 +241,21 @@ static void decode_of(uint64_t seed, weft_dtype_t type)
     c.p = p;
     reference(&c);
     char *in = malloc(B * T * ROW * size), *got = malloc(B * T * H * D * size);
-    for (int i = 0, past = 0; i < 5; past += steps[i++]) {
+    int past[B] = {0};
+    for (int i = 0; i < 5; i++) {
+        int length[B] = {steps[ragged][0][i], steps[ragged][1][i]}, row[B] = {0, length[0]};
+        weft_sequence_t list[B] = {{0, length[0], past[0], 1}, {row[1], length[1], past[1], 0}};
+        weft_sequences_t batch = {B, length[0] + length[1], list};
         for (int b = 0; b < B; b++) {
-            memcpy(in + (size_t)(b * steps[i] * ROW) * size,
-                   (char *)qkv.data + (size_t)((b * T + past) * ROW) * size,
-                   (size_t)(steps[i] * ROW) * size);
+            memcpy(in + (size_t)(row[b] * ROW) * size,
+                   (char *)qkv.data + (size_t)((b * T + past[b]) * ROW) * size,
+                   (size_t)(length[b] * ROW) * size);
         }
         weft_decode_t args = {.type = type,
-                              .batch = B,
-                              .seq = steps[i],
-                              .past = past,
+                              .batch = ragged ? 1 : B,
+                              .seq = ragged ? batch.rows : length[0],
+                              .past = ragged ? 0 : past[0],
+                              .ragged = ragged ? &batch : NULL,
                               .capacity = CAPACITY,
                               .heads = H,
                               .kv_heads = G,
@@ -259,9 +266,9 @@ static void decode_of(uint64_t seed, weft_dtype_t type)
                               .values = values.data,
                               .out = got};
         numbers_ok(table->decode(&args, NULL));
-        for (int b = 0; b < B; b++) {
-            memcpy((char *)out.data + (size_t)((b * T + past) * H * D) * size,
-                   got + (size_t)(b * steps[i] * H * D) * size, (size_t)(steps[i] * H * D) * size);
+        for (int b = 0; b < B; past[b] += length[b], b++) {
+            memcpy((char *)out.data + (size_t)((b * T + past[b]) * H * D) * size,
+                   got + (size_t)(row[b] * H * D) * size, (size_t)(length[b] * H * D) * size);
         }
     }
     numbers_check("attention with a cache", &out, expected, 1e-5);
@@ -273,10 +280,21 @@ static void decode_of(uint64_t seed, weft_dtype_t type)
     }
 }
 
+static void decode_dense(uint64_t seed, weft_dtype_t type)
+{
+    decode_case(seed, type, false);
+}
+
+static void decode_ragged(uint64_t seed, weft_dtype_t type)
+{
+    decode_case(seed, type, true);
+}
+
 static void decoding(void **state)
 {
     (void)state;
-    numbers_everywhere(decode_of);
+    numbers_everywhere(decode_dense);
+    numbers_everywhere(decode_ragged);
 }
 
 int main(void)

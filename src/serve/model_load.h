@@ -1,11 +1,10 @@
 /* A trained model on the current device, ready to compute with: weights, tokenizer, nothing else. */
-#ifndef WEFT_TRAIN_MODEL_LOAD_H
-#define WEFT_TRAIN_MODEL_LOAD_H
+#ifndef WEFT_SERVE_MODEL_LOAD_H
+#define WEFT_SERVE_MODEL_LOAD_H
 
 #include "model/model.h"
 #include "parallel/layout.h"
 #include "text/tokenizer.h"
-#include "train/safetensors.h"
 
 typedef struct weft_model_loaded {
     weft_model_t *model;
@@ -23,14 +22,5 @@ typedef struct weft_model_loaded {
 weft_status_t weft__model_load(const char *path, const char *tokenizer,
                                weft_model_loaded_t *loaded_p);
 void weft__model_unload(weft_model_loaded_t *loaded);
-
-/* Read the tensor `name` of a checkpoint (`path`, for sentences) as the parameter that a whole model
- * stores, in f32: `whole` has room for shape[0] x shape[1] elements, `local` for count. Where there
- * is none such, the name without its first part is tried: models saved without their head lack it. */
-weft_status_t weft__param_read(const weft_tensors_t *tensors, const char *path, const char *name,
-                               const weft_param_t *param, float *whole, float *local);
-
-/* Elements of the largest parameter, whole or stored: what `whole` and `local` need. */
-int64_t weft__param_most(const weft_model_t *model);
 
 #endif
