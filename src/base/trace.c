@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
-#include "base/try.h"
 
 typedef struct span {
     const char *name;
@@ -253,48 +252,33 @@ static bool open_part(const weft_trace_part_t *from, part_t *part)
 /* An event that names a rank or a track. */
 static void write_name(weft_json_t *json, const char *what, int rank, int track, const char *name)
 {
-    weft__json_object(json);
-    weft__json_key(json, "ph");
-    weft__json_string(json, "M");
-    weft__json_key(json, "name");
-    weft__json_string(json, what);
-    weft__json_key(json, "pid");
-    weft__json_int(json, rank);
-    weft__json_key(json, "tid");
-    weft__json_int(json, track);
-    weft__json_key(json, "args");
-    weft__json_object(json);
-    weft__json_key(json, "name");
-    weft__json_string(json, name);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "ph", "M");
+    weft__json_string(json, "name", what);
+    weft__json_int(json, "pid", rank);
+    weft__json_int(json, "tid", track);
+    weft__json_object(json, "args");
+    weft__json_string(json, "name", name);
     weft__json_end(json);
     weft__json_end(json);
 }
 
 static void write_span(weft_json_t *json, int rank, const span_t *span)
 {
-    weft__json_object(json);
-    weft__json_key(json, "ph");
-    weft__json_string(json, "X");
-    weft__json_key(json, "name");
-    weft__json_string(json, span->name);
-    weft__json_key(json, "pid");
-    weft__json_int(json, rank);
-    weft__json_key(json, "tid");
-    weft__json_int(json, span->track);
-    weft__json_key(json, "ts"); /* microseconds */
-    weft__json_double(json, (double)span->start / 1000);
-    weft__json_key(json, "dur");
-    weft__json_double(json, (double)span->end / 1000);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "ph", "X");
+    weft__json_string(json, "name", span->name);
+    weft__json_int(json, "pid", rank);
+    weft__json_int(json, "tid", span->track);
+    weft__json_double(json, "ts", (double)span->start / 1000); /* microseconds */
+    weft__json_double(json, "dur", (double)span->end / 1000);
     if (span->step >= 0 || span->bytes >= 0) {
-        weft__json_key(json, "args");
-        weft__json_object(json);
+        weft__json_object(json, "args");
         if (span->step >= 0) {
-            weft__json_key(json, "step");
-            weft__json_int(json, span->step);
+            weft__json_int(json, "step", span->step);
         }
         if (span->bytes >= 0) {
-            weft__json_key(json, "bytes");
-            weft__json_int(json, span->bytes);
+            weft__json_int(json, "bytes", span->bytes);
         }
         weft__json_end(json);
     }
@@ -335,11 +319,9 @@ static weft_status_t write_merged(const char *path, const weft_tracks_t *tracks,
     weft_json_t json;
     weft__json_start(&json, weft__output_stream(out));
     json.compact = true;
-    weft__json_object(&json);
-    weft__json_key(&json, "displayTimeUnit");
-    weft__json_string(&json, "ms");
-    weft__json_key(&json, "traceEvents");
-    weft__json_array(&json);
+    weft__json_object(&json, NULL);
+    weft__json_string(&json, "displayTimeUnit", "ms");
+    weft__json_array(&json, "traceEvents");
     for (int i = 0; i < count; i++) {
         if (parts[i].file != NULL) {
             merge_part(&json, tracks, &parts[i], zero);

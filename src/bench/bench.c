@@ -109,12 +109,11 @@ static weft_status_t ping_pong(const run_t *run, char *src, char *dst)
         return WEFT_OK;
     }
     if (run->rank < partner) {
-        weft_status_t status = weft_send(src, run->count, type, partner, run->comm, run->stream);
-        return status != WEFT_OK ? status
-                                 : weft_recv(dst, run->count, type, partner, run->comm, run->stream);
+        WEFT_TRY(weft_send(src, run->count, type, partner, run->comm, run->stream));
+        return weft_recv(dst, run->count, type, partner, run->comm, run->stream);
     }
-    weft_status_t status = weft_recv(dst, run->count, type, partner, run->comm, run->stream);
-    return status != WEFT_OK ? status : weft_send(src, run->count, type, partner, run->comm, run->stream);
+    WEFT_TRY(weft_recv(dst, run->count, type, partner, run->comm, run->stream));
+    return weft_send(src, run->count, type, partner, run->comm, run->stream);
 }
 
 static weft_status_t call_once(const run_t *run)
@@ -185,10 +184,8 @@ static weft_status_t prepare(const run_t *run)
         src_blocks = dst_blocks = 1;
     }
     /* Poison what will be written, then put the source in: in place they overlap. */
-    weft_status_t status = weft_memset(dst, 0xA5, (size_t)dst_blocks * run->count * run->element,
-                                       NULL);
-    return status == WEFT_OK ? put(run, run->rank, 0, (size_t)src_blocks * run->count, src)
-                             : status;
+    WEFT_TRY(weft_memset(dst, 0xA5, (size_t)dst_blocks * run->count * run->element, NULL));
+    return put(run, run->rank, 0, (size_t)src_blocks * run->count, src);
 }
 
 static size_t verify(const run_t *run)

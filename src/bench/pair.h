@@ -17,7 +17,7 @@
 #include <weft/symm.h>
 #include <weft/weft.h>
 
-#include "base/try.h"
+#include "base/log.h"
 #include "bench/bench.h"
 #include "bench/table.h"
 

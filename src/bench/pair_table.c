@@ -59,22 +59,16 @@ static void print_sample(const weft_sample_t *sample)
 
 static void json_row(weft_json_t *json, const weft_pair_row_t *row)
 {
-    weft__json_object(json);
-    weft__json_key(json, "target");
-    weft__json_string(json, row->pair->target);
-    weft__json_key(json, "name");
-    weft__json_string(json, row->pair->name);
-    weft__json_key(json, "bytes");
-    weft__json_uint(json, row->bytes);
-    weft__json_key(json, "other");
-    weft__json_string(json, row->pair->other);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "target", row->pair->target);
+    weft__json_string(json, "name", row->pair->name);
+    weft__json_uint(json, "bytes", row->bytes);
+    weft__json_string(json, "other", row->pair->other);
     weft__result_times(json, "us", &row->one_sided);
     weft__result_times(json, "other_us", &row->two_sided);
     weft__result_times(json, "copy_us", &row->copy);
-    weft__json_key(json, "iters");
-    weft__json_int(json, row->one_sided.iters);
-    weft__json_key(json, "wrong");
-    weft__json_uint(json, row->wrong);
+    weft__json_int(json, "iters", row->one_sided.iters);
+    weft__json_uint(json, "wrong", row->wrong);
     weft__json_end(json);
 }
 

@@ -92,31 +92,21 @@ static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_s
                         bool in_place)
 {
     weft_json_t *json = &table->result.json;
-    weft__json_object(json);
-    weft__json_key(json, "collective");
-    weft__json_string(json, row->collective);
-    weft__json_key(json, "bytes");
-    weft__json_uint(json, row->asked);
-    weft__json_key(json, "moved_bytes");
-    weft__json_uint(json, row->bytes);
-    weft__json_key(json, "count");
-    weft__json_uint(json, row->count);
-    weft__json_key(json, "type");
-    weft__json_string(json, weft_dtype_name(table->bench->type));
-    weft__json_key(json, "op");
-    weft__json_string(json, weft_op_name(table->bench->op));
-    weft__json_key(json, "algorithm");
-    weft__json_string(json, weft__algo_name(row->choice.algo));
-    weft__json_key(json, "in_place");
-    weft__json_bool(json, in_place);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "collective", row->collective);
+    weft__json_uint(json, "bytes", row->asked);
+    weft__json_uint(json, "moved_bytes", row->bytes);
+    weft__json_uint(json, "count", row->count);
+    weft__json_string(json, "type", weft_dtype_name(table->bench->type));
+    weft__json_string(json, "op", weft_op_name(table->bench->op));
+    weft__json_string(json, "algorithm", weft__algo_name(row->choice.algo));
+    weft__json_bool(json, "in_place", in_place);
     weft__result_times(json, "us", sample);
-    weft__json_key(json, "iters");
-    weft__json_int(json, sample->iters);
-    weft__json_key(json, "wrong");
+    weft__json_int(json, "iters", sample->iters);
     if (table->bench->check) {
-        weft__json_uint(json, sample->wrong);
+        weft__json_uint(json, "wrong", sample->wrong);
     } else {
-        weft__json_string(json, NULL);
+        weft__json_string(json, "wrong", NULL);
     }
     weft__json_end(json);
 }

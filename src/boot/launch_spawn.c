@@ -211,11 +211,8 @@ weft_status_t weft__spawn(const weft_spawn_t *spawn, int rank, pid_t *pid_p, int
     char lines[RANK_VARIABLES][320];
     int out[2], err[2];
     pid_t launcher = getpid();
-    weft_status_t status = make_pipe(name, out);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = make_pipe(name, err);
+    WEFT_TRY(make_pipe(name, out));
+    weft_status_t status = make_pipe(name, err);
     if (status != WEFT_OK) {
         goto err_close_out;
     }

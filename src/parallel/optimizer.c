@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 
 struct weft_optimizer {
     weft_zero_t *const *zeros;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "train/model_load.h"
 #include "train/scale.h"
 #include "train/trainer.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "comm/call.h"
 #include "device/device.h"
@@ -131,10 +132,7 @@ weft_status_t weft__wait_step(weft_host_t *host, weft_waiter_t *waiter, int peer
         }
         if (now >= waiter->check_ns) {
             waiter->check_ns = now + CHECK_NS;
-            weft_status_t status = weft__host_check_peer(host, peer, word, target);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            WEFT_TRY(weft__host_check_peer(host, peer, word, target));
             int limit = host->comm->timeout_ms, warn = weft__settings()->warn_after;
             if (!waiter->warned && warn > 0 && now - waiter->start_ns >= (uint64_t)warn * MS) {
                 waiter->warned = true;

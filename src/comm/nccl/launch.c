@@ -105,10 +105,7 @@ static weft_status_t copy_aside(weft_nccl_t *nccl, const void *src, size_t bytes
     const weft_cuda_device_ops_t *cuda = nccl->place.ops;
     size_t room = (bytes + 255) / 256 * 256;
     if (nccl->scratch_bytes - nccl->scratch_used < room) {
-        weft_status_t status = grow_scratch(nccl, room);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(grow_scratch(nccl, room));
     }
     void *copy = nccl->scratch + nccl->scratch_used;
     nccl->scratch_used += room;

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "comm/shm/shm.h"
 
 static weft_probe_t shm_probe(const weft_members_t *members)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "kernel/cpu/blas.h"
 #include "kernel/cpu/launch.h"
 #include "kernel/cpu/strips.h"
@@ -333,10 +334,7 @@ weft_status_t weft__run_matmul(const void *arg)
     int threads = weft__team_size();
     p.parts = choose_parts(&p);
     choose_grid(&p, blocks_of_part(p.parts, threads));
-    weft_status_t status = in_strips(&p, threads) ? weft__run_strips(args, p.onto_c, is_plain(args))
-                                                  : in_blocks(&p);
-    if (status == WEFT_OK && args->bias_grad != NULL && !p.sums_beside) {
-        status = sum_columns(&p);
-    }
-    return status;
+    WEFT_TRY(in_strips(&p, threads) ? weft__run_strips(args, p.onto_c, is_plain(args))
+                                    : in_blocks(&p));
+    return (args->bias_grad != NULL && !p.sums_beside) ? sum_columns(&p) : WEFT_OK;
 }

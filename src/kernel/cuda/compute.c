@@ -160,8 +160,8 @@ WEFT_COMPUTE_TABLE(ON_STREAM)
 static weft_status_t adamw_list(const weft_adamw_t *list, int count, weft_stream_h stream)
 {
     weft_cuda_place_t place;
-    weft_status_t status = find_place(stream, &place);
-    return status != WEFT_OK ? status : check(module()->adamw_list(&place, list, count), "adamw");
+    WEFT_TRY(find_place(stream, &place));
+    return check(module()->adamw_list(&place, list, count), "adamw");
 }
 
 /* The GPU of the calling thread's current device. */
