@@ -1,33 +1,7 @@
 /* The table of pairs, and the same as JSON. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/log.h"
 #include "bench/pair.h"
-#include "bench/result.h"
-
-struct weft_pair_table {
-    const weft_bench_t *bench;
-    const weft_pair_t *last; /* of the row before */
-    weft_result_t result;
-};
-
-weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
-                                    weft_pair_table_t **table_p)
-{
-    weft_pair_table_t *table = calloc(1, sizeof(*table));
-    if (!table) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the table of results");
-    }
-    table->bench = bench;
-    weft_status_t status = weft__result_open(&table->result, bench, ranks);
-    if (status != WEFT_OK) {
-        free(table);
-        return status;
-    }
-    *table_p = table;
-    return WEFT_OK;
-}
 
 static void print_head(const weft_pair_table_t *table, const weft_pair_t *pair)
 {
@@ -111,7 +85,5 @@ weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t sta
         printf("#\n# wrong results: %zu %s\n", wrong, wrong ? "FAILED" : "(all verified)");
     }
     fflush(stdout);
-    weft_status_t closed = weft__result_close(&table->result, status, wrong);
-    free(table);
-    return closed;
+    return weft__result_close(&table->result, status, wrong);
 }

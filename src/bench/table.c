@@ -3,35 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "bench/result.h"
-
-struct weft_table {
-    const weft_bench_t *bench;
-    int ranks;
-    const char *last; /* collective of the last row */
-    double busbw_sum;
-    int busbw_rows;
-    weft_result_t result;
-};
-
-weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_t **table_p)
-{
-    weft_table_t *table = calloc(1, sizeof(*table));
-    if (!table) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the table of results");
-    }
-    table->bench = bench;
-    table->ranks = ranks;
-    weft_status_t status = weft__result_open(&table->result, bench, ranks);
-    if (status != WEFT_OK) {
-        free(table);
-        return status;
-    }
-    *table_p = table;
-    return WEFT_OK;
-}
-
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -152,7 +123,5 @@ weft_status_t weft__table_close(weft_table_t *table, weft_status_t status, size_
         printf("# average bus bandwidth: %.2f GB/s\n", table->busbw_sum / table->busbw_rows);
     }
     fflush(stdout);
-    weft_status_t closed = weft__result_close(&table->result, status, wrong);
-    free(table);
-    return closed;
+    return weft__result_close(&table->result, status, wrong);
 }
