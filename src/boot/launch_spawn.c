@@ -84,11 +84,9 @@ weft_status_t weft__spawn_find(const weft_launch_t *launch, char path[PATH_MAX],
 weft_status_t weft__spawn_free_port(const char *host, int *port_p)
 {
     int fd;
-    weft_status_t status = weft__net_listen_tcp(host, 0, &fd, port_p);
-    if (status == WEFT_OK) {
-        close(fd);
-    }
-    return status;
+    WEFT_TRY(weft__net_listen_tcp(host, 0, &fd, port_p));
+    close(fd);
+    return WEFT_OK;
 }
 
 /* ---- the environment --------------------------------------------------------------------- */

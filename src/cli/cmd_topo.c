@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/args.h"
 #include "base/json.h"
 #include "base/output.h"
 #include "base/settings.h"
@@ -213,13 +212,9 @@ int weft__cmd_topo(int argc, char **argv)
         .range_count = sizeof(ranges) / sizeof(ranges[0]),
     };
     weft_args_found_t found;
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        fprintf(stderr, "%s\n", weft_last_error());
-        return WEFT_EXIT_USAGE;
-    }
-    if (found.help) {
-        weft__args_help(&args, stdout);
-        return 0;
+    int ends = weft__command_args(&args, argc, argv, &found);
+    if (ends >= 0) {
+        return ends;
     }
     if (found.count > 0) {
         fprintf(stderr, "weft topo: '%s' is one argument too many\n", found.positionals[0]);

@@ -70,12 +70,10 @@ weft_status_t weft_unique_id_create(weft_unique_id_t *id_p)
     id_body_t body = {.magic = ID_MAGIC, .port = own.port};
     memcpy(body.secret, own.secret, sizeof(body.secret));
     snprintf(body.host, sizeof(body.host), "%s", weft__settings()->store_host);
-    weft_status_t status = weft__random_bytes(&body.key, sizeof(body.key));
-    if (status == WEFT_OK) {
-        memset(id_p, 0, sizeof(*id_p));
-        memcpy(id_p, &body, sizeof(body));
-    }
-    return status;
+    WEFT_TRY(weft__random_bytes(&body.key, sizeof(body.key)));
+    memset(id_p, 0, sizeof(*id_p));
+    memcpy(id_p, &body, sizeof(body));
+    return WEFT_OK;
 }
 
 /* Where the ranks that have `id` meet. */

@@ -190,20 +190,16 @@ weft_status_t weft_device_count(int *count_p)
 
 weft_status_t weft_device_set(int device)
 {
-    weft_status_t status = weft__device_check("weft_device_set", device);
-    if (status == WEFT_OK) {
-        current_device = device;
-    }
-    return status;
+    WEFT_TRY(weft__device_check("weft_device_set", device));
+    current_device = device;
+    return WEFT_OK;
 }
 
 weft_status_t weft_device_get(int *device_p)
 {
-    weft_status_t status = check_output("weft_device_get", device_p);
-    if (status == WEFT_OK) {
-        *device_p = device_now();
-    }
-    return status;
+    WEFT_TRY(check_output("weft_device_get", device_p));
+    *device_p = device_now();
+    return WEFT_OK;
 }
 
 weft_status_t weft_device_synchronize(void)
@@ -449,11 +445,9 @@ weft_status_t weft_event_create(weft_event_h *event_p)
 
 weft_status_t weft_event_destroy(weft_event_h event)
 {
-    weft_status_t status = check_event("weft_event_destroy", event);
-    if (status == WEFT_OK) {
-        ops_now()->event_destroy(event);
-    }
-    return status;
+    WEFT_TRY(check_event("weft_event_destroy", event));
+    ops_now()->event_destroy(event);
+    return WEFT_OK;
 }
 
 weft_status_t weft_event_record(weft_event_h event, weft_stream_h stream)

@@ -355,43 +355,35 @@ static weft_status_t check_place(weft_symm_h symm, const char *who, const void *
 
 weft_status_t weft_symm_rank(weft_symm_h symm, int *rank_p)
 {
-    weft_status_t status = check_place(symm, "symm_rank", rank_p);
-    if (status == WEFT_OK) {
-        *rank_p = symm->rank;
-    }
-    return status;
+    WEFT_TRY(check_place(symm, "symm_rank", rank_p));
+    *rank_p = symm->rank;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_size(weft_symm_h symm, int *size_p)
 {
-    weft_status_t status = check_place(symm, "symm_size", size_p);
-    if (status == WEFT_OK) {
-        *size_p = symm->size;
-    }
-    return status;
+    WEFT_TRY(check_place(symm, "symm_size", size_p));
+    *size_p = symm->size;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_comm(weft_symm_h symm, weft_comm_h *comm_p)
 {
-    weft_status_t status = check_place(symm, "symm_comm", comm_p);
-    if (status == WEFT_OK) {
-        *comm_p = symm->comm;
-    }
-    return status;
+    WEFT_TRY(check_place(symm, "symm_comm", comm_p));
+    *comm_p = symm->comm;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_stats(weft_symm_h symm, weft_symm_stats_t *stats_p)
 {
-    weft_status_t status = check_place(symm, "symm_stats", stats_p);
-    if (status == WEFT_OK) {
-        pthread_mutex_lock(&symm->lock);
-        *stats_p = (weft_symm_stats_t){.bytes = symm->bytes,
-                                       .used = symm->arena.used,
-                                       .largest = weft__arena_largest(&symm->arena),
-                                       .count = symm->arena.count};
-        pthread_mutex_unlock(&symm->lock);
-    }
-    return status;
+    WEFT_TRY(check_place(symm, "symm_stats", stats_p));
+    pthread_mutex_lock(&symm->lock);
+    *stats_p = (weft_symm_stats_t){.bytes = symm->bytes,
+                                   .used = symm->arena.used,
+                                   .largest = weft__arena_largest(&symm->arena),
+                                   .count = symm->arena.count};
+    pthread_mutex_unlock(&symm->lock);
+    return WEFT_OK;
 }
 
 void *weft_symm_ptr(weft_symm_h symm, const void *addr, int rank)
@@ -416,11 +408,9 @@ weft_status_t weft_symm_view(weft_symm_h symm, weft_symm_view_t *view_p)
     for (int p = 0; p < symm->size; p++) {
         view.base[p] = symm->at[p];
     }
-    weft_status_t status = symm->ops->view(symm, &view);
-    if (status == WEFT_OK) {
-        *view_p = view;
-    }
-    return status;
+    WEFT_TRY(symm->ops->view(symm, &view));
+    *view_p = view;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_error(weft_symm_h symm)

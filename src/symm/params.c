@@ -144,12 +144,10 @@ weft_status_t weft_params_acquire(weft_params_h params, const void **ptr_p, uint
     if (!params || !ptr_p || !version_p) {
         return weft__refuse_null("params_acquire", params ? "place for the result" : "handle");
     }
-    weft_status_t status = weft__symm_check_host(params->symm, "params_acquire");
-    if (status == WEFT_OK) {
-        *version_p = pin(params, params->symm->rank);
-        *ptr_p = params->buffer[*version_p % 2];
-    }
-    return status;
+    WEFT_TRY(weft__symm_check_host(params->symm, "params_acquire"));
+    *version_p = pin(params, params->symm->rank);
+    *ptr_p = params->buffer[*version_p % 2];
+    return WEFT_OK;
 }
 
 weft_status_t weft_params_release(weft_params_h params, uint64_t version)

@@ -163,12 +163,10 @@ weft_status_t weft__tensors_write(weft_tensor_writer_t *writer, const void *byte
     if (count > writer->expected - writer->size) {
         return weft__fail(WEFT_ERR_INVALID, "%s: more data than its tensors take", writer->path);
     }
-    weft_status_t status = weft__output_write(writer->out, bytes, count);
-    if (status == WEFT_OK) {
-        writer->crc = weft__crc32c(writer->crc, bytes, count);
-        writer->size += count;
-    }
-    return status;
+    WEFT_TRY(weft__output_write(writer->out, bytes, count));
+    writer->crc = weft__crc32c(writer->crc, bytes, count);
+    writer->size += count;
+    return WEFT_OK;
 }
 
 weft_status_t weft__tensors_finish(weft_tensor_writer_t *writer, uint64_t *size_p, uint32_t *crc_p)

@@ -201,14 +201,10 @@ char *weft__memory_by_id(uint64_t id)
 weft_status_t weft__heap_export(int device, weft_heap_handle_t *handle_p)
 {
     memory_t *memory;
-    weft_status_t status = get_memory("sharing device memory", device, &memory);
-    if (status == WEFT_OK) {
-        *handle_p = (weft_heap_handle_t){.id = memory->heap.id,
-                                         .bytes = memory->heap.bytes,
-                                         .pid = getpid(),
-                                         .fd = memory->heap.fd};
-    }
-    return status;
+    WEFT_TRY(get_memory("sharing device memory", device, &memory));
+    *handle_p = (weft_heap_handle_t){
+        .id = memory->heap.id, .bytes = memory->heap.bytes, .pid = getpid(), .fd = memory->heap.fd};
+    return WEFT_OK;
 }
 
 /* ---- handing out ------------------------------------------------------------------------ */

@@ -501,13 +501,11 @@ void weft__cuda_disown(int device, void *base)
 weft_status_t weft__cuda_stats(int device, weft_pool_stats_t *stats_p)
 {
     pool_t *pool;
-    weft_status_t status = get_pool("weft_pool_stats", device, &pool);
-    if (status == WEFT_OK) {
-        pthread_mutex_lock(&pool->lock);
-        *stats_p = pool->stats;
-        pthread_mutex_unlock(&pool->lock);
-    }
-    return status;
+    WEFT_TRY(get_pool("weft_pool_stats", device, &pool));
+    pthread_mutex_lock(&pool->lock);
+    *stats_p = pool->stats;
+    pthread_mutex_unlock(&pool->lock);
+    return WEFT_OK;
 }
 
 weft_status_t weft__cuda_trim(int device, uint64_t keep)

@@ -267,12 +267,9 @@ static weft_status_t sum_columns(product_t *p)
     if (p->sums == NULL) {
         return WEFT_ERR_NO_MEMORY;
     }
-    weft_status_t status = weft__team_run(SUM_ROWS * weft__ceil_div(n, SUM_COLUMNS), 0, sums_task,
-                                          p);
-    if (status == WEFT_OK) {
-        weft__inner()->add_partials(p->sums, SUM_ROWS, n, p->args.bias_grad, p->args.c_type, n);
-    }
-    return status;
+    WEFT_TRY(weft__team_run(SUM_ROWS * weft__ceil_div(n, SUM_COLUMNS), 0, sums_task, p));
+    weft__inner()->add_partials(p->sums, SUM_ROWS, n, p->args.bias_grad, p->args.c_type, n);
+    return WEFT_OK;
 }
 
 /* ---- the kernel ----------------------------------------------------------------------------- */

@@ -45,12 +45,10 @@ static const weft_cuda_compute_ops_t *module(void)
 
 static weft_status_t take_space(int device, void *stream, space_t *space)
 {
-    weft_status_t status = weft__cuda_alloc(device, &space->memory, SPACE_BYTES);
-    if (status == WEFT_OK) {
-        space->device = device;
-        space->stream = stream;
-    }
-    return status;
+    WEFT_TRY(weft__cuda_alloc(device, &space->memory, SPACE_BYTES));
+    space->device = device;
+    space->stream = stream;
+    return WEFT_OK;
 }
 
 /* Of a stream; called under the lock. */
