@@ -81,27 +81,6 @@ static int by_put(weft_symm_h symm, long long *wrong_p)
     return 0;
 }
 
-static int by_messages(weft_comm_h comm, long long *wrong_p)
-{
-    float *x;
-    TRY(weft_malloc((void **)&x, COUNT * sizeof(float)));
-    for (int b = 0; b < BATCHES; b++) {
-        if (rank == 0) {
-            load(x, b);
-        } else {
-            TRY(weft_recv(x, COUNT, WEFT_F32, rank - 1, comm, NULL));
-        }
-        compute(x);
-        if (rank < size - 1) {
-            TRY(weft_send(x, COUNT, WEFT_F32, rank + 1, comm, NULL));
-        } else {
-            *wrong_p += wrong_in(x, b);
-        }
-    }
-    weft_free(x);
-    return 0;
-}
-
 int main(void)
 {
     weft_comm_h comm;
@@ -115,12 +94,7 @@ int main(void)
     double start = now_us();
     int failed = by_put(symm, &wrong);
     TRY(weft_barrier(comm, NULL));
-    double middle = now_us();
-    failed |= by_messages(comm, &wrong);
-    TRY(weft_barrier(comm, NULL));
-    double end = now_us();
-    failed |= verdict("hand-off", (middle - start) / BATCHES, "send/recv", (end - middle) / BATCHES,
-                      wrong, comm);
+    failed |= verdict("hand-off", (now_us() - start) / BATCHES, wrong, rank);
     weft_symm_destroy(symm);
     weft_comm_destroy(comm);
     return failed;

@@ -14,7 +14,6 @@
 
 #include "base/log.h"
 #include "base/output.h"
-#include "base/try.h"
 
 static weft_status_t system_error(const char *what, const char *path)
 {
@@ -129,11 +128,8 @@ weft_status_t weft__file_read(const char *path, char **text_p, size_t *size_p)
 {
     int fd;
     size_t size = 0, expected;
-    weft_status_t status = open_regular(path, &fd, &expected);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = read_all(fd, path, expected, text_p, &size);
+    WEFT_TRY(open_regular(path, &fd, &expected));
+    weft_status_t status = read_all(fd, path, expected, text_p, &size);
     close(fd);
     if (status == WEFT_OK && size_p != NULL) {
         *size_p = size;
@@ -166,10 +162,7 @@ weft_status_t weft__file_replace(const char *path, const void *bytes, size_t siz
 weft_status_t weft__folder_make(const char *path)
 {
     char part[WEFT_PATH_BYTES];
-    weft_status_t status = weft__path_join(part, "", path);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__path_join(part, "", path));
     for (char *slash = part; slash != NULL;) {
         slash = strchr(slash + 1, '/');
         if (slash != NULL) {

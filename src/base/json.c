@@ -45,69 +45,6 @@ static void separate(weft_json_t *json)
     json->empty = false;
 }
 
-/* May a value stand here? If so, whatever goes before it is written. */
-static bool begin_value(weft_json_t *json)
-{
-    if (json->misuse != NULL) {
-        return false;
-    }
-    if (json->keyed) {
-        json->keyed = false;
-        return true;
-    }
-    if (json->depth > 0 && json->open[json->depth - 1] == '{') {
-        misuse(json, "a value in an object without a key");
-        return false;
-    }
-    if (json->depth == 0 && !json->empty) {
-        misuse(json, "a second value at the top");
-        return false;
-    }
-    separate(json);
-    return true;
-}
-
-static void begin(weft_json_t *json, char bracket)
-{
-    if (!begin_value(json)) {
-        return;
-    }
-    if (json->depth == WEFT_JSON_DEPTH) {
-        misuse(json, "nesting too deep");
-        return;
-    }
-    fputc(bracket, json->out);
-    json->open[json->depth++] = bracket;
-    json->empty = true;
-}
-
-void weft__json_object(weft_json_t *json)
-{
-    begin(json, '{');
-}
-
-void weft__json_array(weft_json_t *json)
-{
-    begin(json, '[');
-}
-
-void weft__json_end(weft_json_t *json)
-{
-    if (json->misuse != NULL) {
-        return;
-    }
-    if (json->depth == 0 || json->keyed) {
-        misuse(json, json->keyed ? "an end after a key" : "an end with nothing open");
-        return;
-    }
-    char bracket = json->open[--json->depth];
-    if (!json->empty) {
-        new_line(json);
-    }
-    fputc(bracket == '{' ? '}' : ']', json->out);
-    json->empty = false;
-}
-
 static void write_quoted(FILE *out, const char *text)
 {
     static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
@@ -131,24 +68,74 @@ static void write_quoted(FILE *out, const char *text)
     fputc('"', out);
 }
 
-void weft__json_key(weft_json_t *json, const char *key)
+/* May a value with this key stand here? If so, whatever goes before it is written. */
+static bool begin_value(weft_json_t *json, const char *key)
+{
+    bool in_object = json->depth > 0 && json->open[json->depth - 1] == '{';
+    if (json->misuse != NULL) {
+        return false;
+    }
+    if (in_object != (key != NULL)) {
+        misuse(json,
+               in_object ? "a value in an object without a key" : "a key outside of an object");
+        return false;
+    }
+    if (json->depth == 0 && !json->empty) {
+        misuse(json, "a second value at the top");
+        return false;
+    }
+    separate(json);
+    if (key != NULL) {
+        write_quoted(json->out, key);
+        fputs(": ", json->out);
+    }
+    return true;
+}
+
+static void begin(weft_json_t *json, const char *key, char bracket)
+{
+    if (!begin_value(json, key)) {
+        return;
+    }
+    if (json->depth == WEFT_JSON_DEPTH) {
+        misuse(json, "nesting too deep");
+        return;
+    }
+    fputc(bracket, json->out);
+    json->open[json->depth++] = bracket;
+    json->empty = true;
+}
+
+void weft__json_object(weft_json_t *json, const char *key)
+{
+    begin(json, key, '{');
+}
+
+void weft__json_array(weft_json_t *json, const char *key)
+{
+    begin(json, key, '[');
+}
+
+void weft__json_end(weft_json_t *json)
 {
     if (json->misuse != NULL) {
         return;
     }
-    if (json->keyed || json->depth == 0 || json->open[json->depth - 1] != '{') {
-        misuse(json, json->keyed ? "two keys in a row" : "a key outside of an object");
+    if (json->depth == 0) {
+        misuse(json, "an end with nothing open");
         return;
     }
-    separate(json);
-    write_quoted(json->out, key);
-    fputs(": ", json->out);
-    json->keyed = true;
+    char bracket = json->open[--json->depth];
+    if (!json->empty) {
+        new_line(json);
+    }
+    fputc(bracket == '{' ? '}' : ']', json->out);
+    json->empty = false;
 }
 
-void weft__json_string(weft_json_t *json, const char *text)
+void weft__json_string(weft_json_t *json, const char *key, const char *text)
 {
-    if (!begin_value(json)) {
+    if (!begin_value(json, key)) {
         return;
     }
     if (text != NULL) {
@@ -158,30 +145,30 @@ void weft__json_string(weft_json_t *json, const char *text)
     }
 }
 
-void weft__json_int(weft_json_t *json, int64_t value)
+void weft__json_int(weft_json_t *json, const char *key, int64_t value)
 {
-    if (begin_value(json)) {
+    if (begin_value(json, key)) {
         fprintf(json->out, "%" PRId64, value);
     }
 }
 
-void weft__json_uint(weft_json_t *json, uint64_t value)
+void weft__json_uint(weft_json_t *json, const char *key, uint64_t value)
 {
-    if (begin_value(json)) {
+    if (begin_value(json, key)) {
         fprintf(json->out, "%" PRIu64, value);
     }
 }
 
-void weft__json_bool(weft_json_t *json, bool value)
+void weft__json_bool(weft_json_t *json, const char *key, bool value)
 {
-    if (begin_value(json)) {
+    if (begin_value(json, key)) {
         fputs(value ? "true" : "false", json->out);
     }
 }
 
-void weft__json_double(weft_json_t *json, double value)
+void weft__json_double(weft_json_t *json, const char *key, double value)
 {
-    if (!begin_value(json)) {
+    if (!begin_value(json, key)) {
         return;
     }
     if (!isfinite(value)) {

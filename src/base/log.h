@@ -53,6 +53,16 @@ void weft__log_set_rank(int rank);
 weft_status_t weft__fail(weft_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Pass a failure up, where there is nothing to undo: return the status of `call` from the calling
+ * function unless it is WEFT_OK. */
+#define WEFT_TRY(call)                                                                             \
+    do {                                                                                           \
+        weft_status_t try_status_ = (call);                                                        \
+        if (try_status_ != WEFT_OK) {                                                              \
+            return try_status_;                                                                    \
+        }                                                                                          \
+    } while (0)
+
 /* Make `sentence` what weft_last_error() returns, as before a clean-up that had failures of its own. */
 void weft__error_restore(const char *sentence);
 

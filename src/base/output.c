@@ -24,7 +24,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/try.h"
 
 #define PROC_FILES 0x9fa0 /* statfs of /proc */
 #define LINKS_MOST 40     /* as the kernel's */

@@ -14,8 +14,7 @@
 
 #include "base/settings.h"
 
-#define FRACTION_DIGITS 6 /* 10^6 units of a terabyte still fit in 64 bits */
-#define FRACTION_SCALE 1000000u
+#define FRACTION_SCALE 1000000u /* as many units of a terabyte still fit in 64 bits */
 
 typedef struct decimal {
     uint64_t whole;

@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
-#include "base/try.h"
 
 typedef struct span {
     const char *name;
@@ -99,98 +98,6 @@ static const span_t *next_span(const weft_trace_t *trace, size_t *at_p)
     return NULL;
 }
 
-/* ---- sums ----------------------------------------------------------------------------------- */
-
-typedef struct interval {
-    uint64_t start, end;
-} interval_t;
-
-static int by_start(const void *a, const void *b)
-{
-    uint64_t x = ((const interval_t *)a)->start, y = ((const interval_t *)b)->start;
-    return x < y ? -1 : x > y;
-}
-
-/* The spans of a track within [from, to), sorted and without overlaps; malloced. */
-static interval_t *intervals_of(const weft_trace_t *trace, int track, uint64_t from, uint64_t to,
-                                size_t *count_p)
-{
-    interval_t *list = NULL;
-    size_t count = 0, room = 0, at = 0, kept = 0;
-    for (const span_t *span; (span = next_span(trace, &at)) != NULL;) {
-        uint64_t start = span->start > from ? span->start : from,
-                 end = span->end < to ? span->end : to;
-        if (span->track != track || start >= end) {
-            continue;
-        }
-        if (count == room) {
-            interval_t *larger = realloc(list, (room * 2 + 256) * sizeof(*list));
-            if (larger == NULL) {
-                break;
-            }
-            list = larger;
-            room = room * 2 + 256;
-        }
-        list[count++] = (interval_t){start, end};
-    }
-    if (count > 0) {
-        qsort(list, count, sizeof(*list), by_start);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (kept > 0 && list[i].start <= list[kept - 1].end) {
-            list[kept - 1].end = list[i].end > list[kept - 1].end ? list[i].end
-                                                                  : list[kept - 1].end;
-        } else {
-            list[kept++] = list[i];
-        }
-    }
-    *count_p = kept;
-    return list;
-}
-
-static uint64_t total(const interval_t *list, size_t count)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        sum += list[i].end - list[i].start;
-    }
-    return sum;
-}
-
-uint64_t weft__trace_busy(const weft_trace_t *trace, int track, uint64_t from_ns, uint64_t to_ns)
-{
-    size_t count = 0;
-    interval_t *list = trace != NULL ? intervals_of(trace, track, from_ns, to_ns, &count) : NULL;
-    uint64_t busy = total(list, count);
-    free(list);
-    return busy;
-}
-
-uint64_t weft__trace_exposed(const weft_trace_t *trace, int track, int hider, uint64_t from_ns,
-                             uint64_t to_ns)
-{
-    if (trace == NULL) {
-        return 0;
-    }
-    size_t count, hiding, h = 0;
-    interval_t *list = intervals_of(trace, track, from_ns, to_ns, &count);
-    interval_t *hiders = intervals_of(trace, hider, from_ns, to_ns, &hiding);
-    uint64_t exposed = total(list, count);
-    for (size_t i = 0; i < count; i++) {
-        while (h < hiding && hiders[h].end <= list[i].start) {
-            h++;
-        }
-        for (size_t k = h; k < hiding && hiders[k].start < list[i].end; k++) {
-            uint64_t start = hiders[k].start > list[i].start ? hiders[k].start : list[i].start;
-            uint64_t end = hiders[k].end < list[i].end ? hiders[k].end : list[i].end;
-            exposed -= end - start;
-        }
-    }
-    free(list);
-    free(hiders);
-    return exposed;
-}
-
 /* ---- parts ---------------------------------------------------------------------------------- */
 
 static uint64_t earliest(const weft_trace_t *trace)
@@ -253,48 +160,33 @@ static bool open_part(const weft_trace_part_t *from, part_t *part)
 /* An event that names a rank or a track. */
 static void write_name(weft_json_t *json, const char *what, int rank, int track, const char *name)
 {
-    weft__json_object(json);
-    weft__json_key(json, "ph");
-    weft__json_string(json, "M");
-    weft__json_key(json, "name");
-    weft__json_string(json, what);
-    weft__json_key(json, "pid");
-    weft__json_int(json, rank);
-    weft__json_key(json, "tid");
-    weft__json_int(json, track);
-    weft__json_key(json, "args");
-    weft__json_object(json);
-    weft__json_key(json, "name");
-    weft__json_string(json, name);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "ph", "M");
+    weft__json_string(json, "name", what);
+    weft__json_int(json, "pid", rank);
+    weft__json_int(json, "tid", track);
+    weft__json_object(json, "args");
+    weft__json_string(json, "name", name);
     weft__json_end(json);
     weft__json_end(json);
 }
 
 static void write_span(weft_json_t *json, int rank, const span_t *span)
 {
-    weft__json_object(json);
-    weft__json_key(json, "ph");
-    weft__json_string(json, "X");
-    weft__json_key(json, "name");
-    weft__json_string(json, span->name);
-    weft__json_key(json, "pid");
-    weft__json_int(json, rank);
-    weft__json_key(json, "tid");
-    weft__json_int(json, span->track);
-    weft__json_key(json, "ts"); /* microseconds */
-    weft__json_double(json, (double)span->start / 1000);
-    weft__json_key(json, "dur");
-    weft__json_double(json, (double)span->end / 1000);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "ph", "X");
+    weft__json_string(json, "name", span->name);
+    weft__json_int(json, "pid", rank);
+    weft__json_int(json, "tid", span->track);
+    weft__json_double(json, "ts", (double)span->start / 1000); /* microseconds */
+    weft__json_double(json, "dur", (double)span->end / 1000);
     if (span->step >= 0 || span->bytes >= 0) {
-        weft__json_key(json, "args");
-        weft__json_object(json);
+        weft__json_object(json, "args");
         if (span->step >= 0) {
-            weft__json_key(json, "step");
-            weft__json_int(json, span->step);
+            weft__json_int(json, "step", span->step);
         }
         if (span->bytes >= 0) {
-            weft__json_key(json, "bytes");
-            weft__json_int(json, span->bytes);
+            weft__json_int(json, "bytes", span->bytes);
         }
         weft__json_end(json);
     }
@@ -335,11 +227,9 @@ static weft_status_t write_merged(const char *path, const weft_tracks_t *tracks,
     weft_json_t json;
     weft__json_start(&json, weft__output_stream(out));
     json.compact = true;
-    weft__json_object(&json);
-    weft__json_key(&json, "displayTimeUnit");
-    weft__json_string(&json, "ms");
-    weft__json_key(&json, "traceEvents");
-    weft__json_array(&json);
+    weft__json_object(&json, NULL);
+    weft__json_string(&json, "displayTimeUnit", "ms");
+    weft__json_array(&json, "traceEvents");
     for (int i = 0; i < count; i++) {
         if (parts[i].file != NULL) {
             merge_part(&json, tracks, &parts[i], zero);

@@ -46,14 +46,6 @@ void weft__trace_lose(weft_trace_t *trace);
 void weft__trace_span(weft_trace_t *trace, int track, const char *name, uint64_t start_ns,
                       uint64_t end_ns, int64_t step, int64_t bytes);
 
-/* Total time covered by spans of a track in [from_ns, to_ns), overlaps counted once. Looks at all
- * spans recorded so far: for a report at the end, not for every step. */
-uint64_t weft__trace_busy(const weft_trace_t *trace, int track, uint64_t from_ns, uint64_t to_ns);
-
-/* Time in which `track` was busy while `hider` was not, as communication that nothing hid. */
-uint64_t weft__trace_exposed(const weft_trace_t *trace, int track, int hider, uint64_t from_ns,
-                             uint64_t to_ns);
-
 /* The spans of a rank, as text. */
 typedef struct weft_trace_part {
     char *text; /* malloced */

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -154,24 +153,17 @@ static void json_advice(weft_json_t *json, const advice_t *a, const sizes_t *siz
 {
     char text[128];
     conclude(a, sizes, text, sizeof(text));
-    weft__json_object(json);
-    weft__json_key(json, "operation");
-    weft__json_string(json, a->operation);
-    weft__json_key(json, "other");
-    weft__json_string(json, a->other);
-    weft__json_key(json, "ranks");
-    weft__json_int(json, a->ranks);
-    weft__json_key(json, "use");
-    weft__json_string(json, text);
-    weft__json_key(json, "ratios");
-    weft__json_array(json);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "operation", a->operation);
+    weft__json_string(json, "other", a->other);
+    weft__json_int(json, "ranks", a->ranks);
+    weft__json_string(json, "use", text);
+    weft__json_array(json, "ratios");
     for (int i = 0; i < sizes->count; i++) {
         if (a->ratio[i] > 0) {
-            weft__json_object(json);
-            weft__json_key(json, "bytes");
-            weft__json_uint(json, sizes->bytes[i]);
-            weft__json_key(json, "ratio");
-            weft__json_double(json, a->ratio[i]);
+            weft__json_object(json, NULL);
+            weft__json_uint(json, "bytes", sizes->bytes[i]);
+            weft__json_double(json, "ratio", a->ratio[i]);
             weft__json_end(json);
         }
     }

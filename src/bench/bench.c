@@ -2,10 +2,8 @@
 #include "bench/bench.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "bench/advise.h"
 #include "bench/graph.h"
@@ -18,7 +16,6 @@
 #include "device/device.h"
 
 #define TARGET_NS 30e6 /* length of a timed loop */
-#define MOST_ITERS 20000
 #define GRAPH_CALLS 20
 
 /* Sends and receives are measured as a ping-pong between neighbours. */
@@ -109,12 +106,11 @@ static weft_status_t ping_pong(const run_t *run, char *src, char *dst)
         return WEFT_OK;
     }
     if (run->rank < partner) {
-        weft_status_t status = weft_send(src, run->count, type, partner, run->comm, run->stream);
-        return status != WEFT_OK ? status
-                                 : weft_recv(dst, run->count, type, partner, run->comm, run->stream);
+        WEFT_TRY(weft_send(src, run->count, type, partner, run->comm, run->stream));
+        return weft_recv(dst, run->count, type, partner, run->comm, run->stream);
     }
-    weft_status_t status = weft_recv(dst, run->count, type, partner, run->comm, run->stream);
-    return status != WEFT_OK ? status : weft_send(src, run->count, type, partner, run->comm, run->stream);
+    WEFT_TRY(weft_recv(dst, run->count, type, partner, run->comm, run->stream));
+    return weft_send(src, run->count, type, partner, run->comm, run->stream);
 }
 
 static weft_status_t call_once(const run_t *run)
@@ -185,10 +181,8 @@ static weft_status_t prepare(const run_t *run)
         src_blocks = dst_blocks = 1;
     }
     /* Poison what will be written, then put the source in: in place they overlap. */
-    weft_status_t status = weft_memset(dst, 0xA5, (size_t)dst_blocks * run->count * run->element,
-                                       NULL);
-    return status == WEFT_OK ? put(run, run->rank, 0, (size_t)src_blocks * run->count, src)
-                             : status;
+    WEFT_TRY(weft_memset(dst, 0xA5, (size_t)dst_blocks * run->count * run->element, NULL));
+    return put(run, run->rank, 0, (size_t)src_blocks * run->count, src);
 }
 
 static size_t verify(const run_t *run)
@@ -232,60 +226,13 @@ static size_t verify(const run_t *run)
 
 /* ---- timing ----------------------------------------------------------------------------- */
 
-static weft_status_t call_many(const run_t *run, int iters)
+static weft_status_t call_many(void *ctx, int iters)
 {
-    weft_status_t status = WEFT_OK;
-    int each = run->graph ? GRAPH_CALLS : 1;
-    for (int i = 0; i < iters && status == WEFT_OK; i += each) {
-        status = run->graph ? weft__bench_replay(run->graph, run->stream) : call_once(run);
+    const run_t *run = ctx;
+    for (int i = 0; i < iters; i += run->graph ? GRAPH_CALLS : 1) {
+        WEFT_TRY(run->graph ? weft__bench_replay(run->graph, run->stream) : call_once(run));
     }
-    if (status == WEFT_OK && run->stream) {
-        status = weft_stream_synchronize(run->stream);
-    }
-    return status;
-}
-
-static weft_status_t loop(const run_t *run, int iters, double *ns_p)
-{
-    weft_status_t status = weft_barrier(run->comm, NULL);
-    uint64_t start = weft__now_ns();
-    if (run->graph) {
-        iters = (iters + GRAPH_CALLS - 1) / GRAPH_CALLS * GRAPH_CALLS;
-    }
-    status = status == WEFT_OK ? call_many(run, iters) : status;
-    double ns = (double)(weft__now_ns() - start) / iters;
-    if (status == WEFT_OK) {
-        status = weft_allreduce(&ns, &ns, 1, WEFT_F64, WEFT_MAX, run->comm, NULL);
-    }
-    *ns_p = run->coll == SENDRECV ? ns / 2 : ns;
-    return status;
-}
-
-/* Warm up, and find out how many iterations fill a timed loop; the same on all ranks. */
-static weft_status_t calibrate(const run_t *run, int *iters_p)
-{
-    double ns;
-    int iters = 1;
-    weft_status_t status = loop(run, 2, &ns);
-    while (status == WEFT_OK && run->bench->iters == 0) {
-        status = loop(run, iters, &ns);
-        if (ns * iters > TARGET_NS / 8 || iters >= MOST_ITERS) {
-            break;
-        }
-        iters *= 4;
-    }
-    double fill = ns > 0 ? TARGET_NS / ns : MOST_ITERS;
-    iters = fill < 5 ? 5 : fill > MOST_ITERS ? MOST_ITERS : (int)fill;
-    *iters_p = run->bench->iters ? run->bench->iters : iters;
-    return status;
-}
-
-static weft_status_t sum_wrong(const run_t *run, size_t wrong, size_t *all_p)
-{
-    uint64_t all = wrong;
-    weft_status_t status = weft_allreduce(&all, &all, 1, WEFT_U64, WEFT_SUM, run->comm, NULL);
-    *all_p = (size_t)all;
-    return status;
+    return run->stream ? weft_stream_synchronize(run->stream) : WEFT_OK;
 }
 
 /* The calls of a graph, all on one stream. */
@@ -298,41 +245,53 @@ static weft_status_t capture(run_t *run)
     return status == WEFT_OK ? weft__bench_recorded(run->stream, &run->graph) : status;
 }
 
+static weft_status_t time_calls(run_t *run, weft_sample_t *sample)
+{
+    const weft_timed_t timed = {run->comm, call_many, run,
+                                TARGET_NS, 5,         run->graph ? GRAPH_CALLS : 1};
+    double ns;
+    if (run->bench->iters) {
+        sample->iters = run->bench->iters;
+        WEFT_TRY(weft__timed_loop(&timed, 2, &ns)); /* warm up */
+    } else {
+        WEFT_TRY(weft__timed_fit(&timed, &sample->iters));
+    }
+    for (sample->repeats = 0; sample->repeats < run->bench->repeat; sample->repeats++) {
+        WEFT_TRY(weft__timed_loop(&timed, sample->iters, &ns));
+        sample->us[sample->repeats] = (run->coll == SENDRECV ? ns / 2 : ns) / 1e3;
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t measure_form(run_t *run, weft_sample_t *sample)
+{
+    size_t wrong = 0;
+    WEFT_TRY(prepare(run));
+    WEFT_TRY(weft_barrier(run->comm, NULL));
+    WEFT_TRY(call_many(run, 1));
+    if (run->bench->check) {
+        wrong += verify(run);
+        WEFT_TRY(weft_barrier(run->comm, NULL));
+    }
+    if (run->bench->graph) {
+        WEFT_TRY(capture(run));
+    }
+    WEFT_TRY(time_calls(run, sample));
+    if (run->bench->check && !run->in_place) {
+        wrong += verify(run);
+    }
+    return weft__timed_wrong(run->comm, wrong, &sample->wrong);
+}
+
 /* One size, one form: verify on fresh data, time, and (out of place) verify what the loop left. */
 static weft_status_t measure(run_t *run, weft_sample_t *sample)
 {
-    size_t wrong = 0;
-    weft_status_t status = prepare(run);
-    if (status == WEFT_OK) {
-        status = weft_barrier(run->comm, NULL);
-    }
-    if (status == WEFT_OK) {
-        status = call_many(run, 1);
-    }
-    if (status == WEFT_OK && run->bench->check) {
-        wrong += verify(run);
-        status = weft_barrier(run->comm, NULL);
-    }
-    if (status == WEFT_OK && run->bench->graph) {
-        status = capture(run);
-    }
-    if (status == WEFT_OK) {
-        status = calibrate(run, &sample->iters);
-    }
-    sample->repeats = 0;
-    for (int i = 0; i < run->bench->repeat && status == WEFT_OK; i++) {
-        double ns;
-        status = loop(run, sample->iters, &ns);
-        sample->us[sample->repeats++] = ns / 1e3;
-    }
-    if (status == WEFT_OK && run->bench->check && !run->in_place) {
-        wrong += verify(run);
-    }
+    weft_status_t status = measure_form(run, sample);
     if (run->graph) {
         weft__bench_forget(run->graph, run->stream);
         run->graph = NULL;
     }
-    return status == WEFT_OK ? sum_wrong(run, wrong, &sample->wrong) : status;
+    return status;
 }
 
 static bool has_in_place(weft_coll_t coll)
@@ -431,7 +390,7 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
                  .size = comm->size,
                  .element = weft_dtype_size(bench->type),
                  .pattern = {bench->type, bench->op, comm->size, 1}};
-    weft_table_t *table = NULL;
+    weft_table_t lines = {.bench = bench, .ranks = comm->size}, *table = NULL;
     size_t least = (size_t)comm->size * run.element;
     size_t most = bench->tune ? ((size_t)64 << 20) * (size_t)comm->size : bench->max;
     size_t room = (most > least ? most : least) + 64;
@@ -439,7 +398,8 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
     weft_status_t status = weft_malloc(&a, room);
     status = status == WEFT_OK ? weft_malloc(&b, room) : status;
     if (status == WEFT_OK && run.rank == 0 && !bench->tune) {
-        status = weft__table_open(bench, run.size, &table);
+        status = weft__result_open(&lines.result, bench, run.size);
+        table = status == WEFT_OK ? &lines : NULL;
     }
     run.a = a;
     run.b = b;

@@ -9,7 +9,6 @@
 #include "bench/compress.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernel/compress.h"
@@ -44,13 +43,13 @@ static weft_status_t open_compress(weft_pair_run_t *run)
     weft__compute_threads(1); /* as the other kinds have */
     WEFT_TRY(weft__compute(&c->compute));
     WEFT_TRY(weft__compress_ops(&c->ops));
-    WEFT_TRY(weft_malloc((void **)&c->grads, run->bytes));
-    WEFT_TRY(weft_malloc((void **)&c->back, run->bytes));
-    WEFT_TRY(weft_malloc((void **)&c->residual, run->bytes));
-    WEFT_TRY(weft_malloc((void **)&c->packed, run->bytes / 2));
-    WEFT_TRY(weft_malloc((void **)&c->peak, sizeof(float)));
-    WEFT_TRY(weft_host_malloc((void **)&c->host, run->bytes));
-    return weft__pair_private(2 * (size_t)c->count * sizeof(double), (void **)&c->sums);
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&c->grads));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&c->back));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&c->residual));
+    WEFT_TRY(weft__pair_device(run, run->bytes / 2, (void **)&c->packed));
+    WEFT_TRY(weft__pair_device(run, sizeof(float), (void **)&c->peak));
+    WEFT_TRY(weft__pair_host(run, run->bytes, (void **)&c->host));
+    return weft__pair_private(run, 2 * (size_t)c->count * sizeof(double), (void **)&c->sums);
 }
 
 static weft_status_t open_exchange(weft_pair_run_t *run)
@@ -64,13 +63,6 @@ static void close_compress(weft_pair_run_t *run)
 {
     compress_t *c = run->ctx;
     weft__squeeze_destroy(c->squeeze);
-    weft_free(c->grads);
-    weft_free(c->back);
-    weft_free(c->residual);
-    weft_free(c->packed);
-    weft_free(c->peak);
-    weft_host_free(c->host);
-    free(c->sums);
     weft__compute_threads(0);
 }
 

@@ -32,11 +32,6 @@ static weft_status_t open_lock_all(weft_pair_run_t *run)
     return open_lock(run);
 }
 
-static void close_lock(weft_pair_run_t *run)
-{
-    (void)run;
-}
-
 static weft_status_t take(weft_pair_run_t *run, lock_t *l)
 {
     uint64_t before = 0, me = (uint64_t)run->rank + 1;
@@ -108,25 +103,15 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     return weft_symm_barrier(run->symm, NULL);
 }
 
-const weft_pair_t weft__pair_lock = {
-    .target = "lock",
-    .name = "alone",
-    .text = "one rank takes and gives back a lock that nobody else wants",
-    .heap = heap_bytes,
-    .open = open_lock,
-    .close = close_lock,
-    .one_sided = alone,
-    .check = check,
-};
+/* clang-format off */
+#define LOCK(label, what, begin, loop)                                                             \
+    {.target = "lock", .name = label, .text = what, .heap = heap_bytes, .open = begin,             \
+     .one_sided = loop, .check = check}
+/* clang-format on */
 
-const weft_pair_t weft__pair_lock_all = {
-    .target = "lock",
-    .name = "contended",
-    .text =
-        "all ranks want one lock; from one owner to the next, with a read and a write in between",
-    .heap = heap_bytes,
-    .open = open_lock_all,
-    .close = close_lock,
-    .one_sided = contended,
-    .check = check,
-};
+const weft_pair_t weft__pair_lock = LOCK(
+    "alone", "one rank takes and gives back a lock that nobody else wants", open_lock, alone);
+const weft_pair_t weft__pair_lock_all = LOCK(
+    "contended",
+    "all ranks want one lock; from one owner to the next, with a read and a write in between",
+    open_lock_all, contended);

@@ -11,43 +11,60 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-#define TARGET_NS 15e6 /* length of a timed loop */
-#define MOST_ROUNDS 20000
-#define LEAST_ROUNDS 3
+#define MOST_ITERS 20000
+#define TRIAL_NS 3.75e6 /* a loop that takes so long tells how many iterations fill a timed one */
 #define HEAP_SLACK (64 << 10) /* granules, heads of structures */
 
 /* ---- timing ----------------------------------------------------------------------------- */
 
-/* Nanoseconds of a part of a round, by the slowest rank; the same on all. */
-static weft_status_t time_loop(weft_pair_run_t *run, weft_pair_loop_fn loop, int rounds,
-                               double *ns_p)
+weft_status_t weft__timed_loop(const weft_timed_t *timed, int iters, double *ns_p)
 {
-    WEFT_TRY(weft_barrier(run->comm, NULL));
+    iters = (iters + timed->unit - 1) / timed->unit * timed->unit;
+    WEFT_TRY(weft_barrier(timed->comm, NULL));
     uint64_t start = weft__now_ns();
-    WEFT_TRY(loop(run, rounds));
-    WEFT_TRY(weft__pair_settle(run));
-    double ns = (double)(weft__now_ns() - start) / rounds;
-    WEFT_TRY(weft_allreduce(&ns, &ns, 1, WEFT_F64, WEFT_MAX, run->comm, NULL));
-    *ns_p = ns / run->parts;
+    WEFT_TRY(timed->loop(timed->ctx, iters));
+    double ns = (double)(weft__now_ns() - start) / iters;
+    WEFT_TRY(weft_allreduce(&ns, &ns, 1, WEFT_F64, WEFT_MAX, timed->comm, NULL));
+    *ns_p = ns;
     return WEFT_OK;
 }
 
-static weft_status_t fit_rounds(weft_pair_run_t *run, weft_pair_loop_fn loop, int *rounds_p)
+weft_status_t weft__timed_fit(const weft_timed_t *timed, int *iters_p)
 {
     double ns = 0;
-    int rounds = 1;
-    WEFT_TRY(time_loop(run, loop, 2, &ns));
+    int iters = 1;
+    WEFT_TRY(weft__timed_loop(timed, 2, &ns));
     for (;;) {
-        WEFT_TRY(time_loop(run, loop, rounds, &ns));
-        ns *= run->parts;
-        if (ns * rounds > TARGET_NS / 4 || rounds >= MOST_ROUNDS / 4) {
+        WEFT_TRY(weft__timed_loop(timed, iters, &ns));
+        if (ns * iters > TRIAL_NS || iters >= MOST_ITERS / 4) {
             break;
         }
-        rounds *= 4;
+        iters *= 4;
     }
-    double fit = ns > 0 ? TARGET_NS / ns : MOST_ROUNDS;
-    *rounds_p = fit < LEAST_ROUNDS ? LEAST_ROUNDS : fit > MOST_ROUNDS ? MOST_ROUNDS : (int)fit;
+    double fit = ns > 0 ? timed->target_ns / ns : MOST_ITERS;
+    *iters_p = fit < timed->least ? timed->least : fit > MOST_ITERS ? MOST_ITERS : (int)fit;
     return WEFT_OK;
+}
+
+weft_status_t weft__timed_wrong(weft_comm_h comm, size_t wrong, size_t *all_p)
+{
+    uint64_t all = wrong;
+    WEFT_TRY(weft_allreduce(&all, &all, 1, WEFT_U64, WEFT_SUM, comm, NULL));
+    *all_p = (size_t)all;
+    return WEFT_OK;
+}
+
+/* A way of a pair, as the timed loop runs it. */
+typedef struct way {
+    weft_pair_run_t *run;
+    weft_pair_loop_fn loop;
+} way_t;
+
+static weft_status_t run_way(void *ctx, int iters)
+{
+    way_t *way = ctx;
+    WEFT_TRY(way->loop(way->run, iters));
+    return weft__pair_settle(way->run);
 }
 
 /* One loop of each way after the other, and that several times: whatever the machine does meanwhile,
@@ -58,18 +75,22 @@ static weft_status_t time_both(weft_pair_run_t *run, const weft_bench_t *bench,
     const weft_pair_t *pair = run->pair;
     const weft_pair_loop_fn loops[] = {pair->one_sided, pair->two_sided, pair->copy};
     weft_sample_t *const samples[] = {&row->one_sided, &row->two_sided, &row->copy};
-    for (int way = 0; way < 3; way++) {
-        samples[way]->iters = bench->iters;
-        if (loops[way] && bench->iters == 0) {
-            WEFT_TRY(fit_rounds(run, loops[way], &samples[way]->iters));
+    weft_timed_t timed[3];
+    way_t ways[3];
+    for (int i = 0; i < 3; i++) {
+        ways[i] = (way_t){run, loops[i]};
+        timed[i] = (weft_timed_t){run->comm, run_way, &ways[i], 15e6, 3, 1};
+        samples[i]->iters = bench->iters;
+        if (loops[i] && bench->iters == 0) {
+            WEFT_TRY(weft__timed_fit(&timed[i], &samples[i]->iters));
         }
     }
-    for (int i = 0; i < bench->repeat; i++) {
-        for (int way = 0; way < 3; way++) {
+    for (int n = 0; n < bench->repeat; n++) {
+        for (int i = 0; i < 3; i++) {
             double ns;
-            if (loops[way]) {
-                WEFT_TRY(time_loop(run, loops[way], samples[way]->iters, &ns));
-                samples[way]->us[samples[way]->repeats++] = ns / 1e3;
+            if (loops[i]) {
+                WEFT_TRY(weft__timed_loop(&timed[i], samples[i]->iters, &ns));
+                samples[i]->us[samples[i]->repeats++] = ns / run->parts / 1e3;
             }
         }
     }
@@ -85,9 +106,8 @@ static weft_status_t check(weft_pair_run_t *run, const weft_bench_t *bench, weft
     run->seed++;
     WEFT_TRY(weft_barrier(run->comm, NULL));
     WEFT_TRY(run->pair->check(run, &wrong));
-    uint64_t all = wrong;
-    WEFT_TRY(weft_allreduce(&all, &all, 1, WEFT_U64, WEFT_SUM, run->comm, NULL));
-    row->wrong += (size_t)all;
+    WEFT_TRY(weft__timed_wrong(run->comm, wrong, &wrong));
+    row->wrong += wrong;
     return WEFT_OK;
 }
 
@@ -129,8 +149,12 @@ weft_status_t weft__pair_measure(const weft_bench_t *bench, const weft_pair_t *p
     weft_status_t status = weft__device_is_cuda() ? weft_stream_create(&run.stream) : WEFT_OK;
     status = status == WEFT_OK ? measure_open(&run, bench, row_p) : status;
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
-    if (run.ctx) {
+    if (run.ctx && pair->close) {
         pair->close(&run);
+    }
+    while (run.owned_count > 0) {
+        run.owned_count--;
+        run.owned[run.owned_count].release(run.owned[run.owned_count].memory);
     }
     free(run.ctx);
     if (run.stream) {
@@ -241,11 +265,11 @@ static bool left_out(const weft_pair_t *const *pair)
 weft_status_t weft__pair_bench(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p)
 {
     char why[WEFT_ERROR_TEXT];
-    weft_pair_table_t *table = NULL;
+    weft_pair_table_t lines = {.bench = bench}, *table = comm->rank == 0 ? &lines : NULL;
     weft_status_t status = WEFT_OK;
     *wrong_p = 0;
-    if (comm->rank == 0) {
-        WEFT_TRY(weft__pair_table_open(bench, comm->size, &table));
+    if (table) {
+        WEFT_TRY(weft__result_open(&table->result, bench, comm->size));
     }
     for (const weft_pair_t *const *at = weft__pairs; *at && status == WEFT_OK; at++) {
         if (strcmp((*at)->target, bench->collective) == 0 && !left_out(at)) {
@@ -301,7 +325,37 @@ weft_status_t weft__pair_ctx(weft_pair_run_t *run, size_t bytes, void **ctx_p)
     return run->ctx ? WEFT_OK : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a benchmark's state");
 }
 
-weft_status_t weft__pair_private(size_t bytes, void **memory_p)
+static weft_status_t own(weft_pair_run_t *run, void *memory, weft_status_t (*release)(void *))
+{
+    if (run->owned_count == WEFT_PAIR_OWNED) {
+        release(memory);
+        return weft__fail(WEFT_ERR_INVALID, "%s allocates more than %d buffers", run->pair->target,
+                          WEFT_PAIR_OWNED);
+    }
+    run->owned[run->owned_count].memory = memory;
+    run->owned[run->owned_count++].release = release;
+    return WEFT_OK;
+}
+
+weft_status_t weft__pair_device(weft_pair_run_t *run, size_t bytes, void **memory_p)
+{
+    WEFT_TRY(weft_malloc(memory_p, bytes));
+    return own(run, *memory_p, weft_free);
+}
+
+weft_status_t weft__pair_host(weft_pair_run_t *run, size_t bytes, void **memory_p)
+{
+    WEFT_TRY(weft_host_malloc(memory_p, bytes));
+    return own(run, *memory_p, weft_host_free);
+}
+
+static weft_status_t free_private(void *memory)
+{
+    free(memory);
+    return WEFT_OK;
+}
+
+weft_status_t weft__pair_private(weft_pair_run_t *run, size_t bytes, void **memory_p)
 {
     size_t room = (bytes + 4095) / 4096 * 4096 + 4096;
     *memory_p = aligned_alloc(4096, room);
@@ -309,7 +363,7 @@ weft_status_t weft__pair_private(size_t bytes, void **memory_p)
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes of data", bytes);
     }
     memset(*memory_p, 0, room);
-    return WEFT_OK;
+    return own(run, *memory_p, free_private);
 }
 
 float weft__pair_value(uint64_t seed, int rank, size_t i)

@@ -17,9 +17,11 @@
 #include <weft/symm.h>
 #include <weft/weft.h>
 
-#include "base/try.h"
+#include "base/log.h"
 #include "bench/bench.h"
-#include "bench/table.h"
+#include "bench/result.h"
+
+#define WEFT_PAIR_OWNED 8
 
 typedef struct weft_pair_run {
     const struct weft_pair *pair;
@@ -31,6 +33,12 @@ typedef struct weft_pair_run {
     double parts;         /* what is timed happens so often in a round: 1 unless open() says more */
     weft_stream_h stream; /* GPUs: where calls go; NULL on virtual ones */
     void *ctx;            /* the pair's own */
+    struct {
+        void *memory;
+        weft_status_t (*release)(void *memory);
+    } owned
+        [WEFT_PAIR_OWNED]; /* what the calls below allocated; the driver frees it after close() */
+    int owned_count;
 } weft_pair_run_t;
 
 typedef weft_status_t (*weft_pair_loop_fn)(weft_pair_run_t *run, int rounds);
@@ -51,8 +59,10 @@ typedef struct weft_pair {
     /* Bytes that its allocations take on the heap of each rank; NULL: it has none. */
     size_t (*heap)(const weft_pair_run_t *run);
 
-    /* Required, collective: buffers and state for run->bytes. On failure close is called as well. */
+    /* Required, collective: buffers and state for run->bytes. */
     weft_status_t (*open)(weft_pair_run_t *run);
+
+    /* Optional: ends what open began and what is not memory. Called as well if open failed. */
     void (*close)(weft_pair_run_t *run);
 
     /* Required. The two ways, `rounds` times; called by all ranks after a barrier. two_sided is NULL
@@ -97,12 +107,34 @@ void weft__pair_range(const weft_bench_t *bench, const weft_pair_t *pair, size_t
 weft_status_t weft__pair_measure(const weft_bench_t *bench, const weft_pair_t *pair,
                                  weft_comm_h comm, size_t bytes, weft_pair_row_t *row_p);
 
+/* ---- timing, of collectives too --------------------------------------------------------- */
+
+typedef struct weft_timed {
+    weft_comm_h comm;
+    weft_status_t (*loop)(void *ctx, int iters); /* returns when all of it has happened */
+    void *ctx;
+    double target_ns; /* length of a timed loop */
+    int least;        /* iterations of one */
+    int unit;         /* ... are rounded up to a multiple of it */
+} weft_timed_t;
+
+/* Nanoseconds of an iteration, by the slowest rank; the same on all. */
+weft_status_t weft__timed_loop(const weft_timed_t *timed, int iters, double *ns_p);
+
+/* Warm up, and find out how many iterations fill a timed loop; the same on all ranks. */
+weft_status_t weft__timed_fit(const weft_timed_t *timed, int *iters_p);
+
+/* Wrong results over all ranks. */
+weft_status_t weft__timed_wrong(weft_comm_h comm, size_t wrong, size_t *all_p);
+
 /* ---- the table (pair_table.c) ----------------------------------------------------------- */
 
-typedef struct weft_pair_table weft_pair_table_t;
+typedef struct weft_pair_table {
+    const weft_bench_t *bench;
+    const weft_pair_t *last; /* of the row before */
+    weft_result_t result;
+} weft_pair_table_t;
 
-weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
-                                    weft_pair_table_t **table_p);
 void weft__pair_table_row(weft_pair_table_t *table, const weft_pair_row_t *row);
 /* `status`: what came of the measuring; only of one that succeeded it is said that all is verified. */
 weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t status, size_t wrong);
@@ -121,11 +153,12 @@ weft_status_t weft__pair_copy(const weft_pair_run_t *run, void *dst, const void 
 /* `lines` has a cache line for each rank. Wait until the first words of all others' are `value` or more. */
 weft_status_t weft__pair_await(const weft_pair_run_t *run, const uint64_t *lines, uint64_t value);
 
-/* A block of ctx, zero, that weft__pair_close frees. */
+/* Memory that the driver frees: ctx, zero; of the device; of the host where GPUs reach it; private, zero
+ * and a page aligned. */
 weft_status_t weft__pair_ctx(weft_pair_run_t *run, size_t bytes, void **ctx_p);
-
-/* Private memory, zero, a page aligned; freed by the caller. */
-weft_status_t weft__pair_private(size_t bytes, void **memory_p);
+weft_status_t weft__pair_device(weft_pair_run_t *run, size_t bytes, void **memory_p);
+weft_status_t weft__pair_host(weft_pair_run_t *run, size_t bytes, void **memory_p);
+weft_status_t weft__pair_private(weft_pair_run_t *run, size_t bytes, void **memory_p);
 
 /* A small whole number that depends on all three: sums of it are exact in f32. */
 float weft__pair_value(uint64_t seed, int rank, size_t i);

@@ -1,33 +1,7 @@
 /* The table of pairs, and the same as JSON. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/log.h"
 #include "bench/pair.h"
-#include "bench/result.h"
-
-struct weft_pair_table {
-    const weft_bench_t *bench;
-    const weft_pair_t *last; /* of the row before */
-    weft_result_t result;
-};
-
-weft_status_t weft__pair_table_open(const weft_bench_t *bench, int ranks,
-                                    weft_pair_table_t **table_p)
-{
-    weft_pair_table_t *table = calloc(1, sizeof(*table));
-    if (!table) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the table of results");
-    }
-    table->bench = bench;
-    weft_status_t status = weft__result_open(&table->result, bench, ranks);
-    if (status != WEFT_OK) {
-        free(table);
-        return status;
-    }
-    *table_p = table;
-    return WEFT_OK;
-}
 
 static void print_head(const weft_pair_table_t *table, const weft_pair_t *pair)
 {
@@ -59,22 +33,16 @@ static void print_sample(const weft_sample_t *sample)
 
 static void json_row(weft_json_t *json, const weft_pair_row_t *row)
 {
-    weft__json_object(json);
-    weft__json_key(json, "target");
-    weft__json_string(json, row->pair->target);
-    weft__json_key(json, "name");
-    weft__json_string(json, row->pair->name);
-    weft__json_key(json, "bytes");
-    weft__json_uint(json, row->bytes);
-    weft__json_key(json, "other");
-    weft__json_string(json, row->pair->other);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "target", row->pair->target);
+    weft__json_string(json, "name", row->pair->name);
+    weft__json_uint(json, "bytes", row->bytes);
+    weft__json_string(json, "other", row->pair->other);
     weft__result_times(json, "us", &row->one_sided);
     weft__result_times(json, "other_us", &row->two_sided);
     weft__result_times(json, "copy_us", &row->copy);
-    weft__json_key(json, "iters");
-    weft__json_int(json, row->one_sided.iters);
-    weft__json_key(json, "wrong");
-    weft__json_uint(json, row->wrong);
+    weft__json_int(json, "iters", row->one_sided.iters);
+    weft__json_uint(json, "wrong", row->wrong);
     weft__json_end(json);
 }
 
@@ -117,7 +85,5 @@ weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t sta
         printf("#\n# wrong results: %zu %s\n", wrong, wrong ? "FAILED" : "(all verified)");
     }
     fflush(stdout);
-    weft_status_t closed = weft__result_close(&table->result, status, wrong);
-    free(table);
-    return closed;
+    return weft__result_close(&table->result, status, wrong);
 }

@@ -33,25 +33,20 @@ static weft_status_t play(game_t *game, size_t bytes, int rounds, bool check)
     int error = weft__bench_kernels()->ping(weft__bench_gpu(game->comm), &game->view, &game->ping,
                                             weft__cuda_stream(game->stream));
     game->ping.base += (uint64_t)rounds + 1;
-    status = weft__cuda_status(error, "the kernel of a put");
-    status = status == WEFT_OK ? weft_stream_synchronize(game->stream) : status;
-    return status == WEFT_OK ? weft_symm_error(game->symm) : status;
+    WEFT_TRY(weft__cuda_status(error, "the kernel of a put"));
+    WEFT_TRY(weft_stream_synchronize(game->stream));
+    return weft_symm_error(game->symm);
 }
 
 static void json_row(weft_json_t *json, size_t bytes, const weft_sample_t *sample)
 {
-    weft__json_object(json);
-    weft__json_key(json, "target");
-    weft__json_string(json, "put-signal");
-    weft__json_key(json, "name");
-    weft__json_string(json, "inside a kernel");
-    weft__json_key(json, "bytes");
-    weft__json_uint(json, bytes);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "target", "put-signal");
+    weft__json_string(json, "name", "inside a kernel");
+    weft__json_uint(json, "bytes", bytes);
     weft__result_times(json, "us", sample);
-    weft__json_key(json, "iters");
-    weft__json_int(json, sample->iters);
-    weft__json_key(json, "wrong");
-    weft__json_uint(json, sample->wrong);
+    weft__json_int(json, "iters", sample->iters);
+    weft__json_uint(json, "wrong", sample->wrong);
     weft__json_end(json);
 }
 

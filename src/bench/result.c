@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "base/version.h"
 #include "device/cuda.h"
 #include "device/device.h"
@@ -18,8 +17,7 @@ static void json_setting(const char *name, const char *value, bool is_default, c
     weft_json_t *json = ctx;
     (void)is_default;
     (void)text;
-    weft__json_key(json, name);
-    weft__json_string(json, value);
+    weft__json_string(json, name, value);
 }
 
 /* "-" is stdout, for JSON alone; what others print there goes to stderr from now on. */
@@ -64,39 +62,28 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench
     WEFT_TRY(open_file(bench->json, &result->file));
     print_head(bench, ranks);
     weft__json_start(json, weft__output_stream(result->file));
-    weft__json_object(json);
-    weft__json_key(json, "bench");
-    weft__json_string(json, "weft");
-    weft__json_key(json, "version");
-    weft__json_string(json, weft_version());
-    weft__json_key(json, "commit");
-    weft__json_string(json, weft__commit);
-    weft__json_key(json, "command");
-    weft__json_array(json);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "bench", "weft");
+    weft__json_string(json, "version", weft_version());
+    weft__json_string(json, "commit", weft__commit);
+    weft__json_array(json, "command");
     for (char *const *word = bench->command; word && *word; word++) {
-        weft__json_string(json, *word);
+        weft__json_string(json, NULL, *word);
     }
     weft__json_end(json);
-    weft__json_key(json, "machine");
-    weft__json_object(json);
+    weft__json_object(json, "machine");
     weft__machine_write(&bench->machine, json);
     weft__json_end(json);
-    weft__json_key(json, "ranks");
-    weft__json_int(json, ranks);
-    weft__json_key(json, "ranks_are");
-    weft__json_string(json, bench->threads ? "threads" : "processes");
-    weft__json_key(json, "device");
-    weft__json_string(json, weft__device_is_cuda() ? "cuda" : "cpu");
-    weft__json_key(json, "device_name");
-    weft__json_string(json, weft__device_is_cuda() ? weft__cuda_props(0)->name : "virtual GPU");
-    weft__json_key(json, "kernels");
-    weft__json_string(json, weft__kernels()->name);
-    weft__json_key(json, "settings");
-    weft__json_object(json);
+    weft__json_int(json, "ranks", ranks);
+    weft__json_string(json, "ranks_are", bench->threads ? "threads" : "processes");
+    weft__json_string(json, "device", weft__device_is_cuda() ? "cuda" : "cpu");
+    weft__json_string(json, "device_name",
+                      weft__device_is_cuda() ? weft__cuda_props(0)->name : "virtual GPU");
+    weft__json_string(json, "kernels", weft__kernels()->name);
+    weft__json_object(json, "settings");
     weft__settings_each(json_setting, json);
     weft__json_end(json);
-    weft__json_key(json, "results");
-    weft__json_array(json);
+    weft__json_array(json, "results");
     return WEFT_OK;
 }
 
@@ -105,10 +92,9 @@ void weft__result_times(weft_json_t *json, const char *key, const weft_sample_t 
     if (sample->repeats == 0) {
         return;
     }
-    weft__json_key(json, key);
-    weft__json_array(json);
+    weft__json_array(json, key);
     for (int i = 0; i < sample->repeats; i++) {
-        weft__json_double(json, sample->us[i]);
+        weft__json_double(json, NULL, sample->us[i]);
     }
     weft__json_end(json);
 }
@@ -123,8 +109,7 @@ weft_status_t weft__result_close(weft_result_t *result, weft_status_t status, si
         return status;
     }
     weft__json_end(&result->json);
-    weft__json_key(&result->json, "wrong");
-    weft__json_uint(&result->json, wrong);
+    weft__json_uint(&result->json, "wrong", wrong);
     weft__json_end(&result->json);
     return weft__output_end(result->file, weft__json_finish(&result->json));
 }

@@ -6,7 +6,17 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "bench/bench.h"
-#include "bench/table.h"
+
+#define WEFT_REPEAT_MOST 64
+
+typedef struct weft_sample {
+    double us[WEFT_REPEAT_MOST]; /* time of a call, one per timed loop */
+    int repeats, iters;
+    size_t wrong;
+} weft_sample_t;
+
+/* Median of the timed loops; 0 without any. */
+double weft__sample_median(const weft_sample_t *sample);
 
 typedef struct weft_result {
     weft_output_t *file; /* NULL: none was asked for */

@@ -1,6 +1,5 @@
 /* put, get, put-signal, atomic and barrier: the calls of weft/symm.h, one by one. On GPUs they go to a
  * stream, so that what is timed is a stream of them. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/rma.h"
@@ -46,18 +45,10 @@ static weft_status_t open_rma(weft_pair_run_t *run)
     r->there = r->there ? r->there : r->dst;
     WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&r->word));
     WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&r->signal));
-    WEFT_TRY(weft_malloc((void **)&r->src, run->bytes));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&r->src));
     WEFT_TRY(weft_memset(r->src, 1, run->bytes, NULL));
-    WEFT_TRY(weft_host_malloc((void **)&r->old, 8));
-    return weft_host_malloc((void **)&r->host, run->bytes);
-}
-
-static void close_rma(weft_pair_run_t *run)
-{
-    rma_t *r = run->ctx;
-    weft_free(r->src);
-    weft_host_free(r->host);
-    weft_host_free(r->old);
+    WEFT_TRY(weft__pair_host(run, 8, (void **)&r->old));
+    return weft__pair_host(run, run->bytes, (void **)&r->host);
 }
 
 /* ---- data ------------------------------------------------------------------------------- */
@@ -149,35 +140,16 @@ static weft_status_t check_get(weft_pair_run_t *run, size_t *wrong_p)
     return weft_symm_barrier(run->symm, NULL);
 }
 
-const weft_pair_t weft__pair_put = {
-    .target = "put",
-    .text = "every rank writes to the next; every 16 puts are completed",
-    .other = "memcpy",
-    .min = 8,
-    .max = 64 << 20,
-    .gpu = true,
-    .heap = heap_bytes,
-    .open = open_rma,
-    .close = close_rma,
-    .one_sided = put,
-    .two_sided = copy_out,
-    .check = check_put,
-};
+/* clang-format off */
+#define COPIES(name, what, loop, copies, looks)                                                    \
+    {.target = name, .text = what, .other = "memcpy", .min = 8, .max = 64 << 20, .gpu = true,      \
+     .heap = heap_bytes, .open = open_rma, .one_sided = loop, .two_sided = copies, .check = looks}
+/* clang-format on */
 
-const weft_pair_t weft__pair_get = {
-    .target = "get",
-    .text = "every rank reads from the next",
-    .other = "memcpy",
-    .min = 8,
-    .max = 64 << 20,
-    .gpu = true,
-    .heap = heap_bytes,
-    .open = open_rma,
-    .close = close_rma,
-    .one_sided = get,
-    .two_sided = copy_in,
-    .check = check_get,
-};
+const weft_pair_t weft__pair_put = COPIES(
+    "put", "every rank writes to the next; every 16 puts are completed", put, copy_out, check_put);
+const weft_pair_t weft__pair_get = COPIES("get", "every rank reads from the next", get, copy_in,
+                                          check_get);
 
 /* ---- put with signal -------------------------------------------------------------------- */
 
@@ -255,7 +227,6 @@ const weft_pair_t weft__pair_put_signal = {
     .gpu = true,
     .heap = heap_bytes,
     .open = open_ping,
-    .close = close_rma,
     .one_sided = ping_pong,
     .two_sided = messages,
     .check = check_ping,
@@ -321,7 +292,7 @@ static weft_status_t check_atomic(weft_pair_run_t *run, size_t *wrong_p)
 #define ATOMIC(function, label, what)                                                              \
     {                                                                                              \
         .target = "atomic", .name = label, .text = what, .gpu = true, .heap = heap_bytes,          \
-        .open = open_rma, .close = close_rma, .one_sided = function, .check = check_atomic         \
+        .open = open_rma, .one_sided = function, .check = check_atomic                             \
     }
 
 const weft_pair_t weft__pair_fetch_add = ATOMIC(fetch_add, "fetch-add", "at the next rank");
@@ -361,7 +332,6 @@ const weft_pair_t weft__pair_barrier = {
     .gpu = true,
     .heap = heap_bytes,
     .open = open_rma,
-    .close = close_rma,
     .one_sided = symm_barrier,
     .check = check_barrier,
 };

@@ -3,35 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "bench/result.h"
-
-struct weft_table {
-    const weft_bench_t *bench;
-    int ranks;
-    const char *last; /* collective of the last row */
-    double busbw_sum;
-    int busbw_rows;
-    weft_result_t result;
-};
-
-weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_t **table_p)
-{
-    weft_table_t *table = calloc(1, sizeof(*table));
-    if (!table) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the table of results");
-    }
-    table->bench = bench;
-    table->ranks = ranks;
-    weft_status_t status = weft__result_open(&table->result, bench, ranks);
-    if (status != WEFT_OK) {
-        free(table);
-        return status;
-    }
-    *table_p = table;
-    return WEFT_OK;
-}
-
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -92,31 +63,21 @@ static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_s
                         bool in_place)
 {
     weft_json_t *json = &table->result.json;
-    weft__json_object(json);
-    weft__json_key(json, "collective");
-    weft__json_string(json, row->collective);
-    weft__json_key(json, "bytes");
-    weft__json_uint(json, row->asked);
-    weft__json_key(json, "moved_bytes");
-    weft__json_uint(json, row->bytes);
-    weft__json_key(json, "count");
-    weft__json_uint(json, row->count);
-    weft__json_key(json, "type");
-    weft__json_string(json, weft_dtype_name(table->bench->type));
-    weft__json_key(json, "op");
-    weft__json_string(json, weft_op_name(table->bench->op));
-    weft__json_key(json, "algorithm");
-    weft__json_string(json, weft__algo_name(row->choice.algo));
-    weft__json_key(json, "in_place");
-    weft__json_bool(json, in_place);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "collective", row->collective);
+    weft__json_uint(json, "bytes", row->asked);
+    weft__json_uint(json, "moved_bytes", row->bytes);
+    weft__json_uint(json, "count", row->count);
+    weft__json_string(json, "type", weft_dtype_name(table->bench->type));
+    weft__json_string(json, "op", weft_op_name(table->bench->op));
+    weft__json_string(json, "algorithm", weft__algo_name(row->choice.algo));
+    weft__json_bool(json, "in_place", in_place);
     weft__result_times(json, "us", sample);
-    weft__json_key(json, "iters");
-    weft__json_int(json, sample->iters);
-    weft__json_key(json, "wrong");
+    weft__json_int(json, "iters", sample->iters);
     if (table->bench->check) {
-        weft__json_uint(json, sample->wrong);
+        weft__json_uint(json, "wrong", sample->wrong);
     } else {
-        weft__json_string(json, NULL);
+        weft__json_string(json, "wrong", NULL);
     }
     weft__json_end(json);
 }
@@ -162,7 +123,5 @@ weft_status_t weft__table_close(weft_table_t *table, weft_status_t status, size_
         printf("# average bus bandwidth: %.2f GB/s\n", table->busbw_sum / table->busbw_rows);
     }
     fflush(stdout);
-    weft_status_t closed = weft__result_close(&table->result, status, wrong);
-    free(table);
-    return closed;
+    return weft__result_close(&table->result, status, wrong);
 }

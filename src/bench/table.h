@@ -2,19 +2,8 @@
 #ifndef WEFT_BENCH_TABLE_H
 #define WEFT_BENCH_TABLE_H
 
-#include "bench/bench.h"
+#include "bench/result.h"
 #include "comm/tuner.h"
-
-#define WEFT_REPEAT_MOST 64
-
-typedef struct weft_sample {
-    double us[WEFT_REPEAT_MOST]; /* time of a call, one per timed loop */
-    int repeats, iters;
-    size_t wrong;
-} weft_sample_t;
-
-/* Median of the timed loops; 0 without any. */
-double weft__sample_median(const weft_sample_t *sample);
 
 typedef struct weft_row {
     const char *collective;
@@ -26,9 +15,14 @@ typedef struct weft_row {
     weft_sample_t out_of_place, in_place;
 } weft_row_t;
 
-typedef struct weft_table weft_table_t;
-
-weft_status_t weft__table_open(const weft_bench_t *bench, int ranks, weft_table_t **table_p);
+typedef struct weft_table {
+    const weft_bench_t *bench;
+    int ranks;
+    const char *last; /* collective of the last row */
+    double busbw_sum;
+    int busbw_rows;
+    weft_result_t result;
+} weft_table_t;
 
 /* Print a row and write it to the JSON file. A NULL table (other ranks) does nothing. */
 void weft__table_row(weft_table_t *table, const weft_row_t *row);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "comm/backends.h"
 
 weft_status_t weft__bench_tune(weft_comm_h comm, weft_coll_t coll, weft_tune_time_fn time,

@@ -270,11 +270,8 @@ static weft_status_t read_launcher(char *const *environ_p, int which, weft_job_t
     if (which == LAUNCHER_SLURM) {
         return slurm_local(environ_p, job);
     }
-    status = read_pair(environ_p, launcher->local_rank, launcher->local_size, &job->local_rank,
-                       &job->local_size, &local);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(read_pair(environ_p, launcher->local_rank, launcher->local_size, &job->local_rank,
+                       &job->local_size, &local));
     if (!local) {
         job->local_rank = job->rank;
         job->local_size = job->size;
@@ -302,10 +299,7 @@ weft_status_t weft__job_read(char *const *environ_p, weft_job_t *job_p)
             weft__job_variable(environ_p, launchers[which].local_rank) == NULL) {
             continue;
         }
-        weft_status_t status = read_launcher(environ_p, which, &job, &found);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(read_launcher(environ_p, which, &job, &found));
         if (found) {
             *job_p = job;
             return WEFT_OK;
@@ -410,10 +404,7 @@ static weft_status_t make_name(const weft_job_t *job, char *name, size_t room)
     char hex[2 * WEFT_MAC_BYTES + 1];
     if (job->size == 1) {
         /* for us alone: no name that another could know */
-        weft_status_t status = weft__random_bytes(mac, sizeof(mac));
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(weft__random_bytes(mac, sizeof(mac)));
     } else {
         weft__job_mac(job, job->key, mac);
     }
@@ -474,10 +465,7 @@ weft_status_t weft__job_ask_grace(double seconds)
     if (status != WEFT_OK || strcmp(job->launcher, "weft") != 0) {
         return status;
     }
-    status = weft__job_store(0, &store);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__job_store(0, &store));
     status = weft__store_set(store, WEFT_JOB_GRACE_KEY, &ms, sizeof(ms));
     weft__store_close(store);
     return status;

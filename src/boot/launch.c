@@ -532,16 +532,12 @@ static weft_status_t run_once(weft_launcher_t *launcher)
     launcher->failed = launcher->exit = launcher->error_fd = -1;
     memset(launcher->children, 0, (size_t)launcher->launch->ranks * sizeof(weft_child_t));
     weft__repeats_reset(launcher->repeats);
-    weft_status_t status = weft__secret_create(launcher->secret);
-    if (status == WEFT_OK) {
-        status = weft__store_serve(host, 0, launcher->secret, &store, &launcher->spawn.master_port);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__secret_create(launcher->secret));
+    WEFT_TRY(weft__store_serve(host, 0, launcher->secret, &store, &launcher->spawn.master_port));
     weft__secret_print(launcher->secret, launcher->spawn.secret);
     launcher->spawn.master_addr = any ? "127.0.0.1" : host;
-    status = weft__spawn_free_port(launcher->spawn.master_addr, &launcher->spawn.torch_port);
+    weft_status_t status = weft__spawn_free_port(launcher->spawn.master_addr,
+                                                 &launcher->spawn.torch_port);
     if (status == WEFT_OK) {
         status = start_ranks(launcher);
     }
@@ -677,15 +673,12 @@ static weft_status_t plan_binding(const weft_launch_t *launch, weft_bind_t *bind
     if (launch->device == NULL || strcmp(launch->device, "cpu") == 0) {
         return weft__bind_plan(launch->ranks, NULL, bind_p);
     }
-    weft_status_t status = weft__gpus_read(&gpus);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__gpus_read(&gpus));
     if (gpus.cuda_count == 0) {
         weft__info("%s: ranks are not bound near GPUs, as there are none: %s", launch->name,
                    gpus.count == 0 ? gpus.reason : gpus.cuda_note);
     }
-    status = weft__gpus_bind(&gpus, launch->ranks, bind_p);
+    weft_status_t status = weft__gpus_bind(&gpus, launch->ranks, bind_p);
     weft__gpus_cleanup(&gpus);
     return status;
 }
@@ -700,10 +693,7 @@ static weft_status_t run(weft_launcher_t *launcher, int *exit_p)
                           launch->ranks);
     }
     launcher->repeats = launch->own ? weft__repeats_create() : NULL;
-    weft_status_t status = weft__guard_start(launch->ranks, &launcher->guard);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__guard_start(launch->ranks, &launcher->guard));
     if (launch->bind) {
         if (plan_binding(launch, &launcher->bind) == WEFT_OK) {
             launcher->spawn.bind = &launcher->bind;
@@ -712,7 +702,7 @@ static weft_status_t run(weft_launcher_t *launcher, int *exit_p)
         }
     }
     launcher->order_fd = epoll_create1(EPOLL_CLOEXEC);
-    status = run_with_restarts(launcher, exit_p);
+    weft_status_t status = run_with_restarts(launcher, exit_p);
     flush_all(launcher, exit_p);
     check_last_output(launcher, exit_p);
     if (launcher->order_fd >= 0) {
@@ -733,20 +723,14 @@ weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p)
         return weft__fail(WEFT_ERR_INVALID, "%s: %d ranks; it takes 1 to %d", launch->name,
                           launch->ranks, WEFT_MAX_RANKS);
     }
-    weft_status_t status = weft__spawn_find(launch, path, exit_p);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__spawn_find(launch, path, exit_p));
     launcher.spawn.launch = launch;
     launcher.spawn.path = path;
     launcher.spawn.share_terminal = isatty(0) && tcgetpgrp(0) == getpgrp();
     if (launch->timeout_ms > 0) {
         launcher.job_deadline = weft__deadline(launch->timeout_ms);
     }
-    status = open_signals(&launcher);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(open_signals(&launcher));
     sigaction(SIGPIPE, &ignore, &old_pipe);
     prctl(PR_GET_CHILD_SUBREAPER, &was_reaper);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -754,7 +738,7 @@ weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p)
     weft__sink_init(&launcher.out, STDOUT_FILENO);
     weft__sink_init(&launcher.err, STDERR_FILENO);
 
-    status = note_strangers(&launcher);
+    weft_status_t status = note_strangers(&launcher);
     status = status == WEFT_OK ? run(&launcher, exit_p) : status;
 
     weft__sink_cleanup(&launcher.out);

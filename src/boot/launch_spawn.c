@@ -84,11 +84,9 @@ weft_status_t weft__spawn_find(const weft_launch_t *launch, char path[PATH_MAX],
 weft_status_t weft__spawn_free_port(const char *host, int *port_p)
 {
     int fd;
-    weft_status_t status = weft__net_listen_tcp(host, 0, &fd, port_p);
-    if (status == WEFT_OK) {
-        close(fd);
-    }
-    return status;
+    WEFT_TRY(weft__net_listen_tcp(host, 0, &fd, port_p));
+    close(fd);
+    return WEFT_OK;
 }
 
 /* ---- the environment --------------------------------------------------------------------- */
@@ -211,11 +209,8 @@ weft_status_t weft__spawn(const weft_spawn_t *spawn, int rank, pid_t *pid_p, int
     char lines[RANK_VARIABLES][320];
     int out[2], err[2];
     pid_t launcher = getpid();
-    weft_status_t status = make_pipe(name, out);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = make_pipe(name, err);
+    WEFT_TRY(make_pipe(name, out));
+    weft_status_t status = make_pipe(name, err);
     if (status != WEFT_OK) {
         goto err_close_out;
     }

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "boot/store_server.h"
 
 extern char **environ;
@@ -141,9 +140,9 @@ weft_status_t weft__master_find(char *const *environ_p, const weft_job_t *job,
 {
     memset(master_p, 0, sizeof(*master_p));
     environ_p = environ_p ? environ_p : environ;
-    weft_status_t status = find_addr(environ_p, job, master_p);
-    status = status == WEFT_OK ? find_port(environ_p, job, master_p) : status;
-    return status == WEFT_OK ? find_secret(environ_p, job, master_p) : status;
+    WEFT_TRY(find_addr(environ_p, job, master_p));
+    WEFT_TRY(find_port(environ_p, job, master_p));
+    return find_secret(environ_p, job, master_p);
 }
 
 /* ---- the store -------------------------------------------------------------------------- */

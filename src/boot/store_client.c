@@ -67,10 +67,7 @@ static weft_status_t send_parts(weft_store_conn_t *store, struct iovec *parts, i
             if (errno != EAGAIN && errno != EWOULDBLOCK) {
                 return lost(store, strerror(errno));
             }
-            weft_status_t status = await(store, POLLOUT, deadline);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            WEFT_TRY(await(store, POLLOUT, deadline));
             continue;
         }
         while (message.msg_iovlen > 0 && (size_t)sent >= message.msg_iov->iov_len) {
@@ -90,10 +87,7 @@ static weft_status_t receive(weft_store_conn_t *store, void *bytes, size_t count
 {
     uint8_t *at = bytes;
     while (count > 0) {
-        weft_status_t status = await(store, POLLIN, deadline);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(await(store, POLLIN, deadline));
         ssize_t got = recv(store->fd, at, count, 0);
         if (got == 0) {
             return lost(store, "it was closed at the other end");
@@ -114,11 +108,10 @@ static weft_status_t receive_reply(weft_store_conn_t *store, weft_store_reply_t 
                                    uint64_t deadline)
 {
     uint8_t head[WEFT_STORE_REPLY_BYTES];
-    weft_status_t status = receive(store, head, sizeof(head), deadline);
-    if (status == WEFT_OK && weft__store_parse_reply(head, reply_p) != WEFT_STORE_READY) {
-        status = lost(store, "it sent something that is no reply");
-    }
-    return status;
+    WEFT_TRY(receive(store, head, sizeof(head), deadline));
+    return weft__store_parse_reply(head, reply_p) != WEFT_STORE_READY
+               ? lost(store, "it sent something that is no reply")
+               : WEFT_OK;
 }
 
 /* ---- connecting -------------------------------------------------------------------------- */
@@ -138,20 +131,14 @@ static weft_status_t authenticate(weft_store_conn_t *store, const uint8_t secret
     uint8_t theirs[WEFT_MAC_BYTES];
     const uint8_t *nonce = hello + WEFT_STORE_MAGIC_BYTES;
     weft_store_reply_t reply;
-    weft_status_t status = receive(store, hello, sizeof(hello), deadline);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(receive(store, hello, sizeof(hello), deadline));
     if (memcmp(hello, weft__store_magic, WEFT_STORE_MAGIC_BYTES) != 0) {
         return refused(store, "is not a Weft store");
     }
-    status = weft__random_bytes(proof, WEFT_STORE_NONCE_BYTES);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__random_bytes(proof, WEFT_STORE_NONCE_BYTES));
     weft__store_proof(secret, 'C', nonce, proof, proof + WEFT_STORE_NONCE_BYTES);
     struct iovec part = {.iov_base = proof, .iov_len = sizeof(proof)};
-    status = send_parts(store, &part, 1, deadline);
+    weft_status_t status = send_parts(store, &part, 1, deadline);
     if (status == WEFT_OK) {
         status = receive_reply(store, &reply, deadline);
     }
@@ -164,10 +151,7 @@ static weft_status_t authenticate(weft_store_conn_t *store, const uint8_t secret
     if (reply.status != WEFT_OK || reply.value_bytes != WEFT_MAC_BYTES) {
         return refused(store, "did not answer our proof as a Weft store does");
     }
-    status = receive(store, theirs, sizeof(theirs), deadline);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(receive(store, theirs, sizeof(theirs), deadline));
     weft__store_proof(secret, 'S', nonce, proof, expected);
     if (!weft__mac_equal(theirs, expected)) {
         return refused(store, "does not know the job's secret");
@@ -202,10 +186,7 @@ weft_status_t weft__store_connect(const char *host, int port,
     uint64_t deadline = weft__deadline(timeout_ms);
     char where[300];
     int fd;
-    weft_status_t status = weft__net_connect_tcp(host, port, deadline, &fd);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__net_connect_tcp(host, port, deadline, &fd));
     weft__net_tune(fd);
     snprintf(where, sizeof(where), "the store at %s port %d", host, port);
     return open_store(fd, where, secret, deadline, store_p);
@@ -218,10 +199,7 @@ weft_status_t weft__store_connect_unix(const char *name, int timeout_ms,
     uint64_t deadline = weft__deadline(timeout_ms);
     char where[128];
     int fd;
-    weft_status_t status = weft__net_connect_unix(name, deadline, &fd);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__net_connect_unix(name, deadline, &fd));
     snprintf(where, sizeof(where), "the store at '@%s'", name);
     return open_store(fd, where, no_secret, deadline, store_p);
 }
@@ -283,11 +261,9 @@ static weft_status_t ask_short(weft_store_conn_t *store, weft_store_request_t *r
                                const char *key, weft_store_reply_t *reply_p)
 {
     uint64_t deadline;
-    weft_status_t status = ask(store, request, key, reply_p, &deadline);
-    if (status == WEFT_OK && reply_p->value_bytes > 0) {
-        status = lost(store, "it sent a value that was not asked for");
-    }
-    return status;
+    WEFT_TRY(ask(store, request, key, reply_p, &deadline));
+    return reply_p->value_bytes > 0 ? lost(store, "it sent a value that was not asked for")
+                                    : WEFT_OK;
 }
 
 static weft_status_t no_room(const weft_store_conn_t *store, const char *key)
@@ -340,14 +316,11 @@ static weft_status_t take_value(weft_store_conn_t *store, const char *key,
     if (reply->value_bytes <= room) {
         return receive(store, value, reply->value_bytes, deadline);
     }
-    weft_status_t status = skip(store, reply->value_bytes, deadline);
-    if (status == WEFT_OK) {
-        status = weft__fail(WEFT_ERR_INVALID,
-                            "store: the value of key '%s' has %zu bytes; there "
-                            "is room for %zu",
-                            key, reply->value_bytes, room);
-    }
-    return status;
+    WEFT_TRY(skip(store, reply->value_bytes, deadline));
+    return weft__fail(WEFT_ERR_INVALID,
+                      "store: the value of key '%s' has %zu bytes; there "
+                      "is room for %zu",
+                      key, reply->value_bytes, room);
 }
 
 weft_status_t weft__store_get(weft_store_conn_t *store, const char *key, void *value,

@@ -81,10 +81,7 @@ weft_status_t weft__net_listen_tcp(const char *host, int port, int *fd_p, int *p
     struct addrinfo *list;
     int error = 0;
     int one = 1;
-    weft_status_t status = resolve(host, port, true, &list);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(resolve(host, port, true, &list));
     for (struct addrinfo *a = list; a != NULL; a = a->ai_next) {
         int fd = socket(a->ai_family, SOCKET_FLAGS, 0);
         if (fd < 0) {
@@ -127,10 +124,7 @@ weft_status_t weft__net_listen_unix(const char *name, int *fd_p)
 {
     struct sockaddr_un address;
     socklen_t bytes;
-    weft_status_t status = unix_address(name, &address, &bytes);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(unix_address(name, &address, &bytes));
     int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
     if (fd < 0) {
         return weft__fail(WEFT_ERR_SYSTEM, "store: cannot make a socket: %s", strerror(errno));
@@ -248,12 +242,9 @@ weft_status_t weft__net_connect_tcp(const char *host, int port, uint64_t deadlin
 {
     struct addrinfo *list;
     char where[300];
-    weft_status_t status = resolve(host, port, false, &list);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(resolve(host, port, false, &list));
     snprintf(where, sizeof(where), "%s port %d", host, port);
-    status = connect_any(list, where, deadline, fd_p);
+    weft_status_t status = connect_any(list, where, deadline, fd_p);
     freeaddrinfo(list);
     return status;
 }
@@ -263,17 +254,11 @@ weft_status_t weft__net_connect_unix(const char *name, uint64_t deadline, int *f
     struct sockaddr_un address;
     socklen_t bytes;
     char where[128];
-    weft_status_t status = unix_address(name, &address, &bytes);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(unix_address(name, &address, &bytes));
     struct addrinfo entry = {.ai_addr = (struct sockaddr *)&address, .ai_addrlen = bytes};
     snprintf(where, sizeof(where), "socket '@%s'", name);
     int fd;
-    status = connect_any(&entry, where, deadline, &fd);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(connect_any(&entry, where, deadline, &fd));
     if (!weft__net_peer_is_us(fd)) {
         close(fd);
         return weft__fail(WEFT_ERR_REFUSED, "store: %s belongs to another user", where);

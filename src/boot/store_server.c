@@ -568,11 +568,8 @@ static weft_status_t start(int listen_fd, const uint8_t secret[WEFT_SECRET_BYTES
                            weft_store_server_t **server_p)
 {
     weft_store_server_t *server;
-    weft_status_t status = weft__store_server_create(listen_fd, secret, same_user, &server);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = start_thread(server);
+    WEFT_TRY(weft__store_server_create(listen_fd, secret, same_user, &server));
+    weft_status_t status = start_thread(server);
     if (status != WEFT_OK) {
         weft__store_server_destroy(server);
         return status;
@@ -600,8 +597,8 @@ weft_status_t weft__store_serve_unix(const char *name, weft_store_server_t **ser
 {
     const uint8_t no_secret[WEFT_SECRET_BYTES] = {0};
     int fd;
-    weft_status_t status = weft__net_listen_unix(name, &fd);
-    return status == WEFT_OK ? start(fd, no_secret, true, server_p) : status;
+    WEFT_TRY(weft__net_listen_unix(name, &fd));
+    return start(fd, no_secret, true, server_p);
 }
 
 int weft__store_clients(weft_store_server_t *server)

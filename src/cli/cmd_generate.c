@@ -7,7 +7,6 @@
 
 #include <weft/weft.h>
 
-#include "base/args.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "cli/commands.h"
@@ -117,13 +116,9 @@ int weft__cmd_generate(int argc, char **argv)
         .range_count = (int)(sizeof(ranges) / sizeof(ranges[0]))};
     weft_args_found_t found;
     weft_model_loaded_t loaded;
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        fprintf(stderr, "%s\n", weft_last_error());
-        return WEFT_EXIT_USAGE;
-    }
-    if (found.help) {
-        weft__args_help(&args, stdout);
-        return 0;
+    int ends = weft__command_args(&args, argc, argv, &found);
+    if (ends >= 0) {
+        return ends;
     }
     if (found.count > 0 || o.from[0] == '\0') {
         return refuse("say which model to use, with --from PATH, and nothing but options");

@@ -6,7 +6,6 @@
 
 #include <hwloc.h>
 
-#include "base/args.h"
 #include "base/settings.h"
 #include "base/version.h"
 #include "cli/commands.h"
@@ -39,13 +38,9 @@ int weft__cmd_info(int argc, char **argv)
                 "is another.",
     };
     weft_args_found_t found;
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        fprintf(stderr, "%s\n", weft_last_error());
-        return WEFT_EXIT_USAGE;
-    }
-    if (found.help) {
-        weft__args_help(&args, stdout);
-        return 0;
+    int ends = weft__command_args(&args, argc, argv, &found);
+    if (ends >= 0) {
+        return ends;
     }
     if (found.count > 0) {
         fprintf(stderr, "weft info: '%s' is one argument too many\n", found.positionals[0]);

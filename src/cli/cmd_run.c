@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/args.h"
 #include "base/settings.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
@@ -69,13 +68,9 @@ int weft__cmd_run(int argc, char **argv)
         .stop = true,
     };
     weft_args_found_t found;
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        fprintf(stderr, "%s\n", weft_last_error());
-        return WEFT_EXIT_USAGE;
-    }
-    if (found.help) {
-        weft__args_help(&args, stdout);
-        return 0;
+    int ends = weft__command_args(&args, argc, argv, &found);
+    if (ends >= 0) {
+        return ends;
     }
     if (launch.ranks == 0) {
         fprintf(stderr, "%s: say how many %ss to start, with -n N\n", launch.name, launch.noun);

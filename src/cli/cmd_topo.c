@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/args.h"
 #include "base/json.h"
 #include "base/output.h"
 #include "base/settings.h"
@@ -88,54 +87,39 @@ static void print_ranks(const machine_t *machine)
     }
 }
 
-static void put_int(weft_json_t *json, const char *key, int64_t value)
-{
-    weft__json_key(json, key);
-    weft__json_int(json, value);
-}
-
-static void put_string(weft_json_t *json, const char *key, const char *value)
-{
-    weft__json_key(json, key);
-    weft__json_string(json, value);
-}
-
 static void put_machine(weft_json_t *json, const weft_topo_t *topo)
 {
-    put_string(json, "model", topo->model);
-    put_int(json, "packages", topo->package_count);
-    put_int(json, "hardware_threads", topo->thread_count);
-    weft__json_key(json, "caches");
-    weft__json_array(json);
+    weft__json_string(json, "model", topo->model);
+    weft__json_int(json, "packages", topo->package_count);
+    weft__json_int(json, "hardware_threads", topo->thread_count);
+    weft__json_array(json, "caches");
     for (int i = 0; i < topo->cache_count; i++) {
         const weft_topo_cache_t *cache = &topo->caches[i];
         const char kind[2] = {cache->kind, '\0'};
-        weft__json_object(json);
-        put_int(json, "level", cache->level);
-        put_string(json, "kind", kind);
-        put_int(json, "bytes", (int64_t)cache->bytes);
-        put_int(json, "count", cache->count);
-        put_int(json, "cores", cache->cores);
+        weft__json_object(json, NULL);
+        weft__json_int(json, "level", cache->level);
+        weft__json_string(json, "kind", kind);
+        weft__json_int(json, "bytes", (int64_t)cache->bytes);
+        weft__json_int(json, "count", cache->count);
+        weft__json_int(json, "cores", cache->cores);
         weft__json_end(json);
     }
     weft__json_end(json);
-    weft__json_key(json, "numa_nodes");
-    weft__json_array(json);
+    weft__json_array(json, "numa_nodes");
     for (int i = 0; i < topo->numa_count; i++) {
-        weft__json_object(json);
-        put_int(json, "node", topo->numas[i].node);
-        put_int(json, "bytes", (int64_t)topo->numas[i].memory);
-        put_string(json, "cpus", topo->numas[i].cpus);
+        weft__json_object(json, NULL);
+        weft__json_int(json, "node", topo->numas[i].node);
+        weft__json_int(json, "bytes", (int64_t)topo->numas[i].memory);
+        weft__json_string(json, "cpus", topo->numas[i].cpus);
         weft__json_end(json);
     }
     weft__json_end(json);
-    weft__json_key(json, "cores");
-    weft__json_array(json);
+    weft__json_array(json, "cores");
     for (int i = 0; i < topo->core_count; i++) {
-        weft__json_object(json);
-        put_int(json, "package", topo->cores[i].package);
-        put_int(json, "numa", topo->cores[i].numa);
-        put_string(json, "cpus", topo->cores[i].cpus);
+        weft__json_object(json, NULL);
+        weft__json_int(json, "package", topo->cores[i].package);
+        weft__json_int(json, "numa", topo->cores[i].numa);
+        weft__json_string(json, "cpus", topo->cores[i].cpus);
         weft__json_end(json);
     }
     weft__json_end(json);
@@ -143,15 +127,14 @@ static void put_machine(weft_json_t *json, const weft_topo_t *topo)
 
 static void put_ranks(weft_json_t *json, const machine_t *machine)
 {
-    weft__json_key(json, "ranks");
-    weft__json_array(json);
+    weft__json_array(json, "ranks");
     for (int i = 0; i < machine->bind.ranks; i++) {
         char cpus[WEFT_TOPO_CPUS];
         weft__bind_print(&machine->bind, i, cpus);
-        weft__json_object(json);
-        put_string(json, "cpus", cpus);
+        weft__json_object(json, NULL);
+        weft__json_string(json, "cpus", cpus);
         if (machine->on_gpus) {
-            put_int(json, "cuda", gpu_of(machine, i));
+            weft__json_int(json, "cuda", gpu_of(machine, i));
         }
         weft__json_end(json);
     }
@@ -168,10 +151,9 @@ static int write_json(const machine_t *machine, const char *path)
         return 1;
     }
     weft__json_start(&json, weft__output_stream(file));
-    weft__json_object(&json);
+    weft__json_object(&json, NULL);
     put_machine(&json, &machine->topo);
-    weft__json_key(&json, "gpus");
-    weft__gpus_json(&machine->gpus, &json);
+    weft__gpus_json(&machine->gpus, "gpus", &json);
     if (machine->bind.ranks > 0) {
         put_ranks(&json, machine);
     }
@@ -230,13 +212,9 @@ int weft__cmd_topo(int argc, char **argv)
         .range_count = sizeof(ranges) / sizeof(ranges[0]),
     };
     weft_args_found_t found;
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        fprintf(stderr, "%s\n", weft_last_error());
-        return WEFT_EXIT_USAGE;
-    }
-    if (found.help) {
-        weft__args_help(&args, stdout);
-        return 0;
+    int ends = weft__command_args(&args, argc, argv, &found);
+    if (ends >= 0) {
+        return ends;
     }
     if (found.count > 0) {
         fprintf(stderr, "weft topo: '%s' is one argument too many\n", found.positionals[0]);

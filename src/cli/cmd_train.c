@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "boot/job.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
@@ -67,11 +66,8 @@ static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config,
     if (path[0] == '\0') {
         return WEFT_OK;
     }
-    weft_status_t status = weft__checkpoint_load(path, WEFT_LOAD_LOOK, &loaded);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = weft__run_folder(&loaded, path, folder);
+    WEFT_TRY(weft__checkpoint_load(path, WEFT_LOAD_LOOK, &loaded));
+    weft_status_t status = weft__run_folder(&loaded, path, folder);
     if (status == WEFT_OK && loaded.settings != NULL) {
         weft_train_earlier_t earlier = {.settings = loaded.settings, .out = folder};
         weft__train_free(config);

@@ -3,6 +3,8 @@
 #ifndef WEFT_CLI_COMMANDS_H
 #define WEFT_CLI_COMMANDS_H
 
+#include "base/args.h"
+
 /*    name    function         text */
 #define WEFT_COMMANDS(X)                                                                           \
     X("run", weft__cmd_run, "start the ranks of a job and look after them")                        \
@@ -17,5 +19,8 @@ WEFT_COMMANDS(WEFT_COMMAND_DECLARE)
 #undef WEFT_COMMAND_DECLARE
 
 #define WEFT_EXIT_USAGE 2
+
+/* Read a command's arguments; -1, or the exit status if that was all: help, or a mistake. */
+int weft__command_args(const weft_args_t *args, int argc, char **argv, weft_args_found_t *found_p);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "device/cuda.h"
 #include "topo/host.h"
 

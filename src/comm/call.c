@@ -188,13 +188,8 @@ static weft_status_t check_buffers(const weft_call_t *call, const char *name)
                           src_bytes && !call->src ? "src" : "dst", call->count);
     }
     uintptr_t src = (uintptr_t)call->src, dst = (uintptr_t)call->dst;
-    weft_status_t status = weft__bounds_check(call->comm, name, false, call->src, src_bytes);
-    if (status == WEFT_OK) {
-        status = weft__bounds_check(call->comm, name, true, call->dst, dst_bytes);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__bounds_check(call->comm, name, false, call->src, src_bytes));
+    WEFT_TRY(weft__bounds_check(call->comm, name, true, call->dst, dst_bytes));
     bool overlap = src_bytes && dst_bytes && src < dst + dst_bytes && dst < src + src_bytes;
     if (overlap && dst != (uintptr_t)in_place_address(call, block)) {
         return weft__fail(WEFT_ERR_INVALID,
@@ -264,24 +259,17 @@ static weft_status_t check_vectors(const weft_call_t *call, const char *name)
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: blocks of src and dst overlap", name);
     }
     weft_comm_h comm = call->comm;
-    weft_status_t status = weft__bounds_check(
-        comm, name, false, call->src, weft__call_extent(call, comm->rank, comm->size, false));
-    return status != WEFT_OK
-               ? status
-               : weft__bounds_check(comm, name, true, call->dst,
-                                    weft__call_extent(call, comm->rank, comm->size, true));
+    WEFT_TRY(weft__bounds_check(comm, name, false, call->src,
+                                weft__call_extent(call, comm->rank, comm->size, false)));
+    return weft__bounds_check(comm, name, true, call->dst,
+                              weft__call_extent(call, comm->rank, comm->size, true));
 }
 
 weft_status_t weft__call_check(const weft_call_t *call)
 {
     const char *name = weft__coll_info[call->coll].name;
-    weft_status_t status = weft__comm_check(call->comm, name);
-    if (status == WEFT_OK) {
-        status = check_values(call, name);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__comm_check(call->comm, name));
+    WEFT_TRY(check_values(call, name));
     if (call->stream && !weft__stream_exists(call->stream)) {
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: the stream was destroyed", name);
     }

@@ -105,11 +105,8 @@ static weft_status_t first_of(weft_status_t a, weft_status_t b)
 static weft_status_t chain(weft_stream_h earlier, weft_stream_h later)
 {
     weft_event_h event;
-    weft_status_t status = weft_event_create(&event);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = weft_event_record(event, earlier);
+    WEFT_TRY(weft_event_create(&event));
+    weft_status_t status = weft_event_record(event, earlier);
     if (status == WEFT_OK) {
         status = weft_stream_wait(later, event);
     }
@@ -244,8 +241,8 @@ static weft_status_t run_messages(weft_call_t *calls, int n, bool several)
         some_without = some_without || !calls[i].stream;
     }
     if (!stream) {
-        weft_status_t status = stream_for(calls, several, &stream);
-        return status == WEFT_OK ? dispatch(calls, n, stream) : status;
+        WEFT_TRY(stream_for(calls, several, &stream));
+        return dispatch(calls, n, stream);
     }
     weft_status_t status = dispatch(calls, n, stream);
     if (status == WEFT_OK && some_without) {

@@ -208,16 +208,13 @@ weft_status_t weft_comm_destroy(weft_comm_h comm)
     if (!comm) {
         return WEFT_OK;
     }
-    weft_status_t status = weft__comm_check(comm, "comm_destroy");
-    status = status == WEFT_OK ? check_unused(comm) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__comm_check(comm, "comm_destroy"));
+    WEFT_TRY(check_unused(comm));
     weft__comm_turn(comm, atomic_load(&comm->issued));
     pthread_mutex_lock(&comm->turn_lock);
     bool taken = take_away(comm);
     /* Where an abort was faster, it is destroyed already. */
-    status = taken ? check_unused(comm) : weft__comm_check(comm, "comm_destroy");
+    weft_status_t status = taken ? check_unused(comm) : weft__comm_check(comm, "comm_destroy");
     if (taken && status != WEFT_OK) {
         atomic_store(&comm->magic, WEFT_COMM_MAGIC);
     }
@@ -267,20 +264,20 @@ static weft_status_t query(weft_comm_h comm, const char *who, int value, int *ou
 
 weft_status_t weft_comm_rank(weft_comm_h comm, int *rank_p)
 {
-    weft_status_t status = weft__comm_check(comm, "comm_rank");
-    return status != WEFT_OK ? status : query(comm, "comm_rank", comm->rank, rank_p);
+    WEFT_TRY(weft__comm_check(comm, "comm_rank"));
+    return query(comm, "comm_rank", comm->rank, rank_p);
 }
 
 weft_status_t weft_comm_size(weft_comm_h comm, int *size_p)
 {
-    weft_status_t status = weft__comm_check(comm, "comm_size");
-    return status != WEFT_OK ? status : query(comm, "comm_size", comm->size, size_p);
+    WEFT_TRY(weft__comm_check(comm, "comm_size"));
+    return query(comm, "comm_size", comm->size, size_p);
 }
 
 weft_status_t weft_comm_device(weft_comm_h comm, int *device_p)
 {
-    weft_status_t status = weft__comm_check(comm, "comm_device");
-    return status != WEFT_OK ? status : query(comm, "comm_device", comm->device, device_p);
+    WEFT_TRY(weft__comm_check(comm, "comm_device"));
+    return query(comm, "comm_device", comm->device, device_p);
 }
 
 weft_status_t weft_comm_error(weft_comm_h comm, const char **text_p)
@@ -309,20 +306,14 @@ weft_status_t weft_comm_error(weft_comm_h comm, const char **text_p)
 weft_status_t weft_comm_split(weft_comm_h comm, int color, int key, weft_comm_h *new_p,
                               const weft_comm_config_t *config)
 {
-    weft_status_t status = weft__comm_check(comm, "comm_split");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__comm_check(comm, "comm_split"));
     if (!new_p) {
         return weft__fail(WEFT_ERR_INVALID, "weft_comm_split: no place for the new communicator");
     }
     weft_comm_h child;
-    status = weft__comm_create(config, comm->device, &child);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__comm_create(config, comm->device, &child));
     uint64_t ticket;
-    status = weft__comm_enter(comm, "comm_split", &ticket);
+    weft_status_t status = weft__comm_enter(comm, "comm_split", &ticket);
     if (status == WEFT_OK) {
         status = comm->backend->split(comm->ctx, color, key, child);
         status = weft__comm_leave(comm, ticket, status);

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "boot/job.h"
 #include "boot/store.h"
 #include "comm/group.h"
@@ -67,19 +66,14 @@ weft_status_t weft_unique_id_create(weft_unique_id_t *id_p)
     if (!id_p) {
         return weft__fail(WEFT_ERR_INVALID, "weft_unique_id_create: no place for the id");
     }
-    weft_status_t status = own_store();
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(own_store());
     id_body_t body = {.magic = ID_MAGIC, .port = own.port};
     memcpy(body.secret, own.secret, sizeof(body.secret));
     snprintf(body.host, sizeof(body.host), "%s", weft__settings()->store_host);
-    status = weft__random_bytes(&body.key, sizeof(body.key));
-    if (status == WEFT_OK) {
-        memset(id_p, 0, sizeof(*id_p));
-        memcpy(id_p, &body, sizeof(body));
-    }
-    return status;
+    WEFT_TRY(weft__random_bytes(&body.key, sizeof(body.key)));
+    memset(id_p, 0, sizeof(*id_p));
+    memcpy(id_p, &body, sizeof(body));
+    return WEFT_OK;
 }
 
 /* Where the ranks that have `id` meet. */
@@ -282,10 +276,7 @@ weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlis
 weft_status_t weft_job_info(int *rank_p, int *size_p, int *local_rank_p, int *local_size_p)
 {
     const weft_job_t *job;
-    weft_status_t status = weft__job(&job);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__job(&job));
     int *const outs[] = {rank_p, size_p, local_rank_p, local_size_p};
     const int values[] = {job->rank, job->size, job->local_rank, job->local_size};
     for (int i = 0; i < 4; i++) {

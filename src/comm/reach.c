@@ -14,15 +14,15 @@
 
 weft_status_t weft__reach_check(weft_comm_h comm, const char *who)
 {
-    weft_status_t status = weft__comm_check(comm, who);
-    if (status == WEFT_OK && !comm->backend->locate) {
-        status = weft__fail(WEFT_ERR_UNSUPPORTED,
-                            "weft_%s: the ranks of this communicator are connected by %s and "
-                            "cannot reach each other's memory; symmetric memory needs ranks on one "
-                            "host and WEFT_ENGINE other than nccl",
-                            who, comm->backend->name);
+    WEFT_TRY(weft__comm_check(comm, who));
+    if (!comm->backend->locate) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "weft_%s: the ranks of this communicator are connected by %s and "
+                          "cannot reach each other's memory; symmetric memory needs ranks on one "
+                          "host and WEFT_ENGINE other than nccl",
+                          who, comm->backend->name);
     }
-    return status;
+    return WEFT_OK;
 }
 
 weft_status_t weft__reach_export(weft_comm_h comm, const void *ptr, size_t bytes, uint64_t *ref_p)

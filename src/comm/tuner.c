@@ -111,10 +111,7 @@ weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec)
     for (const char *item = spec; *item;) {
         size_t length = strcspn(item, ",");
         if (length > 0) {
-            weft_status_t status = apply_item(tuner, item, length);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            WEFT_TRY(apply_item(tuner, item, length));
         }
         item += length + (item[length] == ',');
     }

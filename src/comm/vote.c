@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "comm/watch.h"
 
 #define NAME_ROOM 128 /* of a key in the store */

@@ -181,10 +181,7 @@ weft_status_t weft_device_count(int *count_p)
 {
     const weft_settings_t *settings = weft__settings();
     int count = settings->devices > settings->local_size ? settings->devices : settings->local_size;
-    weft_status_t status = check_output("weft_device_count", count_p);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_output("weft_device_count", count_p));
     if (count <= start_device()) {
         count = start_device() + 1;
     }
@@ -194,30 +191,24 @@ weft_status_t weft_device_count(int *count_p)
 
 weft_status_t weft_device_set(int device)
 {
-    weft_status_t status = weft__device_check("weft_device_set", device);
-    if (status == WEFT_OK) {
-        current_device = device;
-    }
-    return status;
+    WEFT_TRY(weft__device_check("weft_device_set", device));
+    current_device = device;
+    return WEFT_OK;
 }
 
 weft_status_t weft_device_get(int *device_p)
 {
-    weft_status_t status = check_output("weft_device_get", device_p);
-    if (status == WEFT_OK) {
-        *device_p = device_now();
-    }
-    return status;
+    WEFT_TRY(check_output("weft_device_get", device_p));
+    *device_p = device_now();
+    return WEFT_OK;
 }
 
 weft_status_t weft_device_synchronize(void)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = weft__fork_guard("weft_device_synchronize");
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->synchronize(device_now());
+    WEFT_TRY(weft__fork_guard("weft_device_synchronize"));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->synchronize(device_now());
 }
 
 /* ---- memory ----------------------------------------------------------------------------- */
@@ -225,14 +216,14 @@ weft_status_t weft_device_synchronize(void)
 weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = weft__device_ops(&ops);
-    return status != WEFT_OK ? status : ops->alloc(device, ptr_p, bytes);
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->alloc(device, ptr_p, bytes);
 }
 
 weft_status_t weft_malloc(void **ptr_p, size_t bytes)
 {
-    weft_status_t status = check_output("weft_malloc", ptr_p);
-    return status != WEFT_OK ? status : weft__device_malloc(device_now(), ptr_p, bytes);
+    WEFT_TRY(check_output("weft_malloc", ptr_p));
+    return weft__device_malloc(device_now(), ptr_p, bytes);
 }
 
 weft_status_t weft_free(void *ptr)
@@ -270,11 +261,9 @@ weft_status_t weft__bounds_find(const void *ptr, weft_bounds_t *bounds, int *dev
 weft_status_t weft_host_malloc(void **ptr_p, size_t bytes)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = check_output("weft_host_malloc", ptr_p);
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->host_alloc(ptr_p, bytes);
+    WEFT_TRY(check_output("weft_host_malloc", ptr_p));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->host_alloc(ptr_p, bytes);
 }
 
 weft_status_t weft_host_free(void *ptr)
@@ -285,24 +274,18 @@ weft_status_t weft_host_free(void *ptr)
 weft_status_t weft_pool_stats(int device, weft_pool_stats_t *stats_p)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = weft__device_check("weft_pool_stats", device);
-    if (status == WEFT_OK) {
-        status = check_output("weft_pool_stats", stats_p);
-    }
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->stats(device, stats_p);
+    WEFT_TRY(weft__device_check("weft_pool_stats", device));
+    WEFT_TRY(check_output("weft_pool_stats", stats_p));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->stats(device, stats_p);
 }
 
 weft_status_t weft_pool_trim(int device, size_t keep)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = weft__device_check("weft_pool_trim", device);
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->trim(device, keep);
+    WEFT_TRY(weft__device_check("weft_pool_trim", device));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->trim(device, keep);
 }
 
 /* Is [ptr, ptr + bytes) in one allocation that is in use, if it is of a pool at all? */
@@ -371,11 +354,9 @@ weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stre
 weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = weft__fork_guard("weft_stream_create");
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->stream_create(device, stream_p);
+    WEFT_TRY(weft__fork_guard("weft_stream_create"));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->stream_create(device, stream_p);
 }
 
 bool weft__stream_exists(weft_stream_h stream)
@@ -385,38 +366,32 @@ bool weft__stream_exists(weft_stream_h stream)
 
 weft_status_t weft_stream_create(weft_stream_h *stream_p)
 {
-    weft_status_t status = check_output("weft_stream_create", stream_p);
-    return status != WEFT_OK ? status : weft__stream_create_on(device_now(), stream_p);
+    WEFT_TRY(check_output("weft_stream_create", stream_p));
+    return weft__stream_create_on(device_now(), stream_p);
 }
 
 weft_status_t weft__lane_create(weft_stream_h *stream_p)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = weft__device_ops(&ops);
-    return status != WEFT_OK ? status : ops->lane_create(device_now(), stream_p);
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->lane_create(device_now(), stream_p);
 }
 
 weft_status_t weft_stream_wrap(void *native, weft_stream_h *stream_p)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = check_output("weft_stream_wrap", stream_p);
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->stream_wrap(device_now(), native, stream_p);
+    WEFT_TRY(check_output("weft_stream_wrap", stream_p));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->stream_wrap(device_now(), native, stream_p);
 }
 
 weft_status_t weft_stream_native(weft_stream_h stream, void **native_p)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = check_output("weft_stream_native", native_p);
-    if (status == WEFT_OK) {
-        status = check_stream("weft_stream_native", stream, true);
-    }
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->stream_native(stream, native_p);
+    WEFT_TRY(check_output("weft_stream_native", native_p));
+    WEFT_TRY(check_stream("weft_stream_native", stream, true));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->stream_native(stream, native_p);
 }
 
 weft_status_t weft_stream_destroy(weft_stream_h stream)
@@ -424,8 +399,8 @@ weft_status_t weft_stream_destroy(weft_stream_h stream)
     if (stream == NULL) {
         return WEFT_OK;
     }
-    weft_status_t status = check_stream("weft_stream_destroy", stream, false);
-    return status != WEFT_OK ? status : ops_now()->stream_destroy(stream);
+    WEFT_TRY(check_stream("weft_stream_destroy", stream, false));
+    return ops_now()->stream_destroy(stream);
 }
 
 weft_status_t weft_stream_synchronize(weft_stream_h stream)
@@ -442,11 +417,9 @@ weft_status_t weft_stream_query(weft_stream_h stream)
 
 weft_status_t weft_stream_wait(weft_stream_h stream, weft_event_h event)
 {
-    weft_status_t status = check_event("weft_stream_wait", event);
-    if (status == WEFT_OK) {
-        status = check_stream("weft_stream_wait", stream, true);
-    }
-    return status != WEFT_OK ? status : ops_now()->stream_wait(stream, event);
+    WEFT_TRY(check_event("weft_stream_wait", event));
+    WEFT_TRY(check_stream("weft_stream_wait", stream, true));
+    return ops_now()->stream_wait(stream, event);
 }
 
 weft_status_t weft_stream_call(weft_stream_h stream, void (*fn)(void *arg), void *arg)
@@ -455,11 +428,9 @@ weft_status_t weft_stream_call(weft_stream_h stream, void (*fn)(void *arg), void
     if (fn == NULL) {
         return weft__fail(WEFT_ERR_INVALID, "weft_stream_call: the function is NULL");
     }
-    weft_status_t status = check_stream("weft_stream_call", stream, true);
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->call(stream, fn, arg);
+    WEFT_TRY(check_stream("weft_stream_call", stream, true));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->call(stream, fn, arg);
 }
 
 /* ---- events ----------------------------------------------------------------------------- */
@@ -467,11 +438,9 @@ weft_status_t weft_stream_call(weft_stream_h stream, void (*fn)(void *arg), void
 weft_status_t weft_event_create(weft_event_h *event_p)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = check_output("weft_event_create", event_p);
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    return status != WEFT_OK ? status : ops->event_create(event_p);
+    WEFT_TRY(check_output("weft_event_create", event_p));
+    WEFT_TRY(weft__device_ops(&ops));
+    return ops->event_create(event_p);
 }
 
 weft_status_t weft_event_destroy(weft_event_h event)
@@ -479,42 +448,34 @@ weft_status_t weft_event_destroy(weft_event_h event)
     if (event == NULL) {
         return WEFT_OK;
     }
-    weft_status_t status = check_event("weft_event_destroy", event);
-    if (status == WEFT_OK) {
-        ops_now()->event_destroy(event);
-    }
-    return status;
+    WEFT_TRY(check_event("weft_event_destroy", event));
+    ops_now()->event_destroy(event);
+    return WEFT_OK;
 }
 
 weft_status_t weft_event_record(weft_event_h event, weft_stream_h stream)
 {
-    weft_status_t status = check_event("weft_event_record", event);
-    if (status == WEFT_OK) {
-        status = check_stream("weft_event_record", stream, true);
-    }
-    return status != WEFT_OK ? status : ops_now()->event_record(device_now(), event, stream);
+    WEFT_TRY(check_event("weft_event_record", event));
+    WEFT_TRY(check_stream("weft_event_record", stream, true));
+    return ops_now()->event_record(device_now(), event, stream);
 }
 
 weft_status_t weft_event_query(weft_event_h event)
 {
-    weft_status_t status = check_event("weft_event_query", event);
-    return status != WEFT_OK ? status : ops_now()->event_query(event);
+    WEFT_TRY(check_event("weft_event_query", event));
+    return ops_now()->event_query(event);
 }
 
 weft_status_t weft_event_synchronize(weft_event_h event)
 {
-    weft_status_t status = check_event("weft_event_synchronize", event);
-    return status != WEFT_OK ? status : ops_now()->event_synchronize(event);
+    WEFT_TRY(check_event("weft_event_synchronize", event));
+    return ops_now()->event_synchronize(event);
 }
 
 weft_status_t weft_event_elapsed(weft_event_h start, weft_event_h end, double *ms_p)
 {
-    weft_status_t status = check_event("weft_event_elapsed", start);
-    if (status == WEFT_OK) {
-        status = check_event("weft_event_elapsed", end);
-    }
-    if (status == WEFT_OK) {
-        status = check_output("weft_event_elapsed", ms_p);
-    }
-    return status != WEFT_OK ? status : ops_now()->event_elapsed(start, end, ms_p);
+    WEFT_TRY(check_event("weft_event_elapsed", start));
+    WEFT_TRY(check_event("weft_event_elapsed", end));
+    WEFT_TRY(check_output("weft_event_elapsed", ms_p));
+    return ops_now()->event_elapsed(start, end, ms_p);
 }

@@ -19,8 +19,6 @@
  * returns both. On failure to queue, fn is not called. */
 weft_status_t weft__stream_push(weft_stream_h stream, weft_status_t (*fn)(void *arg), void *arg);
 
-int weft__stream_device(weft_stream_h stream);
-
 /* ---- memory that peers map -------------------------------------------------------------- */
 
 /* The memory of one virtual GPU is one sparse memfd of the size of the device (its capacity),

@@ -19,12 +19,9 @@ weft_status_t weft_register(void *ptr, size_t bytes)
 {
     const weft_device_ops_t *ops;
     int device;
-    weft_status_t status = weft__fork_guard("weft_register");
-    status = status == WEFT_OK ? weft__device_ops(&ops) : status;
-    status = status == WEFT_OK ? weft_device_get(&device) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__fork_guard("weft_register"));
+    WEFT_TRY(weft__device_ops(&ops));
+    WEFT_TRY(weft_device_get(&device));
     if (!ptr || bytes == 0) {
         return weft__fail(WEFT_ERR_INVALID, "weft_register: %s",
                           ptr ? "0 bytes cannot be registered" : "the address is NULL");
@@ -38,7 +35,7 @@ weft_status_t weft_register(void *ptr, size_t bytes)
         return weft__fail(WEFT_ERR_NO_MEMORY, "weft_register: no memory to remember %p", ptr);
     }
     range->ptr = ptr;
-    status = ops->enlist ? ops->enlist(device, ptr, bytes, &range->entry) : WEFT_OK;
+    weft_status_t status = ops->enlist ? ops->enlist(device, ptr, bytes, &range->entry) : WEFT_OK;
     if (status != WEFT_OK) {
         free(range);
         return status;
@@ -53,11 +50,8 @@ weft_status_t weft_register(void *ptr, size_t bytes)
 weft_status_t weft_unregister(void *ptr)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = weft__fork_guard("weft_unregister");
-    status = status == WEFT_OK ? weft__device_ops(&ops) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__fork_guard("weft_unregister"));
+    WEFT_TRY(weft__device_ops(&ops));
     pthread_mutex_lock(&lock);
     range_t **at = &ranges;
     while (*at && (*at)->ptr != ptr) {
@@ -73,7 +67,7 @@ weft_status_t weft_unregister(void *ptr)
                           "weft_unregister: %p is not registered, or was unregistered already",
                           ptr);
     }
-    status = range->entry ? ops->delist(range->entry) : WEFT_OK;
+    weft_status_t status = range->entry ? ops->delist(range->entry) : WEFT_OK;
     free(range);
     return status;
 }

@@ -12,10 +12,7 @@
 weft_status_t weft__compute(const weft_compute_t **table_p)
 {
     const char *kind;
-    weft_status_t status = weft_device_kind(&kind);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft_device_kind(&kind));
     if (strcmp(kind, weft__compute_cpu.kind) != 0) {
         return weft__compute_cuda(table_p);
     }

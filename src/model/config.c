@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/try.h"
 
 /* ---- presets ------------------------------------------------------------------------------ */
 

@@ -213,14 +213,12 @@ weft_status_t weft__config_read(const char *path, weft_model_config_t *config_p)
 
 static void put_text(weft_json_t *json, const char *name, const char *value)
 {
-    weft__json_key(json, name);
-    weft__json_string(json, value);
+    weft__json_string(json, name, value);
 }
 
 static void put_int(weft_json_t *json, const char *name, int value)
 {
-    weft__json_key(json, name);
-    weft__json_int(json, value);
+    weft__json_int(json, name, value);
 }
 
 /* As the shortest decimal that reads back as the same float: 1e-05 and not 9.99999974e-06. */
@@ -233,21 +231,18 @@ static void put_float(weft_json_t *json, const char *name, float value)
             break;
         }
     }
-    weft__json_key(json, name);
-    weft__json_double(json, strtod(text, NULL));
+    weft__json_double(json, name, strtod(text, NULL));
 }
 
 static void put_bool(weft_json_t *json, const char *name, bool value)
 {
-    weft__json_key(json, name);
-    weft__json_bool(json, value);
+    weft__json_bool(json, name, value);
 }
 
 static void put_architecture(weft_json_t *json, const char *class_name, const char *type)
 {
-    weft__json_key(json, "architectures");
-    weft__json_array(json);
-    weft__json_string(json, class_name);
+    weft__json_array(json, "architectures");
+    weft__json_string(json, NULL, class_name);
     weft__json_end(json);
     put_text(json, "model_type", type);
 }
@@ -287,7 +282,7 @@ static void write_llama(weft_json_t *json, const weft_model_config_t *c)
 
 static void write_all(weft_json_t *json, const weft_model_config_t *c)
 {
-    weft__json_object(json);
+    weft__json_object(json, NULL);
     if (c->family == WEFT_GPT2) {
         write_gpt2(json, c);
     } else {

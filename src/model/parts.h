@@ -3,7 +3,7 @@
 #ifndef WEFT_MODEL_PARTS_H
 #define WEFT_MODEL_PARTS_H
 
-#include "base/try.h"
+#include "base/log.h"
 #include "model/model.h"
 
 static inline bool weft__is_gpt2(const weft_pass_t *pass)

@@ -9,7 +9,6 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "base/try.h"
 
 #define PIECE ((size_t)4 << 20)
 

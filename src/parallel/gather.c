@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "device/device.h"
 #include "parallel/zero.h"
 

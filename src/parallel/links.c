@@ -5,7 +5,6 @@
 #include <weft/device.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "parallel/places.h"
 #include "topo/gpu.h"
 #include "topo/host.h"

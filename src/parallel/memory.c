@@ -5,7 +5,7 @@
 
 #include <weft/device.h>
 
-#include "base/try.h"
+#include "base/log.h"
 
 #define ROUND 256
 #define COLUMN 9

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "parallel/places.h"
 
 /* ---- who stands where -------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  * As where one process feeds all devices, rank 0 collects the gradients, has the only optimizer, and
  * hands out all weights in every step, after backward and on the compute stream: nothing overlaps. It is
  * there to be compared with (zero.h has the table that it fills in). */
-#include "base/try.h"
+#include "base/log.h"
 #include "parallel/zero.h"
 
 static weft_status_t collect(weft_zero_t *zero, int bucket, weft_stream_h lane)

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "kernel/compute.h"
 #include "parallel/optimizer.h"
 

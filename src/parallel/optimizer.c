@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 
 struct weft_optimizer {
     weft_zero_t *const *zeros;

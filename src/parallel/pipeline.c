@@ -1,7 +1,7 @@
 /* Messages between the stages of a pipeline: see pipeline.h. */
 #include "parallel/pipeline.h"
 
-#include "base/try.h"
+#include "base/log.h"
 #include "device/device.h"
 
 weft_status_t weft__pipeline_create(const weft_mesh_t *mesh, weft_stream_h stream,

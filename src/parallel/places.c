@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 
 /* Groups of `size` ranks each, one behind the other; being merged, some are used up. */
 typedef struct groups {

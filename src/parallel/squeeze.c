@@ -8,7 +8,6 @@
 #include <weft/device.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "kernel/compress.h"
 
 struct weft_squeeze {

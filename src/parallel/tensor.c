@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "device/device.h"
 
 struct weft_tensor {

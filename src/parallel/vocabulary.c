@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "parallel/tensor.h"
 
 enum { STATS = 3 };

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "parallel/worker_parts.h"
 
 weft_slice_t weft__stage_slice(const weft_worker_options_t *options, int stage, int part)

@@ -1,6 +1,6 @@
 /* One micro-batch through one slice: weights are there when they are used, gradients have a place
  * when they are made, activations that were not kept are computed again. */
-#include "base/try.h"
+#include "base/log.h"
 #include "parallel/worker_parts.h"
 
 static int bucket_of_block(const weft_chunk_t *chunk, int index)

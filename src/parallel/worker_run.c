@@ -3,7 +3,6 @@
  * Each entry of the schedule is prepared before the one in front of it runs: its room is taken and
  * what it will receive is asked for, so that messages travel while the rank computes. */
 #include "base/log.h"
-#include "base/try.h"
 #include "parallel/worker_parts.h"
 
 static size_t message_count(const weft_worker_t *w)

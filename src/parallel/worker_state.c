@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "parallel/agree.h"
 #include "parallel/worker_parts.h"
 

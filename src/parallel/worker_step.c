@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "parallel/worker_parts.h"
 
 /* A rank that failed in the middle keeps others waiting until it is destroyed. If communication

@@ -10,7 +10,6 @@
 #include "base/half.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "base/try.h"
 
 #define CHUNK 128 /* tokens that run through the model at once, or one of each text */
 

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "train/checkpoint.h"
 #include "train/param_read.h"
 

@@ -10,14 +10,13 @@ static weft_status_t check_local(const char *who, const char *what, const void *
 
 static weft_status_t check_word(weft_symm_h symm, const char *who, const uint64_t *word, int rank)
 {
-    weft_status_t status = weft__symm_check(symm, who);
-    status = status == WEFT_OK ? weft__symm_check_range(symm, who, "the word", word, 8, rank)
-                               : status;
-    if (status == WEFT_OK && ((uintptr_t)word & 7) != 0) {
-        status = weft__fail(WEFT_ERR_INVALID, "weft_%s: the word at %p is not aligned to 8 bytes",
-                            who, (const void *)word);
+    WEFT_TRY(weft__symm_check(symm, who));
+    WEFT_TRY(weft__symm_check_range(symm, who, "the word", word, 8, rank));
+    if (((uintptr_t)word & 7) != 0) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: the word at %p is not aligned to 8 bytes",
+                          who, (const void *)word);
     }
-    return status;
+    return WEFT_OK;
 }
 
 /* A copy: `remote` is the symmetric side of it. */
@@ -25,11 +24,9 @@ static weft_status_t check_copy(weft_symm_h symm, const char *who, const void *r
                                 const void *local, size_t bytes, int rank)
 {
     bool put = who[5] == 'p'; /* symm_put..., symm_get */
-    weft_status_t status = weft__symm_check(symm, who);
-    if (status == WEFT_OK) {
-        status = weft__symm_check_range(symm, who, put ? "dst" : "src", remote, bytes, rank);
-    }
-    return status == WEFT_OK ? check_local(who, put ? "src" : "dst", local, bytes) : status;
+    WEFT_TRY(weft__symm_check(symm, who));
+    WEFT_TRY(weft__symm_check_range(symm, who, put ? "dst" : "src", remote, bytes, rank));
+    return check_local(who, put ? "src" : "dst", local, bytes);
 }
 
 weft_status_t weft_symm_put(weft_symm_h symm, void *dst, const void *src, size_t bytes, int rank,
@@ -64,10 +61,7 @@ weft_status_t weft_symm_get(weft_symm_h symm, void *dst, const void *src, size_t
 
 static weft_status_t order(weft_symm_h symm, const char *who, weft_stream_h stream)
 {
-    weft_status_t status = weft__symm_check(symm, who);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__symm_check(symm, who));
     weft_symm_call_t call = {.symm = symm, .kind = WEFT_SYMM_FENCE};
     return symm->ops->call(&call, stream);
 }
@@ -84,8 +78,8 @@ weft_status_t weft_symm_quiet(weft_symm_h symm, weft_stream_h stream)
 
 weft_status_t weft_symm_barrier(weft_symm_h symm, weft_stream_h stream)
 {
-    weft_status_t status = order(symm, "symm_barrier", stream);
-    return status == WEFT_OK ? weft_barrier(symm->comm, stream) : status;
+    WEFT_TRY(order(symm, "symm_barrier", stream));
+    return weft_barrier(symm->comm, stream);
 }
 
 /* ---- signals ---------------------------------------------------------------------------- */
@@ -93,22 +87,19 @@ weft_status_t weft_symm_barrier(weft_symm_h symm, weft_stream_h stream)
 static weft_status_t check_signal(weft_symm_h symm, const char *who, const uint64_t *signal,
                                   weft_signal_op_t op, int rank)
 {
-    weft_status_t status = check_word(symm, who, signal, rank);
-    if (status == WEFT_OK && op != WEFT_SIGNAL_SET && op != WEFT_SIGNAL_ADD) {
-        status = weft__fail(WEFT_ERR_INVALID, "weft_%s: %d is no weft_signal_op_t", who, (int)op);
+    WEFT_TRY(check_word(symm, who, signal, rank));
+    if (op != WEFT_SIGNAL_SET && op != WEFT_SIGNAL_ADD) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: %d is no weft_signal_op_t", who, (int)op);
     }
-    return status;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_put_signal(weft_symm_h symm, void *dst, const void *src, size_t bytes,
                                    uint64_t *signal, uint64_t value, weft_signal_op_t op, int rank,
                                    weft_stream_h stream)
 {
-    weft_status_t status = check_copy(symm, "symm_put_signal", dst, src, bytes, rank);
-    status = status == WEFT_OK ? check_signal(symm, "symm_put_signal", signal, op, rank) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_copy(symm, "symm_put_signal", dst, src, bytes, rank));
+    WEFT_TRY(check_signal(symm, "symm_put_signal", signal, op, rank));
     weft_symm_call_t call = {.symm = symm,
                              .kind = WEFT_SYMM_SIGNAL,
                              .op = (int)op,
@@ -123,10 +114,7 @@ weft_status_t weft_symm_put_signal(weft_symm_h symm, void *dst, const void *src,
 weft_status_t weft_symm_signal_op(weft_symm_h symm, uint64_t *signal, uint64_t value,
                                   weft_signal_op_t op, int rank, weft_stream_h stream)
 {
-    weft_status_t status = check_signal(symm, "symm_signal_op", signal, op, rank);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_signal(symm, "symm_signal_op", signal, op, rank));
     weft_symm_call_t call = {.symm = symm,
                              .kind = WEFT_SYMM_SIGNAL,
                              .op = (int)op,
@@ -138,13 +126,9 @@ weft_status_t weft_symm_signal_op(weft_symm_h symm, uint64_t *signal, uint64_t v
 weft_status_t weft_symm_signal_wait(weft_symm_h symm, const uint64_t *signal, weft_cmp_t cmp,
                                     uint64_t value, weft_stream_h stream)
 {
-    weft_status_t status = check_word(symm, "symm_signal_wait", signal, 0);
-    if (status == WEFT_OK && (unsigned)cmp > WEFT_CMP_LE) {
-        status = weft__fail(WEFT_ERR_INVALID, "weft_symm_signal_wait: %d is no weft_cmp_t",
-                            (int)cmp);
-    }
-    if (status != WEFT_OK) {
-        return status;
+    WEFT_TRY(check_word(symm, "symm_signal_wait", signal, 0));
+    if ((unsigned)cmp > WEFT_CMP_LE) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_symm_signal_wait: %d is no weft_cmp_t", (int)cmp);
     }
     weft_symm_call_t call = {.symm = symm,
                              .kind = WEFT_SYMM_WAIT,
@@ -160,10 +144,7 @@ static weft_status_t atomic_call(weft_symm_h symm, const char *who, weft_symm_at
                                  const uint64_t *target, uint64_t expected, uint64_t value,
                                  uint64_t *old_p, int rank, weft_stream_h stream)
 {
-    weft_status_t status = check_word(symm, who, target, rank);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_word(symm, who, target, rank));
     weft_symm_call_t call = {.symm = symm,
                              .kind = WEFT_SYMM_ATOMIC,
                              .op = (int)op,
@@ -178,10 +159,8 @@ static weft_status_t fetch_call(weft_symm_h symm, const char *who, weft_symm_ato
                                 const uint64_t *target, uint64_t expected, uint64_t value,
                                 uint64_t *old_p, int rank, weft_stream_h stream)
 {
-    weft_status_t status = check_local(who, "the place for the old value", old_p, 8);
-    return status != WEFT_OK
-               ? status
-               : atomic_call(symm, who, op, target, expected, value, old_p, rank, stream);
+    WEFT_TRY(check_local(who, "the place for the old value", old_p, 8));
+    return atomic_call(symm, who, op, target, expected, value, old_p, rank, stream);
 }
 
 /* The pair of calls of an operation: without and with the old value. */

@@ -65,10 +65,7 @@ static weft_status_t agree(weft_symm_h symm, const char *who, size_t rows, size_
 weft_status_t weft_dtensor_create(weft_symm_h symm, size_t rows, size_t row_bytes,
                                   const size_t *shards, weft_dtensor_h *tensor_p)
 {
-    weft_status_t status = weft__symm_check(symm, "dtensor_create");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__symm_check(symm, "dtensor_create"));
     if (!tensor_p || row_bytes == 0 || rows > SIZE_MAX / 2 / row_bytes) {
         return weft__fail(WEFT_ERR_INVALID, "weft_dtensor_create: %s",
                           !tensor_p        ? "no place for the tensor"
@@ -78,8 +75,9 @@ weft_status_t weft_dtensor_create(weft_symm_h symm, size_t rows, size_t row_byte
     weft_dtensor_h tensor = calloc(1, sizeof(*tensor));
     size_t *first = calloc((size_t)symm->size + 1, sizeof(*first));
     void *shard = NULL;
-    status = tensor && first ? lay_out(symm, "dtensor_create", rows, shards, first)
-                             : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe a tensor");
+    weft_status_t status = tensor && first
+                               ? lay_out(symm, "dtensor_create", rows, shards, first)
+                               : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe a tensor");
     status = status == WEFT_OK ? agree(symm, "dtensor_create", rows, row_bytes, first) : status;
     if (status == WEFT_OK) {
         status = weft_symm_malloc(symm, largest(first, symm->size) * row_bytes, &shard);
@@ -211,16 +209,15 @@ static weft_status_t move(const struct weft_dtensor *tensor, size_t first, size_
 weft_status_t weft_dtensor_get(weft_dtensor_h tensor, size_t first, size_t rows, void *dst,
                                weft_stream_h stream)
 {
-    weft_status_t status = check_rows(tensor, "dtensor_get", first, rows);
-    return status != WEFT_OK ? status : move(tensor, first, rows, dst, false, stream);
+    WEFT_TRY(check_rows(tensor, "dtensor_get", first, rows));
+    return move(tensor, first, rows, dst, false, stream);
 }
 
 weft_status_t weft_dtensor_put(weft_dtensor_h tensor, size_t first, size_t rows, const void *src,
                                weft_stream_h stream)
 {
-    weft_status_t status = check_rows(tensor, "dtensor_put", first, rows);
-    return status != WEFT_OK ? status
-                             : move(tensor, first, rows, (char *)(uintptr_t)src, true, stream);
+    WEFT_TRY(check_rows(tensor, "dtensor_put", first, rows));
+    return move(tensor, first, rows, (char *)(uintptr_t)src, true, stream);
 }
 
 weft_status_t weft_dtensor_rebalance(weft_dtensor_h tensor, const size_t *shards)

@@ -110,13 +110,13 @@ weft_status_t weft__symm_check_range(weft_symm_h symm, const char *who, const ch
 
 weft_status_t weft__symm_check_host(weft_symm_h symm, const char *who)
 {
-    weft_status_t status = weft__symm_check(symm, who);
-    if (status == WEFT_OK && symm->ops != &weft__symm_cpu) {
-        status = weft__fail(WEFT_ERR_UNSUPPORTED,
-                            "weft_%s: this structure lives on virtual GPUs only (WEFT_DEVICE=cpu)",
-                            who);
+    WEFT_TRY(weft__symm_check(symm, who));
+    if (symm->ops != &weft__symm_cpu) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "weft_%s: this structure lives on virtual GPUs only (WEFT_DEVICE=cpu)",
+                          who);
     }
-    return status;
+    return WEFT_OK;
 }
 
 /* ---- making it -------------------------------------------------------------------------- */
@@ -138,8 +138,8 @@ static weft_status_t take_memory(weft_symm_h symm, uint64_t *ref_p)
                           symm->rank, weft__bytes_text(symm->bytes, text), why);
     }
     symm->base = base;
-    status = weft_memset(symm->base + symm->bytes, 0, WEFT_SYMM_HEAD_BYTES, NULL);
-    return status == WEFT_OK ? weft__reach_export(symm->comm, base, all, ref_p) : status;
+    WEFT_TRY(weft_memset(symm->base + symm->bytes, 0, WEFT_SYMM_HEAD_BYTES, NULL));
+    return weft__reach_export(symm->comm, base, all, ref_p);
 }
 
 /* Tell the others the size and where the memory is, or that there is none. */
@@ -213,10 +213,7 @@ static weft_symm_h alloc_heap(weft_comm_h comm, size_t bytes)
 
 weft_status_t weft_symm_create(weft_comm_h comm, size_t bytes, weft_symm_h *symm_p)
 {
-    weft_status_t status = weft__reach_check(comm, "symm_create");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__reach_check(comm, "symm_create"));
     if (!symm_p || weft__group_open()) {
         return weft__fail(WEFT_ERR_INVALID, "weft_symm_create: %s",
                           symm_p
@@ -233,7 +230,7 @@ weft_status_t weft_symm_create(weft_comm_h comm, size_t bytes, weft_symm_h *symm
         return weft__reach_break(comm, WEFT_ERR_NO_MEMORY, comm->rank,
                                  "rank %d has no memory to describe a symmetric heap", comm->rank);
     }
-    status = share_memory(symm);
+    weft_status_t status = share_memory(symm);
     if (status == WEFT_OK) {
         status = symm->ops->open(symm);
         if (status != WEFT_OK) { /* the others have theirs: they must not count on this one */
@@ -254,17 +251,11 @@ weft_status_t weft_symm_destroy(weft_symm_h symm)
     if (!symm) {
         return WEFT_OK;
     }
-    weft_status_t status = weft__symm_check(symm, "symm_destroy");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__symm_check(symm, "symm_destroy"));
     bool aborted = atomic_load(&symm->comm->magic) != WEFT_COMM_MAGIC;
-    status = aborted ? WEFT_OK : weft__comm_check(symm->comm, "symm_destroy");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(aborted ? WEFT_OK : weft__comm_check(symm->comm, "symm_destroy"));
     symm->ops->close(symm); /* before the barrier: who has passed it may leave the communicator */
-    status = aborted ? weft__reach_broken(symm->comm) : weft__symm_meet(symm);
+    weft_status_t status = aborted ? weft__reach_broken(symm->comm) : weft__symm_meet(symm);
     /* Ranks that have not noticed yet may still write: the memory must not become anything else. */
     free_heap(symm, status != WEFT_OK);
     return status;
@@ -359,52 +350,44 @@ weft_status_t weft_symm_free(weft_symm_h symm, void *ptr)
 
 static weft_status_t check_place(weft_symm_h symm, const char *who, const void *place)
 {
-    weft_status_t status = weft__symm_check(symm, who);
-    if (status == WEFT_OK && !place) {
-        status = weft__fail(WEFT_ERR_INVALID, "weft_%s: no place for the result", who);
+    WEFT_TRY(weft__symm_check(symm, who));
+    if (!place) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: no place for the result", who);
     }
-    return status;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_rank(weft_symm_h symm, int *rank_p)
 {
-    weft_status_t status = check_place(symm, "symm_rank", rank_p);
-    if (status == WEFT_OK) {
-        *rank_p = symm->rank;
-    }
-    return status;
+    WEFT_TRY(check_place(symm, "symm_rank", rank_p));
+    *rank_p = symm->rank;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_size(weft_symm_h symm, int *size_p)
 {
-    weft_status_t status = check_place(symm, "symm_size", size_p);
-    if (status == WEFT_OK) {
-        *size_p = symm->size;
-    }
-    return status;
+    WEFT_TRY(check_place(symm, "symm_size", size_p));
+    *size_p = symm->size;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_comm(weft_symm_h symm, weft_comm_h *comm_p)
 {
-    weft_status_t status = check_place(symm, "symm_comm", comm_p);
-    if (status == WEFT_OK) {
-        *comm_p = symm->comm;
-    }
-    return status;
+    WEFT_TRY(check_place(symm, "symm_comm", comm_p));
+    *comm_p = symm->comm;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_stats(weft_symm_h symm, weft_symm_stats_t *stats_p)
 {
-    weft_status_t status = check_place(symm, "symm_stats", stats_p);
-    if (status == WEFT_OK) {
-        pthread_mutex_lock(&symm->lock);
-        *stats_p = (weft_symm_stats_t){.bytes = symm->bytes,
-                                       .used = symm->arena.used,
-                                       .largest = weft__arena_largest(&symm->arena),
-                                       .count = symm->arena.count};
-        pthread_mutex_unlock(&symm->lock);
-    }
-    return status;
+    WEFT_TRY(check_place(symm, "symm_stats", stats_p));
+    pthread_mutex_lock(&symm->lock);
+    *stats_p = (weft_symm_stats_t){.bytes = symm->bytes,
+                                   .used = symm->arena.used,
+                                   .largest = weft__arena_largest(&symm->arena),
+                                   .count = symm->arena.count};
+    pthread_mutex_unlock(&symm->lock);
+    return WEFT_OK;
 }
 
 void *weft_symm_ptr(weft_symm_h symm, const void *addr, int rank)
@@ -418,10 +401,7 @@ void *weft_symm_ptr(weft_symm_h symm, const void *addr, int rank)
 
 weft_status_t weft_symm_view(weft_symm_h symm, weft_symm_view_t *view_p)
 {
-    weft_status_t status = check_place(symm, "symm_view", view_p);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_place(symm, "symm_view", view_p));
     if (symm->size > WEFT_SYMM_VIEW_RANKS) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "weft_symm_view: a view has room for %d ranks, and there are %d",
@@ -432,15 +412,13 @@ weft_status_t weft_symm_view(weft_symm_h symm, weft_symm_view_t *view_p)
     for (int p = 0; p < symm->size; p++) {
         view.base[p] = symm->at[p];
     }
-    status = symm->ops->view(symm, &view);
-    if (status == WEFT_OK) {
-        *view_p = view;
-    }
-    return status;
+    WEFT_TRY(symm->ops->view(symm, &view));
+    *view_p = view;
+    return WEFT_OK;
 }
 
 weft_status_t weft_symm_error(weft_symm_h symm)
 {
-    weft_status_t status = weft__symm_check(symm, "symm_error");
-    return status != WEFT_OK ? status : symm->ops->error(symm);
+    WEFT_TRY(weft__symm_check(symm, "symm_error"));
+    return symm->ops->error(symm);
 }

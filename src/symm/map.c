@@ -78,10 +78,7 @@ static size_t root_above(size_t n)
 weft_status_t weft_map_create(weft_symm_h symm, size_t capacity, size_t value_bytes,
                               weft_map_h *map_p)
 {
-    weft_status_t status = weft__symm_check_host(symm, "map_create");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__symm_check_host(symm, "map_create"));
     if (!map_p) {
         return weft__refuse_null("map_create", "place for the map");
     }
@@ -105,7 +102,7 @@ weft_status_t weft_map_create(weft_symm_h symm, size_t capacity, size_t value_by
     map->slots = weft__power_of_two((share + 6 * root_above(share)) * 4 / 3);
     void *table = NULL;
     size_t bytes = sizeof(table_t) + map->slots * map->slot_words * sizeof(weft_word_t);
-    status = weft_symm_malloc(symm, bytes, &table);
+    weft_status_t status = weft_symm_malloc(symm, bytes, &table);
     if (status != WEFT_OK) {
         free(map);
         return status;

@@ -144,12 +144,10 @@ weft_status_t weft_params_acquire(weft_params_h params, const void **ptr_p, uint
     if (!params || !ptr_p || !version_p) {
         return weft__refuse_null("params_acquire", params ? "place for the result" : "handle");
     }
-    weft_status_t status = weft__symm_check_host(params->symm, "params_acquire");
-    if (status == WEFT_OK) {
-        *version_p = pin(params, params->symm->rank);
-        *ptr_p = params->buffer[*version_p % 2];
-    }
-    return status;
+    WEFT_TRY(weft__symm_check_host(params->symm, "params_acquire"));
+    *version_p = pin(params, params->symm->rank);
+    *ptr_p = params->buffer[*version_p % 2];
+    return WEFT_OK;
 }
 
 weft_status_t weft_params_release(weft_params_h params, uint64_t version)
@@ -157,10 +155,7 @@ weft_status_t weft_params_release(weft_params_h params, uint64_t version)
     if (!params) {
         return weft__refuse_null("params_release", "handle");
     }
-    weft_status_t status = weft__symm_check_host(params->symm, "params_release");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__symm_check_host(params->symm, "params_release"));
     int rank = params->symm->rank;
     /* Of this rank alone. One pin too few would let a swap write where somebody reads. */
     uint64_t pins = atomic_load_explicit(word(&head_on(params, rank)->pins[rank][version % 2]),
@@ -239,10 +234,7 @@ static weft_status_t put_version(const struct weft_params *params, int rank, uin
         snprintf(what, sizeof(what), "readers of rank %d to release version %llu of parameters",
                  rank, (unsigned long long)version - 2);
         weft_reach_wait_t wait = {.ready = unpinned, .arg = &drain, .what = what, .deaf = true};
-        weft_status_t status = weft__reach_await(params->symm->comm, &wait);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(weft__reach_await(params->symm->comm, &wait));
     }
     weft__shmem_copy(weft__symm_at(params->symm, params->buffer[buffer], rank), src, params->bytes);
     atomic_store(word(&head->current), version); /* publish; partner: the load in pin */
@@ -280,11 +272,8 @@ static weft_status_t run_swap(const job_t *job)
     weft_word_t *lock = word(&head_on(params, 0)->lock);
     uint64_t newest;
     bool inherited;
-    weft_status_t status = weft__symm_lock(params->symm, lock, "parameters", &inherited);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = complete(params, &newest);
+    WEFT_TRY(weft__symm_lock(params->symm, lock, "parameters", &inherited));
+    weft_status_t status = complete(params, &newest);
     /* Start with oneself, so that several writers do not all begin at rank 0. */
     for (int i = 0; i < params->symm->size && status == WEFT_OK; i++) {
         int p = (params->symm->rank + i) % params->symm->size;
@@ -329,17 +318,14 @@ static weft_status_t run_on_gpu(const job_t *job, weft_stream_h stream)
     int on = weft__symm_on(symm);
     void *native = NULL;
     weft_params_view_t view;
-    weft_status_t status = weft__symm_stream(symm, stream, true, &native);
-    if (status == WEFT_OK && !weft__symm_reachable(job->dst ? job->dst : job->src)) {
-        status = weft__fail(WEFT_ERR_INVALID,
-                            "a call on parameters: the GPU cannot reach %p; give memory from "
-                            "weft_malloc or weft_host_malloc",
-                            job->dst ? job->dst : job->src);
+    WEFT_TRY(weft__symm_stream(symm, stream, true, &native));
+    if (!weft__symm_reachable(job->dst ? job->dst : job->src)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "a call on parameters: the GPU cannot reach %p; give memory from "
+                          "weft_malloc or weft_host_malloc",
+                          job->dst ? job->dst : job->src);
     }
-    status = status == WEFT_OK ? weft_params_view(job->params, &view) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft_params_view(job->params, &view));
     int error = job->dst ? ops->read(on, &gpu->view, &view, job->rank, job->offset, job->bytes,
                                      job->dst, job->version_p, native)
                          : ops->swap(on, &gpu->view, &view, job->src, native);

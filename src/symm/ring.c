@@ -52,10 +52,7 @@ static slot_t *slot_at(const struct weft_ring *ring, inbox_t *inbox, uint64_t nu
 weft_status_t weft_ring_create(weft_symm_h symm, size_t slots, size_t record_bytes,
                                weft_ring_h *ring_p)
 {
-    weft_status_t status = weft__symm_check_host(symm, "ring_create");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__symm_check_host(symm, "ring_create"));
     if (!ring_p) {
         return weft__refuse_null("ring_create", "place for the ring");
     }
@@ -76,7 +73,7 @@ weft_status_t weft_ring_create(weft_symm_h symm, size_t slots, size_t record_byt
     }
     slots = weft__power_of_two(slots);
     size_t slot_bytes = (sizeof(slot_t) + record_bytes + 63) / 64 * 64;
-    status = weft_symm_malloc(symm, sizeof(inbox_t) + slots * slot_bytes, &inbox);
+    weft_status_t status = weft_symm_malloc(symm, sizeof(inbox_t) + slots * slot_bytes, &inbox);
     if (status == WEFT_OK) {
         *ring = (struct weft_ring){.symm = symm,
                                    .slots = slots,
@@ -175,10 +172,8 @@ static weft_status_t push(const struct weft_ring *ring, inbox_t *inbox, const vo
 
 weft_status_t weft_ring_push(weft_ring_h ring, int rank, const void *record, size_t bytes)
 {
-    weft_status_t status = check_push(ring, "ring_push", rank, record, bytes);
-    return status != WEFT_OK
-               ? status
-               : push(ring, weft__symm_at(ring->symm, ring->inbox, rank), record, bytes);
+    WEFT_TRY(check_push(ring, "ring_push", rank, record, bytes));
+    return push(ring, weft__symm_at(ring->symm, ring->inbox, rank), record, bytes);
 }
 
 typedef struct room {
@@ -292,8 +287,8 @@ static weft_status_t check_pop(const struct weft_ring *ring, const char *who, co
 
 weft_status_t weft_ring_pop(weft_ring_h ring, void *record, size_t *bytes_p, int *from_p)
 {
-    weft_status_t status = check_pop(ring, "ring_pop", record);
-    return status != WEFT_OK ? status : pop(ring, true, record, bytes_p, from_p);
+    WEFT_TRY(check_pop(ring, "ring_pop", record));
+    return pop(ring, true, record, bytes_p, from_p);
 }
 
 typedef struct arrival {
@@ -311,11 +306,8 @@ static bool has_record(const void *arg)
 
 weft_status_t weft_ring_pop_wait(weft_ring_h ring, void *record, size_t *bytes_p, int *from_p)
 {
-    weft_status_t status = check_pop(ring, "ring_pop_wait", record);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = pop(ring, false, record, bytes_p, from_p);
+    WEFT_TRY(check_pop(ring, "ring_pop_wait", record));
+    weft_status_t status = pop(ring, false, record, bytes_p, from_p);
     if (status == WEFT_PENDING) {
         unsigned looks = 0;
         arrival_t arrival = {ring, &looks};

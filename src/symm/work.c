@@ -56,10 +56,7 @@ static void free_work(weft_work_h work)
 weft_status_t weft_work_create(weft_symm_h symm, size_t tasks, size_t task_bytes,
                                weft_work_h *work_p)
 {
-    weft_status_t status = weft__symm_check_host(symm, "work_create");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__symm_check_host(symm, "work_create"));
     if (!work_p) {
         return weft__refuse_null("work_create", "place for the queue");
     }
@@ -85,7 +82,8 @@ weft_status_t weft_work_create(weft_symm_h symm, size_t tasks, size_t task_bytes
     work->task_bytes = task_bytes;
     work->task_words = weft__words(task_bytes);
     work->random = (uint64_t)symm->rank + 1;
-    status = weft_symm_malloc(symm, sizeof(queue_t) + work->slots * work->task_words * 8, &queue);
+    weft_status_t status = weft_symm_malloc(
+        symm, sizeof(queue_t) + work->slots * work->task_words * 8, &queue);
     if (status != WEFT_OK) {
         free_work(work);
         return status;
@@ -114,10 +112,7 @@ static weft_status_t check_task(const struct weft_work *work, const char *who, c
 
 weft_status_t weft_work_push(weft_work_h work, const void *task)
 {
-    weft_status_t status = check_task(work, "work_push", task);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_task(work, "work_push", task));
     queue_t *mine = work->queue;
     uint64_t bottom = atomic_load_explicit(&mine->bottom, memory_order_relaxed); /* our own */
     if (bottom - atomic_load(&mine->top) >= work->slots) { /* partner: thieves' moves of top */
@@ -130,10 +125,7 @@ weft_status_t weft_work_push(weft_work_h work, const void *task)
 
 weft_status_t weft_work_pop(weft_work_h work, void *task)
 {
-    weft_status_t status = check_task(work, "work_pop", task);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_task(work, "work_pop", task));
     queue_t *mine = work->queue;
     uint64_t bottom = atomic_load_explicit(&mine->bottom, memory_order_relaxed); /* our own */
     if (bottom == atomic_load_explicit(&mine->top, memory_order_relaxed)) {
@@ -163,10 +155,7 @@ static bool is_empty(queue_t *queue)
 
 weft_status_t weft_work_steal(weft_work_h work, int rank, void *task)
 {
-    weft_status_t status = check_task(work, "work_steal", task);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_task(work, "work_steal", task));
     if ((unsigned)rank >= (unsigned)work->symm->size) {
         return weft__fail(WEFT_ERR_INVALID,
                           "weft_work_steal: there is no rank %d; ranks are 0 to %d", rank,
@@ -264,9 +253,6 @@ weft_status_t weft_work_next(weft_work_h work, void *task)
         }
         weft_reach_wait_t wait = {
             .ready = something_new, .arg = work, .what = "a task", .told = work->told};
-        status = weft__reach_await(work->symm->comm, &wait);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(weft__reach_await(work->symm->comm, &wait));
     }
 }

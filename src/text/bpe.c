@@ -238,10 +238,7 @@ weft_status_t weft__bpe_merge(weft_bpe_t *bpe, uint32_t left, uint32_t right, ui
                           rank, left, right);
     }
     if (bpe->merges == NULL || bpe->merge_count * 2 > bpe->merge_mask) {
-        weft_status_t status = grow_merges(bpe);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(grow_merges(bpe));
     }
     merge_t *row = merge_row(bpe, left, right);
     bpe->merge_count += row->left == NO_TOKEN ? 1 : 0;

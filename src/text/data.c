@@ -34,10 +34,7 @@ static weft_status_t open_shards(weft_data_t *data, const weft_sources_t *files)
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d shards", files->count);
     }
     for (int i = 0; i < files->count; i++) {
-        weft_status_t status = weft__shard_open(files->files[i].path, &data->shards[i]);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(weft__shard_open(files->files[i].path, &data->shards[i]));
         data->count++;
         data->starts[i + 1] = data->starts[i] + data->shards[i].tokens;
     }

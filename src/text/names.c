@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 
 #define NONE UINT32_MAX
 

@@ -10,7 +10,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "text/data.h"
 #include "text/shards.h"
 #include "text/sources.h"
@@ -143,13 +142,10 @@ static weft_status_t fill_cache(const weft_sources_t *texts, weft_tokenizer_t *t
     gethostname(host, sizeof(host) - 1);
     snprintf(prefix, sizeof(prefix), ".tokens-%s-", host);
     snprintf(name, sizeof(name), "%s%d.tmp", prefix, (int)getpid());
-    weft_status_t status = make_cache(cache);
-    status = status == WEFT_OK ? weft__path_join(temporary, cache, name) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(make_cache(cache));
+    WEFT_TRY(weft__path_join(temporary, cache, name));
     remove_remains(cache, prefix);
-    status = weft__path_remove(temporary);
+    weft_status_t status = weft__path_remove(temporary);
     status = status == WEFT_OK ? weft__folder_make(temporary) : status;
     status = status == WEFT_OK ? encode_all(texts, tokenizer, temporary, watch) : status;
     if (status == WEFT_OK && rename(temporary, folder) != 0) {

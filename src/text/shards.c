@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/output.h"
-#include "base/try.h"
 
 #define MAGIC_GPT2 20240520u
 #define VERSION_GPT2 1u

@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mac.h"
-#include "base/try.h"
 #include "text/shards.h"
 
 #define FOLDER_DEPTH 32

@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "text/tokenizer_parts.h"
 
 /* Is this what is kept with a checkpoint for bytes? Then it is encoded as such: faster, and in any parts. */
@@ -105,10 +104,7 @@ static weft_status_t encode_words(weft_tokenizer_t *t, const char *text, size_t 
     }
     while (length > 0) {
         size_t word = weft__split_next(t->split, text, length);
-        weft_status_t status = weft__bpe_encode(t->bpe, text, word, t->whole, tokens);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(weft__bpe_encode(t->bpe, text, word, t->whole, tokens));
         text += word;
         length -= word;
     }

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/json_read.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "base/utf8.h"
 #include "text/tokenizer_parts.h"
 
@@ -153,10 +152,7 @@ static weft_status_t load_cutting(loader_t *l)
     if (is_null(value)) {
         return unsupported(l, "pre-tokenizer", "null");
     }
-    weft_status_t status = read_pre_tokenizer(l, value, &cutting);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(read_pre_tokenizer(l, value, &cutting));
     if (!cutting.byte_level || cutting.splits > 1) {
         return unsupported(l, "pre-tokenizer",
                            cutting.byte_level ? "splits twice" : "not byte-level");
@@ -215,10 +211,7 @@ static weft_status_t load_added(loader_t *l)
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the tokens of %s", l->path);
     }
     for (; one != NULL; one = weft__json_next(list, one)) {
-        weft_status_t status = read_added(l, one, &t->added[t->added_count]);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(read_added(l, one, &t->added[t->added_count]));
         uint32_t token = t->added[t->added_count++].token;
         t->vocab = token + 1 > t->vocab ? token + 1 : t->vocab;
     }
@@ -396,10 +389,7 @@ static weft_status_t load_model(loader_t *l)
     const weft_json_value_t *vocab = weft__json_get(l->model, "vocab");
     const weft_json_value_t *merges = weft__json_get(l->model, "merges");
     size_t longest = 0;
-    weft_status_t status = measure_vocab(l, vocab, &longest);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(measure_vocab(l, vocab, &longest));
     if (merges == NULL || merges->kind != WEFT_JSON_ARRAY) {
         return malformed(l, "its model has no list of merges");
     }
@@ -407,7 +397,7 @@ static weft_status_t load_model(loader_t *l)
     if (room == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the tokens of %s", l->path);
     }
-    status = weft__bpe_create(l->tokenizer->vocab, &l->tokenizer->bpe);
+    weft_status_t status = weft__bpe_create(l->tokenizer->vocab, &l->tokenizer->bpe);
     if (status == WEFT_OK) {
         status = load_vocab(l, vocab, room);
     }
@@ -439,15 +429,13 @@ weft_status_t weft__tokenizer_load(const char *json, size_t length, const char *
                                    weft_tokenizer_t **tokenizer_p)
 {
     weft_json_doc_t doc;
-    weft_status_t status = weft__json_parse(json, length, path, &doc);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__json_parse(json, length, path, &doc));
     loader_t l = {.tokenizer = calloc(1, sizeof(weft_tokenizer_t)), .path = path, .root = doc.root};
     l.model = weft__json_get(doc.root, "model");
     make_alphabet(&l);
-    status = l.tokenizer != NULL ? keep_json(l.tokenizer, json, length)
-                                 : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a tokenizer");
+    weft_status_t status = l.tokenizer != NULL
+                               ? keep_json(l.tokenizer, json, length)
+                               : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a tokenizer");
     weft_status_t (*const steps[])(loader_t *) = {check_model, load_cutting, load_added,
                                                   load_model};
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && status == WEFT_OK; i++) {
@@ -468,14 +456,11 @@ weft_status_t weft__tokenizer_load(const char *json, size_t length, const char *
 
 static void write_byte_level(weft_json_t *json, const char *key)
 {
-    weft__json_key(json, key);
-    weft__json_object(json);
-    weft__json_key(json, "type");
-    weft__json_string(json, "ByteLevel");
+    weft__json_object(json, key);
+    weft__json_string(json, "type", "ByteLevel");
     static const char *const flags[] = {"add_prefix_space", "trim_offsets", "use_regex"};
     for (int i = 0; i < 3; i++) {
-        weft__json_key(json, flags[i]);
-        weft__json_bool(json, false);
+        weft__json_bool(json, flags[i], false);
     }
     weft__json_end(json);
 }
@@ -483,19 +468,14 @@ static void write_byte_level(weft_json_t *json, const char *key)
 static void write_end_token(weft_json_t *json)
 {
     static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized"};
-    weft__json_key(json, "added_tokens");
-    weft__json_array(json);
-    weft__json_object(json);
-    weft__json_key(json, "id");
-    weft__json_int(json, 256);
-    weft__json_key(json, "content");
-    weft__json_string(json, "<|endoftext|>");
+    weft__json_array(json, "added_tokens");
+    weft__json_object(json, NULL);
+    weft__json_int(json, "id", 256);
+    weft__json_string(json, "content", "<|endoftext|>");
     for (int i = 0; i < 4; i++) {
-        weft__json_key(json, flags[i]);
-        weft__json_bool(json, false);
+        weft__json_bool(json, flags[i], false);
     }
-    weft__json_key(json, "special");
-    weft__json_bool(json, true);
+    weft__json_bool(json, "special", true);
     weft__json_end(json);
     weft__json_end(json);
 }
@@ -510,27 +490,21 @@ weft_status_t weft__tokenizer_of_bytes(char **json_p, size_t *length_p)
     make_alphabet(&l);
     weft_json_t json;
     weft__json_start(&json, out);
-    weft__json_object(&json);
-    weft__json_key(&json, "version");
-    weft__json_string(&json, "1.0");
+    weft__json_object(&json, NULL);
+    weft__json_string(&json, "version", "1.0");
     write_end_token(&json);
     write_byte_level(&json, "pre_tokenizer");
     write_byte_level(&json, "decoder");
-    weft__json_key(&json, "model");
-    weft__json_object(&json);
-    weft__json_key(&json, "type");
-    weft__json_string(&json, "BPE");
-    weft__json_key(&json, "vocab");
-    weft__json_object(&json);
+    weft__json_object(&json, "model");
+    weft__json_string(&json, "type", "BPE");
+    weft__json_object(&json, "vocab");
     for (int b = 0; b < 256; b++) {
         char name[8] = "";
         weft__utf8_encode(l.point_of[b], name);
-        weft__json_key(&json, name);
-        weft__json_int(&json, b);
+        weft__json_int(&json, name, b);
     }
     weft__json_end(&json);
-    weft__json_key(&json, "merges");
-    weft__json_array(&json);
+    weft__json_array(&json, "merges");
     weft__json_end(&json);
     weft__json_end(&json);
     weft__json_end(&json);

@@ -257,10 +257,7 @@ static weft_status_t read_all(const weft_nvml_t *nvml, const weft_gpu_source_t *
                  error == WEFT_NVML_OK ? "" : weft__nvml_text(nvml, error));
         return WEFT_OK;
     }
-    weft_status_t status = allocate((int)count, gpus, &handles);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(allocate((int)count, gpus, &handles));
     for (unsigned i = 0; i < count; i++) {
         read_gpu(nvml, (int)i, source->root, gpus, handles);
     }

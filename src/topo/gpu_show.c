@@ -213,27 +213,24 @@ void weft__gpus_print(const weft_gpus_t *gpus, FILE *out)
 
 static void put_number(weft_json_t *json, const char *key, int64_t value)
 {
-    weft__json_key(json, key);
     if (value < 0) {
-        weft__json_string(json, NULL);
+        weft__json_string(json, key, NULL);
     } else {
-        weft__json_int(json, value);
+        weft__json_int(json, key, value);
     }
 }
 
 static void put_text(weft_json_t *json, const char *key, const char *text)
 {
-    weft__json_key(json, key);
-    weft__json_string(json, text != NULL && *text != '\0' ? text : NULL);
+    weft__json_string(json, key, text != NULL && *text != '\0' ? text : NULL);
 }
 
 static void put_truth(weft_json_t *json, const char *key, int value)
 {
-    weft__json_key(json, key);
     if (value < 0) {
-        weft__json_string(json, NULL);
+        weft__json_string(json, key, NULL);
     } else {
-        weft__json_bool(json, value != 0);
+        weft__json_bool(json, key, value != 0);
     }
 }
 
@@ -246,7 +243,7 @@ static void put_version(weft_json_t *json, const char *key, int value)
 static void put_gpu(weft_json_t *json, const weft_gpu_t *gpu)
 {
     char text[WEFT_TOPO_CPUS];
-    weft__json_object(json);
+    weft__json_object(json, NULL);
     put_number(json, "index", gpu->index);
     put_number(json, "cuda", gpu->cuda);
     put_text(json, "name", gpu->name);
@@ -269,10 +266,9 @@ static void put_gpu(weft_json_t *json, const weft_gpu_t *gpu)
     put_text(json, "cpus", text);
     put_text(json, "compute_mode", mode_text(gpu->mode));
     put_truth(json, "mig", gpu->mig);
-    weft__json_key(json, "mig_uuids");
-    weft__json_array(json);
+    weft__json_array(json, "mig_uuids");
     for (int i = 0; i < gpu->parts; i++) {
-        weft__json_string(json, gpu->part_uuids[i]);
+        weft__json_string(json, NULL, gpu->part_uuids[i]);
     }
     weft__json_end(json);
     weft__json_end(json);
@@ -282,15 +278,14 @@ static void put_pair(weft_json_t *json, const weft_gpus_t *gpus, int from, int t
 {
     static const char *const names[WEFT_ACCESS_COUNT] = {"read", "write", "nvlink", "atomics"};
     const weft_gpu_pair_t *pair = weft__gpu_pair(gpus, from, to);
-    weft__json_object(json);
+    weft__json_object(json, NULL);
     put_number(json, "from", gpus->gpus[from].index);
     put_number(json, "to", gpus->gpus[to].index);
     put_number(json, "nvlinks", pair->links);
     put_version(json, "nvlink_version", pair->link_version);
     put_truth(json, "switched", pair->switched);
     put_text(json, "pcie_path", pair->path < 0 ? NULL : weft__gpu_path_letters(pair->path));
-    weft__json_key(json, "access");
-    weft__json_object(json);
+    weft__json_object(json, "access");
     for (int i = 0; i < WEFT_ACCESS_COUNT; i++) {
         put_truth(json, names[i], pair->access[i]);
     }
@@ -299,23 +294,21 @@ static void put_pair(weft_json_t *json, const weft_gpus_t *gpus, int from, int t
     weft__json_end(json);
 }
 
-void weft__gpus_json(const weft_gpus_t *gpus, weft_json_t *json)
+void weft__gpus_json(const weft_gpus_t *gpus, const char *key, weft_json_t *json)
 {
-    weft__json_object(json);
+    weft__json_object(json, key);
     put_text(json, "none_because", gpus->reason);
     put_text(json, "driver", gpus->driver);
     put_version(json, "cuda_version", cuda_tenths(gpus->cuda_version));
     put_truth(json, "mps", gpus->mps);
     put_text(json, "trouble", gpus->trouble);
     put_text(json, "cuda_note", gpus->cuda_note);
-    weft__json_key(json, "devices");
-    weft__json_array(json);
+    weft__json_array(json, "devices");
     for (int i = 0; i < gpus->count; i++) {
         put_gpu(json, &gpus->gpus[i]);
     }
     weft__json_end(json);
-    weft__json_key(json, "pairs");
-    weft__json_array(json);
+    weft__json_array(json, "pairs");
     for (int i = 0; i < gpus->count * gpus->count; i++) {
         if (i / gpus->count != i % gpus->count) {
             put_pair(json, gpus, i / gpus->count, i % gpus->count);

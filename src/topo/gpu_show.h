@@ -12,6 +12,6 @@
 void weft__gpus_print(const weft_gpus_t *gpus, FILE *out);
 
 /* One object with everything in *gpus; what is unknown is null. The key, if any, is the caller's. */
-void weft__gpus_json(const weft_gpus_t *gpus, weft_json_t *json);
+void weft__gpus_json(const weft_gpus_t *gpus, const char *key, weft_json_t *json);
 
 #endif

@@ -70,11 +70,9 @@ void weft__machine_write(const weft_machine_t *machine, weft_json_t *json)
     } numbers[] = {
         {"cpus", machine->cpus}, {"cpus_of_rank_0", machine->cpus_here}, {"gpus", machine->gpus}};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        weft__json_key(json, texts[i].key);
-        weft__json_string(json, texts[i].value);
+        weft__json_string(json, texts[i].key, texts[i].value);
     }
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        weft__json_key(json, numbers[i].key);
-        weft__json_int(json, numbers[i].value);
+        weft__json_int(json, numbers[i].key, numbers[i].value);
     }
 }

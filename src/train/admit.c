@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "device/sysmem.h"
 #include "topo/gpu.h"
 #include "train/run_folder.h"

@@ -18,7 +18,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "train/checkpoint_parts.h"
 #include "train/run_folder.h"
 
@@ -93,11 +92,8 @@ static weft_status_t remove_checkpoint(const char *run, uint64_t number)
 {
     char path[WEFT_PATH_BYTES], hidden[WEFT_PATH_BYTES], name[WEFT_CHECKPOINT_NAME], old[64];
     snprintf(old, sizeof(old), ".%s.old", weft__checkpoint_name(number, name));
-    weft_status_t status = weft__path_join(path, run, name);
-    status = status == WEFT_OK ? weft__path_join(hidden, run, old) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__path_join(path, run, name));
+    WEFT_TRY(weft__path_join(hidden, run, old));
     if (rename(path, hidden) != 0) {
         return weft__fail(WEFT_ERR_SYSTEM, "cannot rename %s to %s: %s", path, hidden,
                           strerror(errno));
@@ -178,15 +174,13 @@ static weft_status_t write_and_rename(weft_checkpoint_writer_t *writer,
     uint64_t step = checkpoint->state.step;
     snprintf(hidden, sizeof(hidden), ".%s.tmp", weft__checkpoint_name(step, name));
     writer->saved = false;
-    weft_status_t status = weft__path_join(temporary, writer->run, hidden);
-    status = status == WEFT_OK ? weft__path_join(place, writer->run, name) : status;
-    status = status == WEFT_OK ? weft__path_remove(temporary) : status;
-    status = status == WEFT_OK ? check_room(writer->run, checkpoint) : status;
-    status = status == WEFT_OK ? weft__folder_make(temporary) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = weft__checkpoint_write(temporary, writer->id, checkpoint, &writer->current.bytes);
+    WEFT_TRY(weft__path_join(temporary, writer->run, hidden));
+    WEFT_TRY(weft__path_join(place, writer->run, name));
+    WEFT_TRY(weft__path_remove(temporary));
+    WEFT_TRY(check_room(writer->run, checkpoint));
+    WEFT_TRY(weft__folder_make(temporary));
+    weft_status_t status = weft__checkpoint_write(temporary, writer->id, checkpoint,
+                                                  &writer->current.bytes);
     status = status == WEFT_OK ? make_way(writer, step, name, place) : status;
     status = status == WEFT_OK ? exchange(temporary, place) : status;
     status = status == WEFT_OK ? weft__folder_sync(writer->run) : status;
@@ -244,10 +238,7 @@ static weft_status_t copy_sources(char **at_p, const weft_tensor_source_t *from,
         if (from[i].data != NULL) {
             memcpy(data, from[i].data, bytes);
         } else {
-            weft_status_t status = bytes > 0 ? from[i].read(from[i].ctx, 0, data, bytes) : WEFT_OK;
-            if (status != WEFT_OK) {
-                return status;
-            }
+            WEFT_TRY(bytes > 0 ? from[i].read(from[i].ctx, 0, data, bytes) : WEFT_OK);
         }
         to[i] = (weft_tensor_source_t){.form = from[i].form, .data = data};
         to[i].form.name = copy_text(at_p, from[i].form.name);

@@ -77,8 +77,8 @@ static weft_status_t write_tensors(const char *folder, const char *name,
 {
     char path[WEFT_PATH_BYTES];
     weft_listed_file_t *listed;
-    weft_status_t status = list(folder, name, manifest, &listed, path);
-    return status == WEFT_OK ? write_sources(path, sources, count, listed) : status;
+    WEFT_TRY(list(folder, name, manifest, &listed, path));
+    return write_sources(path, sources, count, listed);
 }
 
 static weft_status_t write_text(const char *folder, const char *name, const char *text,

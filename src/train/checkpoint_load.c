@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "train/checkpoint_parts.h"
 
 _Static_assert(sizeof(((weft_loaded_t *)0)->path) == WEFT_PATH_BYTES, "a path fits");
@@ -89,8 +88,8 @@ static weft_status_t open_tensors(const char *folder, const weft_manifest_t *man
     if (!listed) {
         return WEFT_OK;
     }
-    weft_status_t status = weft__path_join(path, folder, name);
-    return status == WEFT_OK ? weft__tensors_open(path, tensors_p) : status;
+    WEFT_TRY(weft__path_join(path, folder, name));
+    return weft__tensors_open(path, tensors_p);
 }
 
 static weft_status_t load_own(weft_loaded_t *out, weft_load_t want)

@@ -254,12 +254,10 @@ weft_status_t weft__train_read(const char *path, weft_train_config_t *config)
 {
     char *text;
     size_t size;
-    weft_status_t status = weft__file_read(path, &text, &size);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = strlen(text) == size ? weft__train_read_text(text, path, config)
-                                  : weft__fail(WEFT_ERR_INVALID, "%s is no text", path);
+    WEFT_TRY(weft__file_read(path, &text, &size));
+    weft_status_t status = strlen(text) == size
+                               ? weft__train_read_text(text, path, config)
+                               : weft__fail(WEFT_ERR_INVALID, "%s is no text", path);
     free(text);
     return status;
 }
@@ -395,10 +393,7 @@ static weft_status_t start_from(const weft_train_earlier_t *earlier, const char 
 {
     set_defaults(config);
     if (earlier != NULL) {
-        weft_status_t status = weft__train_read_text(earlier->settings, "the resumed run", config);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(weft__train_read_text(earlier->settings, "the resumed run", config));
         config->out = earlier->out;
         config->earlier_model = config->model;
         *before = division_of(config);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/try.h"
+#include "base/log.h"
 #include "train/checkpoint_parts.h"
 #include "train/param_read.h"
 #include "train/run_folder.h"

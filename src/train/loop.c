@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "parallel/schedule.h"
 #include "train/ending.h"
 #include "train/peak.h"

@@ -22,12 +22,11 @@
 
 static void write_settings(weft_json_t *json, const char *settings)
 {
-    weft__json_key(json, "settings"); /* one string per line, for those who read it */
-    weft__json_array(json);
+    weft__json_array(json, "settings"); /* one string per line, for those who read it */
     while (settings != NULL && *settings != '\0') {
         size_t length = strcspn(settings, "\n");
         char *line = strndup(settings, length);
-        weft__json_string(json, line != NULL ? line : "");
+        weft__json_string(json, NULL, line != NULL ? line : "");
         free(line);
         settings += length + (settings[length] == '\n' ? 1 : 0);
     }
@@ -36,17 +35,13 @@ static void write_settings(weft_json_t *json, const char *settings)
 
 static void write_files(weft_json_t *json, const weft_manifest_t *manifest)
 {
-    weft__json_key(json, "files");
-    weft__json_object(json);
+    weft__json_object(json, "files");
     for (int i = 0; i < manifest->count; i++) {
         char crc[16];
         snprintf(crc, sizeof(crc), "%08" PRIx32, manifest->files[i].crc);
-        weft__json_key(json, manifest->files[i].name);
-        weft__json_object(json);
-        weft__json_key(json, "bytes");
-        weft__json_uint(json, manifest->files[i].bytes);
-        weft__json_key(json, "crc32c");
-        weft__json_string(json, crc);
+        weft__json_object(json, manifest->files[i].name);
+        weft__json_uint(json, "bytes", manifest->files[i].bytes);
+        weft__json_string(json, "crc32c", crc);
         weft__json_end(json);
     }
     weft__json_end(json);
@@ -64,25 +59,17 @@ static weft_status_t write_text(FILE *out, const weft_manifest_t *manifest)
                   {"skipped", state->skipped}};
     weft_json_t json;
     weft__json_start(&json, out);
-    weft__json_object(&json);
-    weft__json_key(&json, "format");
-    weft__json_string(&json, FORMAT);
-    weft__json_key(&json, "version");
-    weft__json_int(&json, VERSION);
-    weft__json_key(&json, "weft");
-    weft__json_string(&json, weft_version());
-    weft__json_key(&json, "self_crc32c");
-    weft__json_string(&json, SELF_ZERO);
-    weft__json_key(&json, "run");
-    weft__json_string(&json, manifest->run);
+    weft__json_object(&json, NULL);
+    weft__json_string(&json, "format", FORMAT);
+    weft__json_int(&json, "version", VERSION);
+    weft__json_string(&json, "weft", weft_version());
+    weft__json_string(&json, "self_crc32c", SELF_ZERO);
+    weft__json_string(&json, "run", manifest->run);
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        weft__json_key(&json, counts[i].key);
-        weft__json_uint(&json, counts[i].value);
+        weft__json_uint(&json, counts[i].key, counts[i].value);
     }
-    weft__json_key(&json, "loss_scale");
-    weft__json_double(&json, state->loss_scale);
-    weft__json_key(&json, "loss");
-    weft__json_double(&json, state->loss);
+    weft__json_double(&json, "loss_scale", state->loss_scale);
+    weft__json_double(&json, "loss", state->loss);
     write_files(&json, manifest);
     write_settings(&json, manifest->settings);
     weft__json_end(&json);
@@ -214,12 +201,9 @@ weft_status_t weft__manifest_read(const char *folder, weft_manifest_t *out)
     size_t size;
     weft_json_doc_t doc;
     *out = (weft_manifest_t){0};
-    weft_status_t status = weft__path_join(path, folder, WEFT_CHECKPOINT_STATE);
-    status = status == WEFT_OK ? weft__file_read(path, &text, &size) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = check_self(path, text, size);
+    WEFT_TRY(weft__path_join(path, folder, WEFT_CHECKPOINT_STATE));
+    WEFT_TRY(weft__file_read(path, &text, &size));
+    weft_status_t status = check_self(path, text, size);
     status = status == WEFT_OK ? weft__json_parse(text, size, path, &doc) : status;
     free(text);
     if (status == WEFT_OK) {

@@ -13,7 +13,6 @@
 #include "base/json_read.h"
 #include "base/log.h"
 #include "base/output.h"
-#include "base/try.h"
 #include "train/progress.h"
 
 struct weft_metrics {
@@ -84,8 +83,8 @@ static weft_status_t open_file(weft_metrics_t *metrics, const char *folder, uint
 static void put(weft_json_t *json, const char *key, double value)
 {
     if (!isnan(value)) {
-        weft__json_key(json, key);
-        weft__json_double(json, value); /* null if infinite: a loss that exploded is still told */
+        weft__json_double(json, key,
+                          value); /* null if infinite: a loss that exploded is still told */
     }
 }
 
@@ -94,17 +93,15 @@ static weft_status_t write_step(FILE *out, const weft_metrics_step_t *step)
     weft_json_t json;
     weft__json_start(&json, out);
     json.compact = true;
-    weft__json_object(&json);
-    weft__json_key(&json, "step");
-    weft__json_uint(&json, step->step);
+    weft__json_object(&json, NULL);
+    weft__json_uint(&json, "step", step->step);
     put(&json, "loss",
         isnan(step->loss) ? HUGE_VAL : step->loss); /* always there, null if not finite */
     put(&json, "eval_loss", step->eval_loss);
     put(&json, "lr", step->lr);
     put(&json, "grad_norm", step->grad_norm);
     if (step->skipped) {
-        weft__json_key(&json, "skipped");
-        weft__json_bool(&json, true);
+        weft__json_bool(&json, "skipped", true);
     }
     put(&json, "seconds", step->seconds);
     put(&json, "tokens_per_s", step->tokens_per_s);
@@ -116,11 +113,9 @@ static weft_status_t write_step(FILE *out, const weft_metrics_step_t *step)
     put(&json, "update_share", step->update_share);
     put(&json, "epoch", step->epoch);
     put(&json, "loss_scale", step->loss_scale);
-    weft__json_key(&json, "tokens");
-    weft__json_uint(&json, step->tokens);
+    weft__json_uint(&json, "tokens", step->tokens);
     if (step->memory > 0) {
-        weft__json_key(&json, "memory");
-        weft__json_uint(&json, step->memory);
+        weft__json_uint(&json, "memory", step->memory);
     }
     weft__json_end(&json);
     return weft__json_finish(&json);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 
 static int64_t whole_count(const weft_param_t *param)
 {

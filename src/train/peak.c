@@ -8,7 +8,7 @@
 #include <weft/device.h>
 
 #include "base/clock.h"
-#include "base/try.h"
+#include "base/log.h"
 
 /* Data sheets: dense bf16 with f32 sums, and f32 by way of tf32. The first name that occurs in the
  * device's counts. */

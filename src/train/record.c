@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "base/version.h"
 #include "kernel/kernel.h"
 
@@ -20,8 +19,7 @@ static void write_setting(const char *name, const char *value, bool is_default, 
 {
     weft_json_t *json = ctx;
     if (!is_default && strstr(text, "set by weft") == NULL) { /* those are of one start only */
-        weft__json_key(json, name);
-        weft__json_string(json, value);
+        weft__json_string(json, name, value);
     }
 }
 
@@ -35,18 +33,14 @@ static void write_machine(const weft_setup_t *setup, weft_json_t *json)
                  {"kernels", weft__kernels()->name},
                  {"precision", setup->config->precision},
                  {"model", setup->config->model}};
-    weft__json_object(json);
+    weft__json_object(json, NULL);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        weft__json_key(json, texts[i].key);
-        weft__json_string(json, texts[i].value);
+        weft__json_string(json, texts[i].key, texts[i].value);
     }
-    weft__json_key(json, "ranks");
-    weft__json_int(json, setup->config->ranks);
-    weft__json_key(json, "parameters");
-    weft__json_int(json, weft__config_params(&setup->model));
+    weft__json_int(json, "ranks", setup->config->ranks);
+    weft__json_int(json, "parameters", weft__config_params(&setup->model));
     weft__machine_write(&setup->machine, json);
-    weft__json_key(json, "settings");
-    weft__json_object(json);
+    weft__json_object(json, "settings");
     weft__settings_each(write_setting, json);
     weft__json_end(json);
     weft__json_end(json);

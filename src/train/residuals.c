@@ -10,7 +10,6 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "base/try.h"
 
 #define PIECE ((int64_t)1 << 18) /* elements of a message */
 

@@ -244,10 +244,7 @@ static weft_status_t resolve_batch(weft_train_config_t *c)
                  micro > 0 ? "micro-batch" : "accumulate",
                  (long long)(micro > 0 ? micro : accumulate));
     }
-    weft_status_t status = check_multiple(c->batch, unit, what);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_multiple(c->batch, unit, what));
     int64_t each = c->batch / c->dp;
     c->micro_batch = (int)(micro > 0 ? micro : accumulate > 0 ? each / accumulate : each);
     c->accumulate = (int)(each / c->micro_batch);
@@ -267,22 +264,19 @@ static weft_status_t check_count(const weft_train_config_t *c)
 
 weft_status_t weft__train_check(const weft_train_config_t *config)
 {
-    weft_status_t status = check_ranges(config);
-    return status == WEFT_OK ? check_together(config) : status;
+    WEFT_TRY(check_ranges(config));
+    return check_together(config);
 }
 
 weft_status_t weft__train_mesh(weft_train_config_t *config, const weft_train_limits_t *limits)
 {
-    weft_status_t status = check_model(config, limits);
-    return status == WEFT_OK ? resolve_mesh(config) : status;
+    WEFT_TRY(check_model(config, limits));
+    return resolve_mesh(config);
 }
 
 weft_status_t weft__train_resolve(weft_train_config_t *config, const weft_train_limits_t *limits)
 {
-    weft_status_t status = weft__train_check(config);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__train_check(config));
     config->length = config->length == 0 ? limits->context : config->length;
     if (config->length == 0) {
         return weft__fail(WEFT_ERR_INVALID,
@@ -292,9 +286,9 @@ weft_status_t weft__train_resolve(weft_train_config_t *config, const weft_train_
         return weft__fail(WEFT_ERR_INVALID, "--length %d is more than the model takes: at most %d",
                           config->length, limits->context);
     }
-    status = weft__train_mesh(config, limits);
-    status = status == WEFT_OK ? resolve_batch(config) : status;
-    return status == WEFT_OK ? check_count(config) : status;
+    WEFT_TRY(weft__train_mesh(config, limits));
+    WEFT_TRY(resolve_batch(config));
+    return check_count(config);
 }
 
 /* ---- the learning rate ---------------------------------------------------------------------- */

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/json_read.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "train/checkpoint_parts.h"
 #include "train/metrics.h"
 

@@ -154,9 +154,8 @@ static weft_status_t read_tensor(const reading_t *r, const weft_json_value_t *ke
     }
     out->form.dtype = type->dtype;
     out->stored = type->name;
-    weft_status_t status = read_shape(r, weft__json_get(value, "shape"), &out->form);
-    return status == WEFT_OK ? read_place(r, weft__json_get(value, "data_offsets"), type, out)
-                             : status;
+    WEFT_TRY(read_shape(r, weft__json_get(value, "shape"), &out->form));
+    return read_place(r, weft__json_get(value, "data_offsets"), type, out);
 }
 
 static int by_place(const void *a, const void *b)
@@ -235,10 +234,7 @@ static weft_status_t read_tensors(weft_tensor_file_t *file, const char *path, ui
         if (weft__json_is(key, "__metadata__")) {
             continue;
         }
-        weft_status_t status = read_tensor(&r, key, &file->tensors[file->count]);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(read_tensor(&r, key, &file->tensors[file->count]));
         file->count++;
     }
     return check_cover(&r, file->tensors, file->count);
@@ -249,11 +245,8 @@ weft_status_t weft__tensor_file_open(const char *path, weft_tensor_file_t *out)
     weft_tensor_file_t file = {0};
     uint64_t length = 0;
     char name[WEFT_PATH_BYTES + 16];
-    weft_status_t status = weft__file_map(path, &file.mapped);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = header_length(path, &file.mapped, &length);
+    WEFT_TRY(weft__file_map(path, &file.mapped));
+    weft_status_t status = header_length(path, &file.mapped, &length);
     if (status == WEFT_OK) {
         snprintf(name, sizeof(name), "header of %s", path);
         status = weft__json_parse((const char *)file.mapped.data + 8, length, name, &file.header);

@@ -4,7 +4,6 @@
 #include <weft/device.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "train/trainer.h"
 
 /* ---- a model that no rank has ------------------------------------------------------------------------ */

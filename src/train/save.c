@@ -5,7 +5,6 @@
 
 #include "base/half.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "train/record.h"
 #include "train/residuals.h"
 #include "train/trainer.h"

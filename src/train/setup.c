@@ -13,7 +13,6 @@
 #include "base/output.h"
 #include "base/settings.h"
 #include "base/trace.h"
-#include "base/try.h"
 #include "text/sources.h"
 #include "train/checkpoint_parts.h"
 #include "train/progress.h"

@@ -5,7 +5,7 @@
 #include <weft/device.h>
 
 #include "base/clock.h"
-#include "base/try.h"
+#include "base/log.h"
 #include "train/trainer.h"
 
 /* ---- a step --------------------------------------------------------------------------------------- */

@@ -4,7 +4,6 @@
 
 #include "base/half.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "train/tensor_files.h"
 
 #define INDEX_NAME "model.safetensors.index.json"
@@ -140,14 +139,12 @@ static weft_status_t open_listed(weft_tensors_t *set, const char *path,
 static weft_status_t open_index(weft_tensors_t *set, const char *path)
 {
     weft_json_doc_t index;
-    weft_status_t status = weft__json_load(path, &index);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__json_load(path, &index));
     const weft_json_value_t *map = weft__json_get(index.root, "weight_map");
-    status = map != NULL && map->kind == WEFT_JSON_OBJECT && map->length > 0
-                 ? open_listed(set, path, map)
-                 : weft__fail(WEFT_ERR_INVALID, "%s is no index: it has no weight_map", path);
+    weft_status_t status = map != NULL && map->kind == WEFT_JSON_OBJECT && map->length > 0
+                               ? open_listed(set, path, map)
+                               : weft__fail(WEFT_ERR_INVALID,
+                                            "%s is no index: it has no weight_map", path);
     weft__json_free(&index);
     return status;
 }

@@ -47,11 +47,9 @@ static weft_status_t check_names(const char *path, const weft_tensor_form_t *for
 
 static void write_metadata(weft_json_t *json, const char *const *metadata)
 {
-    weft__json_key(json, "__metadata__");
-    weft__json_object(json);
+    weft__json_object(json, "__metadata__");
     for (; metadata[0] != NULL; metadata += 2) {
-        weft__json_key(json, metadata[0]);
-        weft__json_string(json, metadata[1]);
+        weft__json_string(json, metadata[0], metadata[1]);
     }
     weft__json_end(json);
 }
@@ -59,20 +57,16 @@ static void write_metadata(weft_json_t *json, const char *const *metadata)
 static void write_form(weft_json_t *json, const weft_tensor_form_t *form, uint64_t begin,
                        uint64_t end)
 {
-    weft__json_key(json, form->name);
-    weft__json_object(json);
-    weft__json_key(json, "dtype");
-    weft__json_string(json, weft__tensor_type_name(form->dtype));
-    weft__json_key(json, "shape");
-    weft__json_array(json);
+    weft__json_object(json, form->name);
+    weft__json_string(json, "dtype", weft__tensor_type_name(form->dtype));
+    weft__json_array(json, "shape");
     for (int i = 0; i < form->dims; i++) {
-        weft__json_uint(json, form->shape[i]);
+        weft__json_uint(json, NULL, form->shape[i]);
     }
     weft__json_end(json);
-    weft__json_key(json, "data_offsets");
-    weft__json_array(json);
-    weft__json_uint(json, begin);
-    weft__json_uint(json, end);
+    weft__json_array(json, "data_offsets");
+    weft__json_uint(json, NULL, begin);
+    weft__json_uint(json, NULL, end);
     weft__json_end(json);
     weft__json_end(json);
 }
@@ -85,7 +79,7 @@ static weft_status_t describe(const char *path, const weft_tensor_form_t *forms,
     uint64_t at = 0;
     weft__json_start(&json, out);
     json.compact = true;
-    weft__json_object(&json);
+    weft__json_object(&json, NULL);
     if (metadata != NULL && metadata[0] != NULL) {
         write_metadata(&json, metadata);
     }
@@ -169,12 +163,10 @@ weft_status_t weft__tensors_write(weft_tensor_writer_t *writer, const void *byte
     if (count > writer->expected - writer->size) {
         return weft__fail(WEFT_ERR_INVALID, "%s: more data than its tensors take", writer->path);
     }
-    weft_status_t status = weft__output_write(writer->out, bytes, count);
-    if (status == WEFT_OK) {
-        writer->crc = weft__crc32c(writer->crc, bytes, count);
-        writer->size += count;
-    }
-    return status;
+    WEFT_TRY(weft__output_write(writer->out, bytes, count));
+    writer->crc = weft__crc32c(writer->crc, bytes, count);
+    writer->size += count;
+    return WEFT_OK;
 }
 
 weft_status_t weft__tensors_finish(weft_tensor_writer_t *writer, uint64_t *size_p, uint32_t *crc_p)

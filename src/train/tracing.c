@@ -8,7 +8,6 @@
 #include <weft/device.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "parallel/timeline.h"
 
 #define SPANS ((size_t)1 << 20)

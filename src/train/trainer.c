@@ -5,7 +5,7 @@
 
 #include <weft/device.h>
 
-#include "base/try.h"
+#include "base/log.h"
 #include "train/residuals.h"
 #include "train/run_plan.h"
 

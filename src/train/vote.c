@@ -4,7 +4,7 @@
 
 #include <weft/device.h>
 
-#include "base/try.h"
+#include "base/log.h"
 #include "parallel/schedule.h"
 #include "train/run_plan.h"
 #include "train/trainer.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "train/param_read.h"
 #include "train/scale.h"
 #include "train/trainer.h"

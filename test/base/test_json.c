@@ -50,21 +50,16 @@ static void nested_values(void **state)
     sink_t sink;
     open_sink(&sink);
     weft_json_t *json = &sink.json;
-    weft__json_object(json);
-    weft__json_key(json, "ranks");
-    weft__json_int(json, -8);
-    weft__json_key(json, "bytes");
-    weft__json_uint(json, UINT64_MAX);
-    weft__json_key(json, "ok");
-    weft__json_bool(json, true);
-    weft__json_key(json, "none");
-    weft__json_string(json, NULL);
-    weft__json_key(json, "rows");
-    weft__json_array(json);
-    weft__json_object(json);
+    weft__json_object(json, NULL);
+    weft__json_int(json, "ranks", -8);
+    weft__json_uint(json, "bytes", UINT64_MAX);
+    weft__json_bool(json, "ok", true);
+    weft__json_string(json, "none", NULL);
+    weft__json_array(json, "rows");
+    weft__json_object(json, NULL);
     weft__json_end(json);
-    weft__json_double(json, 1.5);
-    weft__json_array(json);
+    weft__json_double(json, NULL, 1.5);
+    weft__json_array(json, NULL);
     weft__json_end(json);
     weft__json_end(json);
     weft__json_end(json);
@@ -101,7 +96,7 @@ static void strings_are_escaped(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         sink_t sink;
         open_sink(&sink);
-        weft__json_string(&sink.json, cases[i][0]);
+        weft__json_string(&sink.json, NULL, cases[i][0]);
         close_sink(&sink, cases[i][1]);
     }
 }
@@ -123,7 +118,7 @@ static void doubles_are_short_and_exact(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         sink_t sink;
         open_sink(&sink);
-        weft__json_double(&sink.json, cases[i].value);
+        weft__json_double(&sink.json, NULL, cases[i].value);
         close_sink(&sink, cases[i].text);
     }
 }
@@ -136,30 +131,28 @@ static void misuse_is_reported_not_written(void **state)
     close_sink(&sink, NULL); /* nothing at all */
 
     open_sink(&sink);
-    weft__json_object(&sink.json);
-    weft__json_int(&sink.json, 1); /* no key */
+    weft__json_object(&sink.json, NULL);
+    weft__json_int(&sink.json, NULL, 1); /* no key */
     weft__json_end(&sink.json);
     close_sink(&sink, NULL);
 
     open_sink(&sink);
-    weft__json_array(&sink.json);
-    weft__json_key(&sink.json, "k");
+    weft__json_array(&sink.json, NULL);
+    weft__json_int(&sink.json, "k", 1); /* a key in an array */
     weft__json_end(&sink.json);
     close_sink(&sink, NULL);
 
     open_sink(&sink);
-    weft__json_object(&sink.json);
-    weft__json_key(&sink.json, "k");
-    weft__json_end(&sink.json); /* key without value */
+    weft__json_int(&sink.json, "k", 1); /* a key at the top */
     close_sink(&sink, NULL);
 
     open_sink(&sink);
-    weft__json_array(&sink.json); /* left open */
+    weft__json_array(&sink.json, NULL); /* left open */
     close_sink(&sink, NULL);
 
     open_sink(&sink);
-    weft__json_int(&sink.json, 1);
-    weft__json_int(&sink.json, 2); /* second at the top */
+    weft__json_int(&sink.json, NULL, 1);
+    weft__json_int(&sink.json, NULL, 2); /* second at the top */
     close_sink(&sink, NULL);
 
     open_sink(&sink);
@@ -168,7 +161,7 @@ static void misuse_is_reported_not_written(void **state)
 
     open_sink(&sink);
     for (int i = 0; i <= WEFT_JSON_DEPTH; i++) {
-        weft__json_array(&sink.json);
+        weft__json_array(&sink.json, NULL);
     }
     close_sink(&sink, NULL);
 }
@@ -183,9 +176,9 @@ static void full_disk_is_reported(void **state)
         setvbuf(full, NULL, unbuffered ? _IONBF : _IOFBF, BUFSIZ);
         weft_json_t json;
         weft__json_start(&json, full);
-        weft__json_array(&json);
+        weft__json_array(&json, NULL);
         for (int i = 0; i < 10000; i++) { /* more than stdio buffers */
-            weft__json_int(&json, i);
+            weft__json_int(&json, NULL, i);
         }
         weft__json_end(&json);
         assert_int_equal(weft__json_finish(&json), WEFT_ERR_SYSTEM);

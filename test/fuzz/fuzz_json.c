@@ -63,32 +63,30 @@ static void walk(const weft_json_value_t *value, count_t *count)
     CHECK(value->kind < WEFT_JSON_ARRAY || seen == value->length);
 }
 
-static void write(weft_json_t *json, const weft_json_value_t *value)
+static void write(weft_json_t *json, const char *key, const weft_json_value_t *value)
 {
     double real = 0;
     const weft_json_value_t *at;
     switch (value->kind) {
     case WEFT_JSON_NULL:
-        weft__json_string(json, NULL);
+        weft__json_string(json, key, NULL);
         break;
     case WEFT_JSON_BOOL:
-        weft__json_bool(json, value->as.truth);
+        weft__json_bool(json, key, value->as.truth);
         break;
     case WEFT_JSON_NUMBER:
         weft__json_to_double(value, &real);
-        weft__json_double(json, real);
+        weft__json_double(json, key, real);
         break;
     case WEFT_JSON_STRING:
-        weft__json_string(json, value->as.text);
+        weft__json_string(json, key, value->as.text);
         break;
     case WEFT_JSON_ARRAY:
     case WEFT_JSON_OBJECT:
-        value->kind == WEFT_JSON_ARRAY ? weft__json_array(json) : weft__json_object(json);
+        value->kind == WEFT_JSON_ARRAY ? weft__json_array(json, key) : weft__json_object(json, key);
         for (at = weft__json_first(value); at != NULL; at = weft__json_next(value, at)) {
-            if (value->kind == WEFT_JSON_OBJECT) {
-                weft__json_key(json, at->as.text);
-            }
-            write(json, value->kind == WEFT_JSON_OBJECT ? at + 1 : at);
+            bool keyed = value->kind == WEFT_JSON_OBJECT;
+            write(json, keyed ? at->as.text : NULL, keyed ? at + 1 : at);
         }
         weft__json_end(json);
         break;
@@ -122,7 +120,7 @@ static void write_and_read(const weft_json_doc_t *doc)
     FILE *out = open_memstream(&text, &size);
     CHECK(out != NULL);
     weft__json_start(&json, out);
-    write(&json, doc->root);
+    write(&json, NULL, doc->root);
     weft_status_t status = weft__json_finish(&json);
     CHECK(fclose(out) == 0);
     if (status == WEFT_OK) { /* its levels are fewer than the reader's */

@@ -21,7 +21,7 @@ static void write_json(const weft_gpus_t *gpus, FILE *out)
 {
     weft_json_t json;
     weft__json_start(&json, out);
-    weft__gpus_json(gpus, &json);
+    weft__gpus_json(gpus, NULL, &json);
     assert_int_equal(weft__json_finish(&json), WEFT_OK);
 }
 

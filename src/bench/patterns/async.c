@@ -5,7 +5,6 @@
  *
  * A worker's computing is a sleep, as if a GPU did it, of 20 to 200 us: what is compared is waiting, not
  * how cores are shared. The sums are equal, as addition of whole numbers does not care about order. */
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -36,9 +35,9 @@ static weft_status_t open_async(weft_pair_run_t *run)
     WEFT_TRY(weft__pair_ctx(run, sizeof(*a), (void **)&a));
     a->count = run->bytes / sizeof(float);
     prctl(PR_SET_TIMERSLACK, 1000ul); /* or every sleep takes 50 us longer */
-    WEFT_TRY(weft__pair_private(run->bytes, (void **)&a->record));
-    WEFT_TRY(weft_malloc((void **)&a->gradient, run->bytes));
-    WEFT_TRY(weft_malloc((void **)&a->sum, run->bytes));
+    WEFT_TRY(weft__pair_private(run, run->bytes, (void **)&a->record));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&a->gradient));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&a->sum));
     WEFT_TRY(weft_memset(a->gradient, 0, run->bytes, NULL));
     WEFT_TRY(weft_memset(a->sum, 0, run->bytes, NULL));
     return weft_ring_create(run->symm, SLOTS, run->bytes, &a->ring);
@@ -50,9 +49,6 @@ static void close_async(weft_pair_run_t *run)
     if (a->ring) {
         weft_ring_destroy(a->ring);
     }
-    free(a->record);
-    weft_free(a->gradient);
-    weft_free(a->sum);
 }
 
 /* Compute a gradient: it is there already, only the time has to pass. */

@@ -1,7 +1,6 @@
 /* Dynamic load balancing: rows of a picture whose costs nobody knows beforehand. One-sided, rows are
  * tasks in queues that idle ranks steal from, and finished rows are put to rank 0. The baseline deals rows out
  * evenly beforehand and gathers them; it waits for the rank that got the expensive ones. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
@@ -30,7 +29,7 @@ static weft_status_t open_balance(weft_pair_run_t *run)
     WEFT_TRY(weft__pair_ctx(run, sizeof(*b), (void **)&b));
     b->rows = (size_t)run->size * ROWS_PER_RANK;
     WEFT_TRY(weft_symm_malloc(run->symm, b->rows * WIDTH * 2, (void **)&b->picture));
-    WEFT_TRY(weft_malloc((void **)&b->mine, ROWS_PER_RANK * WIDTH * 2));
+    WEFT_TRY(weft__pair_device(run, ROWS_PER_RANK * WIDTH * 2, (void **)&b->mine));
     return weft_work_create(run->symm, ROWS_PER_RANK, sizeof(uint64_t), &b->work);
 }
 
@@ -40,7 +39,6 @@ static void close_balance(weft_pair_run_t *run)
     if (b->work) {
         weft_work_destroy(b->work);
     }
-    weft_free(b->mine);
 }
 
 /* A row of the Mandelbrot set: points inside take all steps, those outside few. */

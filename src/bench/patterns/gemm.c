@@ -8,7 +8,6 @@
  *
  * The baseline computes everything, then calls the collective. Whole numbers: sums are exact in any order.
  * Y lies as p panels of M x N/p behind each other (column), or as M x N (row); run->bytes are those of Y. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
@@ -55,19 +54,10 @@ static weft_status_t open_gemm(weft_pair_run_t *run)
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->part));
     WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->signal));
     WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&g->sums));
-    WEFT_TRY(weft__pair_private(M * g->k * sizeof(float), (void **)&g->x));
-    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
-    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
-    return weft__pair_private(g->k * g->n * sizeof(float), (void **)&g->w);
-}
-
-static void close_gemm(weft_pair_run_t *run)
-{
-    gemm_t *g = run->ctx;
-    free(g->x);
-    free(g->w);
-    free(g->srcs);
-    free(g->dsts);
+    WEFT_TRY(weft__pair_private(run, M * g->k * sizeof(float), (void **)&g->x));
+    WEFT_TRY(weft__pair_private(run, ranks * sizeof(void *), (void **)&g->srcs));
+    WEFT_TRY(weft__pair_private(run, ranks * sizeof(void *), (void **)&g->dsts));
+    return weft__pair_private(run, g->k * g->n * sizeof(float), (void **)&g->w);
 }
 
 /* Rows [first, first + rows) of out (as wide as w) = those of x times w. */
@@ -239,34 +229,16 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     return WEFT_OK;
 }
 
-const weft_pair_t weft__pair_gemm_column = {
-    .target = "gemm-column",
-    .text = "Y = XW with W cut by columns, bands of Y put to all ranks as they are computed",
-    .other = "all-gather",
-    .min = 16 << 10,
-    .max = 1 << 20,
-    .unit = 4 * M * 16,
-    .shards = true,
-    .heap = heap_bytes,
-    .open = open_gemm,
-    .close = close_gemm,
-    .one_sided = column_by_put,
-    .two_sided = column_by_allgather,
-    .check = check,
-};
+/* clang-format off */
+#define GEMM(name, what, versus, loop, collective)                                                 \
+    {.target = name, .text = what, .other = versus, .min = 16 << 10, .max = 1 << 20,               \
+     .unit = 4 * M * 16, .shards = true, .heap = heap_bytes, .open = open_gemm,                    \
+     .one_sided = loop, .two_sided = collective, .check = check}
+/* clang-format on */
 
-const weft_pair_t weft__pair_gemm_row = {
-    .target = "gemm-row",
-    .text = "Y = XW with W cut by rows, bands of the summands added up as they are computed",
-    .other = "all-reduce",
-    .min = 16 << 10,
-    .max = 1 << 20,
-    .unit = 4 * M * 16,
-    .shards = true,
-    .heap = heap_bytes,
-    .open = open_gemm,
-    .close = close_gemm,
-    .one_sided = row_one_sided,
-    .two_sided = row_by_allreduce,
-    .check = check,
-};
+const weft_pair_t weft__pair_gemm_column = GEMM(
+    "gemm-column", "Y = XW with W cut by columns, bands of Y put to all ranks as they are computed",
+    "all-gather", column_by_put, column_by_allgather);
+const weft_pair_t weft__pair_gemm_row = GEMM(
+    "gemm-row", "Y = XW with W cut by rows, bands of the summands added up as they are computed",
+    "all-reduce", row_one_sided, row_by_allreduce);

@@ -13,7 +13,6 @@
  * call k knows that everybody has finished call k-1, so what was laid out for k-1 may be laid out anew
  * for k+1 (one-shot has two places in turn), and slices of k-1 are no longer read. */
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
@@ -48,21 +47,13 @@ static weft_status_t open_gradient(weft_pair_run_t *run)
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&g->slot[1]));
     WEFT_TRY(weft_symm_malloc(run->symm, 2 * WEFT_PAIR_LINE * 8, (void **)&g->laid));
     WEFT_TRY(weft_symm_malloc(run->symm, 2 * WEFT_PAIR_LINE * 8, (void **)&g->done));
-    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->at));
-    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->srcs));
-    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&g->dsts));
+    WEFT_TRY(weft__pair_private(run, ranks * sizeof(void *), (void **)&g->at));
+    WEFT_TRY(weft__pair_private(run, ranks * sizeof(void *), (void **)&g->srcs));
+    WEFT_TRY(weft__pair_private(run, ranks * sizeof(void *), (void **)&g->dsts));
     for (int r = 0; r < run->size; r++) {
         g->at[r] = weft_symm_ptr(run->symm, g->src, r);
     }
     return WEFT_OK;
-}
-
-static void close_gradient(weft_pair_run_t *run)
-{
-    gradient_t *g = run->ctx;
-    free(g->at);
-    free(g->srcs);
-    free(g->dsts);
 }
 
 /* Our symmetric address `own`, on `rank`. */
@@ -198,36 +189,14 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     return weft_symm_barrier(run->symm, NULL);
 }
 
-const weft_pair_t weft__pair_gradient = {
-    .target = "gradient-sync",
-    .name = "one-shot",
-    .text = "sum of a small gradient over all ranks, on all ranks",
-    .other = "all-reduce",
-    .advise = "all-reduce",
-    .min = 64,
-    .max = 16 << 10,
-    .unit = 4,
-    .heap = heap_bytes,
-    .open = open_gradient,
-    .close = close_gradient,
-    .one_sided = one_shot,
-    .two_sided = by_allreduce,
-    .check = check,
-};
+/* clang-format off */
+#define GRADIENT(label, what, most, loop)                                                          \
+    {.target = "gradient-sync", .name = label, .text = what, .other = "all-reduce",                \
+     .advise = "all-reduce", .min = 64, .max = most, .unit = 4, .heap = heap_bytes,                \
+     .open = open_gradient, .one_sided = loop, .two_sided = by_allreduce, .check = check}
+/* clang-format on */
 
-const weft_pair_t weft__pair_gradient_slices = {
-    .target = "gradient-sync",
-    .name = "slices",
-    .text = "sum of a gradient over all ranks, each adding up a slice of it",
-    .other = "all-reduce",
-    .advise = "all-reduce",
-    .min = 64,
-    .max = 1 << 20,
-    .unit = 4,
-    .heap = heap_bytes,
-    .open = open_gradient,
-    .close = close_gradient,
-    .one_sided = slices,
-    .two_sided = by_allreduce,
-    .check = check,
-};
+const weft_pair_t weft__pair_gradient = GRADIENT(
+    "one-shot", "sum of a small gradient over all ranks, on all ranks", 16 << 10, one_shot);
+const weft_pair_t weft__pair_gradient_slices = GRADIENT(
+    "slices", "sum of a gradient over all ranks, each adding up a slice of it", 1 << 20, slices);

@@ -5,7 +5,6 @@
  * are two grids, the one that is read and the one that is written, which is why nothing has to be
  * acknowledged: a neighbour puts into the grid of step s+2 only after it has our rows of step s+1,
  * which we send when we no longer read those of step s. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
@@ -37,15 +36,8 @@ static weft_status_t open_halo(weft_pair_run_t *run)
     WEFT_TRY(weft_symm_malloc(run->symm, band, (void **)&h->grid[1]));
     WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->above));
     WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->below));
-    WEFT_TRY(weft__pair_private(ring, (void **)&h->start));
-    return weft__pair_private(ring, (void **)&h->ref);
-}
-
-static void close_halo(weft_pair_run_t *run)
-{
-    halo_t *h = run->ctx;
-    free(h->start);
-    free(h->ref);
+    WEFT_TRY(weft__pair_private(run, ring, (void **)&h->start));
+    return weft__pair_private(run, ring, (void **)&h->ref);
 }
 
 static void stencil_row(float *out, const float *above, const float *here, const float *below,
@@ -153,7 +145,6 @@ const weft_pair_t weft__pair_halo = {
     .unit = 4,
     .heap = heap_bytes,
     .open = open_halo,
-    .close = close_halo,
     .one_sided = by_put,
     .two_sided = by_messages,
     .check = check,

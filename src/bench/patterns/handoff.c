@@ -40,18 +40,11 @@ static weft_status_t open_handoff(weft_pair_run_t *run)
         WEFT_TRY(weft_symm_view(run->symm, &h->view));
         WEFT_TRY(weft__bench_load(run->comm));
     }
-    WEFT_TRY(weft_malloc((void **)&h->target, run->bytes));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&h->target));
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&h->inbox));
     WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->signal));
     WEFT_TRY(weft_symm_malloc(run->symm, 8, (void **)&h->half));
-    return weft_host_malloc((void **)&h->host, run->bytes);
-}
-
-static void close_handoff(weft_pair_run_t *run)
-{
-    handoff_t *h = run->ctx;
-    weft_free(h->target);
-    weft_host_free(h->host);
+    return weft__pair_host(run, run->bytes, (void **)&h->host);
 }
 
 /* What a stage does to activations: enough to be seen, little enough not to be what is timed. */
@@ -224,60 +217,15 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     return WEFT_OK;
 }
 
-const weft_pair_t weft__pair_handoff = {
-    .target = "handoff",
-    .name = "put",
-    .text = "activations from one pipeline stage to the next",
-    .other = "send/recv",
-    .advise = "hand-off",
-    .min = 1 << 10,
-    .max = 1 << 20,
-    .unit = 4,
-    .ranks = 2,
-    .gpu = true,
-    .heap = heap_bytes,
-    .open = open_handoff,
-    .close = close_handoff,
-    .one_sided = by_put,
-    .two_sided = by_messages,
-    .copy = by_copy,
-    .check = check,
-};
+/* clang-format off */
+#define HANDOFF(label, loop, on_gpu)                                                               \
+    {.target = "handoff", .name = label,                                                           \
+     .text = "activations from one pipeline stage to the next", .other = "send/recv",              \
+     .advise = "hand-off", .min = 1 << 10, .max = 1 << 20, .unit = 4, .ranks = 2, .gpu = on_gpu,   \
+     .heap = heap_bytes, .open = open_handoff, .one_sided = loop, .two_sided = by_messages,        \
+     .copy = by_copy, .check = check}
+/* clang-format on */
 
-const weft_pair_t weft__pair_handoff_get = {
-    .target = "handoff",
-    .name = "get",
-    .text = "activations from one pipeline stage to the next",
-    .other = "send/recv",
-    .advise = "hand-off",
-    .min = 1 << 10,
-    .max = 1 << 20,
-    .unit = 4,
-    .ranks = 2,
-    .heap = heap_bytes,
-    .open = open_handoff,
-    .close = close_handoff,
-    .one_sided = by_get,
-    .two_sided = by_messages,
-    .copy = by_copy,
-    .check = check,
-};
-
-const weft_pair_t weft__pair_handoff_both = {
-    .target = "handoff",
-    .name = "both",
-    .text = "activations from one pipeline stage to the next",
-    .other = "send/recv",
-    .advise = "hand-off",
-    .min = 1 << 10,
-    .max = 1 << 20,
-    .unit = 4,
-    .ranks = 2,
-    .heap = heap_bytes,
-    .open = open_handoff,
-    .close = close_handoff,
-    .one_sided = by_both,
-    .two_sided = by_messages,
-    .copy = by_copy,
-    .check = check,
-};
+const weft_pair_t weft__pair_handoff = HANDOFF("put", by_put, true);
+const weft_pair_t weft__pair_handoff_get = HANDOFF("get", by_get, false);
+const weft_pair_t weft__pair_handoff_both = HANDOFF("both", by_both, false);

@@ -1,7 +1,6 @@
 /* KV sharing: every rank has blocks of keys and values that others may need, found by the hash of a
  * prefix. One-sided, whoever needs a block finds its place in a hash map that all ranks share, and reads
  * it. Two-sided nobody knows who has it: ranks exchange what they want, agree on who has it, and send. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -41,9 +40,9 @@ static weft_status_t open_kv(weft_pair_run_t *run)
     k->count = run->bytes / sizeof(float);
     WEFT_TRY(weft_symm_malloc(run->symm, BLOCKS * run->bytes, (void **)&k->pool));
     WEFT_TRY(weft_map_create(run->symm, (size_t)run->size * BLOCKS, sizeof(place_t), &k->map));
-    WEFT_TRY(weft__pair_private((size_t)run->size * 8, (void **)&k->wants));
-    WEFT_TRY(weft__pair_private((size_t)run->size * 8, (void **)&k->owners));
-    WEFT_TRY(weft__pair_private(run->bytes, (void **)&k->got));
+    WEFT_TRY(weft__pair_private(run, (size_t)run->size * 8, (void **)&k->wants));
+    WEFT_TRY(weft__pair_private(run, (size_t)run->size * 8, (void **)&k->owners));
+    WEFT_TRY(weft__pair_private(run, run->bytes, (void **)&k->got));
     for (uint32_t b = 0; b < BLOCKS; b++) {
         place_t place = {(uint32_t)run->rank, b};
         WEFT_TRY(weft_map_insert(k->map, key_of(run->rank, b), &place));
@@ -57,9 +56,6 @@ static void close_kv(weft_pair_run_t *run)
     if (k->map) {
         weft_map_destroy(k->map);
     }
-    free(k->wants);
-    free(k->owners);
-    free(k->got);
 }
 
 /* Whose block this rank needs next, and which. */

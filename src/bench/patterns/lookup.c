@@ -1,7 +1,6 @@
 /* Parameter lookup: a table of rows (embeddings, experts' weights) is spread over the ranks, and each
  * rank needs rows that nobody can foresee. One-sided, it reads them. Two-sided, the owners must be told:
  * all ranks exchange what they want, then those who have it send it. On GPUs a kernel reads them. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/gpu.h"
@@ -31,11 +30,11 @@ static weft_status_t open_lookup(weft_pair_run_t *run)
     WEFT_TRY(weft__pair_ctx(run, sizeof(*l), (void **)&l));
     l->count = run->bytes / sizeof(float);
     WEFT_TRY(weft_dtensor_create(run->symm, ROWS, run->bytes, NULL, &l->table));
-    WEFT_TRY(weft__pair_private((size_t)run->size * 8, (void **)&l->wants));
-    WEFT_TRY(weft_malloc((void **)&l->source, run->bytes));
-    WEFT_TRY(weft_malloc((void **)&l->got, run->bytes));
+    WEFT_TRY(weft__pair_private(run, (size_t)run->size * 8, (void **)&l->wants));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&l->source));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&l->got));
     WEFT_TRY(weft_memset(l->source, 1, run->bytes, NULL));
-    WEFT_TRY(weft_host_malloc((void **)&l->host, run->bytes));
+    WEFT_TRY(weft__pair_host(run, run->bytes, (void **)&l->host));
     if (run->stream) {
         WEFT_TRY(weft_symm_view(run->symm, &l->view));
         WEFT_TRY(weft_dtensor_view(l->table, &l->rows));
@@ -50,10 +49,6 @@ static void close_lookup(weft_pair_run_t *run)
     if (l->table) {
         weft_dtensor_destroy(l->table);
     }
-    free(l->wants);
-    weft_free(l->source);
-    weft_free(l->got);
-    weft_host_free(l->host);
 }
 
 /* The row that this rank wants next. */

@@ -5,7 +5,6 @@
  * One-sided, a worker only says that its gradient is there; servers add up their shard of all gradients
  * where they lie, and put the new parameters into everybody's replica. A worker that has all shards of a
  * step may write its next gradient: all servers have read the last one. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
@@ -37,19 +36,12 @@ static weft_status_t open_server(weft_pair_run_t *run)
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->gradient));
     WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&s->pushed));
     WEFT_TRY(weft_symm_malloc(run->symm, lines, (void **)&s->pulled));
-    WEFT_TRY(weft_malloc((void **)&s->sums, run->bytes));
-    WEFT_TRY(weft__pair_private(ranks * sizeof(void *), (void **)&s->at));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&s->sums));
+    WEFT_TRY(weft__pair_private(run, ranks * sizeof(void *), (void **)&s->at));
     for (int r = 0; r < run->size; r++) {
         s->at[r] = weft_symm_ptr(run->symm, s->gradient + (size_t)run->rank * s->shard, r);
     }
     return WEFT_OK;
-}
-
-static void close_server(weft_pair_run_t *run)
-{
-    server_t *s = run->ctx;
-    weft_free(s->sums);
-    free(s->at);
 }
 
 static void apply(float *params, const float *gradient, size_t count)
@@ -149,7 +141,6 @@ const weft_pair_t weft__pair_server = {
     .shards = true,
     .heap = heap_bytes,
     .open = open_server,
-    .close = close_server,
     .one_sided = by_put,
     .two_sided = by_collectives,
     .check = check,

@@ -1,7 +1,6 @@
 /* All-gather: every rank puts its block into everybody's result, with a signal that counts. Results are
  * two in turn: the next but one may only be put when all ranks are done with this one, which they are when
  * they have sent the next. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
@@ -29,13 +28,7 @@ static weft_status_t open_spread(weft_pair_run_t *run)
     WEFT_TRY(weft_symm_malloc(run->symm, run->bytes, (void **)&s->result[1]));
     WEFT_TRY(
         weft_symm_malloc(run->symm, (size_t)run->size * WEFT_PAIR_LINE * 8, (void **)&s->signal));
-    return weft_malloc((void **)&s->block, run->bytes);
-}
-
-static void close_spread(weft_pair_run_t *run)
-{
-    spread_t *s = run->ctx;
-    weft_free(s->block);
+    return weft__pair_device(run, run->bytes, (void **)&s->block);
 }
 
 static weft_status_t by_put(weft_pair_run_t *run, int rounds)
@@ -95,7 +88,6 @@ const weft_pair_t weft__pair_spread = {
     .shards = true,
     .heap = heap_bytes,
     .open = open_spread,
-    .close = close_spread,
     .one_sided = by_put,
     .two_sided = by_allgather,
     .check = check,

@@ -1,6 +1,5 @@
 /* Adapter swap: one rank replaces the parameters of all ranks while they read theirs. One-sided nobody has
  * to take part; the baseline is a broadcast, for which every rank stops. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/patterns/patterns.h"
@@ -24,11 +23,11 @@ static weft_status_t open_swap(weft_pair_run_t *run)
     WEFT_TRY(weft__pair_ctx(run, sizeof(*s), (void **)&s));
     s->count = run->bytes / sizeof(float);
     WEFT_TRY(weft_params_create(run->symm, run->bytes, &s->params));
-    WEFT_TRY(weft_malloc((void **)&s->src, run->bytes));
-    WEFT_TRY(weft_malloc((void **)&s->plain, run->bytes));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&s->src));
+    WEFT_TRY(weft__pair_device(run, run->bytes, (void **)&s->plain));
     WEFT_TRY(weft_memset(s->src, 1, run->bytes, NULL));
     WEFT_TRY(weft_memset(s->plain, 1, run->bytes, NULL));
-    return weft_malloc((void **)&s->target, run->bytes);
+    return weft__pair_device(run, run->bytes, (void **)&s->target);
 }
 
 static void close_swap(weft_pair_run_t *run)
@@ -37,9 +36,6 @@ static void close_swap(weft_pair_run_t *run)
     if (s->params) {
         weft_params_destroy(s->params);
     }
-    weft_free(s->src);
-    weft_free(s->plain);
-    weft_free(s->target);
 }
 
 static weft_status_t by_swap(weft_pair_run_t *run, int rounds)

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "base/try.h"
+#include "base/log.h"
 #include "comm/comm.h"
 
 /* Copies to many destinations go in blocks that stay in the cache between destinations. */

@@ -7,7 +7,7 @@
  * r + 2^i: any N. */
 #include "comm/coll/window.h"
 
-#include "base/try.h"
+#include "base/log.h"
 
 #define HALF (WEFT_TMP_BYTES / 2)
 

@@ -6,7 +6,7 @@
  * moves 2 S (N-1)/N. Step t of rank r needs step t-1 of its left neighbour and nothing else. */
 #include "comm/coll/window.h"
 
-#include "base/try.h"
+#include "base/log.h"
 
 typedef struct ring {
     weft_window_t *w;

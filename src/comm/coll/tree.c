@@ -10,7 +10,7 @@
  * alternating halves of tmp; a leaf's partial sum is its source itself. */
 #include "comm/coll/window.h"
 
-#include "base/try.h"
+#include "base/log.h"
 
 #define HALF (WEFT_TMP_BYTES / 2)
 

@@ -1,7 +1,7 @@
 /* Verbs where a peer's memory is not mapped. */
 #include "comm/coll/window.h"
 
-#include "base/try.h"
+#include "base/log.h"
 
 weft_status_t weft__reduce_far(weft_window_t *w, void *to, const void *mine, weft_buffer_t from,
                                int peer, size_t offset, size_t count, weft_side_t side)

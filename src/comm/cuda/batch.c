@@ -1,5 +1,5 @@
 /* Small all-reduces of a group as one kernel: one trip for all of them. */
-#include "base/try.h"
+#include "base/log.h"
 #include "comm/cuda/cuda.h"
 
 static uint64_t units_of(const weft_call_t *call)

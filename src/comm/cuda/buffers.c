@@ -1,5 +1,5 @@
 /* Buffers of calls: who reaches them. */
-#include "base/try.h"
+#include "base/log.h"
 #include "comm/cuda/cuda.h"
 
 bool weft__cuda_reaches(const weft_cuda_t *cuda, const void *ptr, size_t bytes)

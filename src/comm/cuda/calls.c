@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "comm/cuda/cuda.h"
 
 int weft__cuda_blocks(const weft_cuda_t *cuda, uint64_t threads)
@@ -19,10 +18,7 @@ int weft__cuda_blocks(const weft_cuda_t *cuda, uint64_t threads)
 static weft_status_t chain(weft_cuda_t *cuda, weft_stream_h stream)
 {
     bool recorded = false;
-    weft_status_t status = weft__cuda_keep_up(cuda);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__cuda_keep_up(cuda));
     int error = cuda->order ? 0 : weft__cuda()->event_create(cuda->gpu, &cuda->order);
     error = error ? error : weft__cuda_record(&cuda->last, cuda->order, &recorded);
     if (error == 0 && recorded) {
@@ -371,18 +367,13 @@ weft_status_t weft__cuda_launch(void *ctx, const weft_call_t *calls, int n, weft
     if (weft__host_is_broken(cuda->host)) {
         return weft__host_refuse(cuda->host);
     }
-    weft_status_t status = stream || cuda->own ? WEFT_OK
-                                               : weft__stream_create_on(cuda->device, &cuda->own);
-    if (status == WEFT_OK && stream) {
-        status = weft__cuda_remember(stream, weft__cuda_ask, cuda);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(stream || cuda->own ? WEFT_OK : weft__stream_create_on(cuda->device, &cuda->own));
+    WEFT_TRY(stream ? weft__cuda_remember(stream, weft__cuda_ask, cuda) : WEFT_OK);
     weft_stream_h on = stream ? stream : cuda->own;
     uint64_t mark = stream ? 0 : ++cuda->marks;
-    status = weft__is_message(calls->coll) ? weft__cuda_exchange(cuda, calls, n, on, mark)
-                                           : run_all(cuda, calls, n, on, mark);
+    weft_status_t status = weft__is_message(calls->coll)
+                               ? weft__cuda_exchange(cuda, calls, n, on, mark)
+                               : run_all(cuda, calls, n, on, mark);
     if (status == WEFT_ERR_SYSTEM) {
         return weft__cuda_failed(cuda, 0, NULL);
     }

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "comm/cuda/cuda.h"
 #include "comm/cuda/maps.h"
 #include "comm/cuda/probe.h"

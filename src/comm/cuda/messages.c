@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "comm/cuda/cuda.h"
 
 typedef struct batch {

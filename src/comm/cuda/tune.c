@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/settings.h"
-#include "base/try.h"
 
 #define NCCL_MIN ((uint64_t)1 << 20) /* until somebody measures */
 #define LINE_ROOM 256

@@ -1,6 +1,7 @@
 /* Calls that all ranks make: every rank announces its own in a slot (segment.h), and compares everybody's. */
 #include <string.h>
 
+#include "base/log.h"
 #include "comm/host/host.h"
 #include "comm/host/wait.h"
 
@@ -47,10 +48,7 @@ static weft_status_t verify_all(weft_host_t *host, uint64_t through)
 {
     for (int i = 1, p = host->rank; i < host->size; i++) {
         p = p + 1 == host->size ? 0 : p + 1;
-        weft_status_t status = verify_peer(host, p, through);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(verify_peer(host, p, through));
     }
     host->verified = through + 1;
     return WEFT_OK;

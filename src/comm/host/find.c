@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "comm/host/host.h"
 #include "comm/watch.h"
 #include "topo/host.h"

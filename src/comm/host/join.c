@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "boot/job.h"
 #include "comm/host/host.h"
 #include "comm/host/procs.h"
@@ -81,10 +80,7 @@ static weft_status_t wait_state(weft_host_t *host, uint64_t state)
 {
     host->current = NULL;
     for (int p = 0; p < host->size; p++) {
-        weft_status_t status = weft__wait(host, p, &host->peers[p].block->state, state);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(weft__wait(host, p, &host->peers[p].block->state, state));
     }
     return WEFT_OK;
 }

@@ -13,7 +13,6 @@
 
 #include "base/log.h"
 #include "base/rng.h"
-#include "base/try.h"
 #include "topo/host.h"
 
 #define SEGMENT_MAGIC 0x5745465453454731ull /* "WEFTSEG1" */
@@ -161,12 +160,9 @@ static weft_status_t open_locked(const weft_segment_handle_t *handle, weft_segme
         }
     }
     int fd = -1;
-    weft_status_t status = open_fd(handle, &fd);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(open_fd(handle, &fd));
     weft_segment_t *segment;
-    status = map_segment(fd, handle->bytes, &segment);
+    weft_status_t status = map_segment(fd, handle->bytes, &segment);
     close(fd);
     if (status != WEFT_OK) {
         return status;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "comm/call.h"
 #include "device/device.h"
@@ -133,10 +134,7 @@ weft_status_t weft__wait_step(weft_host_t *host, weft_waiter_t *waiter, int peer
             waiter->check_ns = now + CHECK_NS;
             const weft_host_wait_t wait = {peer, word, target};
             uint64_t waited = now - waiter->start_ns, warn = (uint64_t)weft__settings()->warn_after;
-            weft_status_t status = weft__host_look(host, &wait, waited);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            WEFT_TRY(weft__host_look(host, &wait, waited));
             if (!waiter->warned && warn > 0 && waited >= warn * MS) {
                 waiter->warned = true;
                 weft__host_warn(host, &wait, waited);

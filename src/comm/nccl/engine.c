@@ -377,14 +377,11 @@ static weft_status_t start_split(weft_nccl_t *nccl, int color, int key, weft_ncc
                                          .parent = nccl,
                                          .color = color < 0 ? WEFT_NCCL_NO_COLOR : color,
                                          .key = key};
-    weft_status_t status = weft__nccl_begin(nccl);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__nccl_begin(nccl));
     pthread_mutex_lock(&nccl->lock);
     nccl->refs++;
     pthread_mutex_unlock(&nccl->lock);
-    status = weft__nccl_join_start(&request, join_p);
+    weft_status_t status = weft__nccl_join_start(&request, join_p);
     if (status != WEFT_OK) {
         weft__nccl_end(nccl);
         weft__nccl_release(nccl);

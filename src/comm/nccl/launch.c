@@ -105,10 +105,7 @@ static weft_status_t copy_aside(weft_nccl_t *nccl, const void *src, size_t bytes
     const weft_cuda_device_ops_t *cuda = nccl->place.ops;
     size_t room = (bytes + 255) / 256 * 256;
     if (nccl->scratch_bytes - nccl->scratch_used < room) {
-        weft_status_t status = grow_scratch(nccl, room);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(grow_scratch(nccl, room));
     }
     void *copy = nccl->scratch + nccl->scratch_used;
     nccl->scratch_used += room;
@@ -308,16 +305,14 @@ static weft_status_t begin(weft_nccl_t *nccl)
     if (nccl->grouped) {
         return WEFT_OK;
     }
-    weft_status_t status = weft__nccl_begin(nccl);
-    if (status == WEFT_OK) {
-        nccl->scratch_used = 0;
-        if (group.depth > 0) {
-            nccl->grouped = true;
-            nccl->next_grouped = group.engines;
-            group.engines = nccl;
-        }
+    WEFT_TRY(weft__nccl_begin(nccl));
+    nccl->scratch_used = 0;
+    if (group.depth > 0) {
+        nccl->grouped = true;
+        nccl->next_grouped = group.engines;
+        group.engines = nccl;
     }
-    return status;
+    return WEFT_OK;
 }
 
 weft_status_t weft__nccl_launch(weft_nccl_t *nccl, const weft_call_t *calls, int n, void *stream)

@@ -42,10 +42,7 @@ static weft_status_t replace(weft_nccl_seat_t *seat, range_t range, bool filled,
                              weft_nccl_stage_t *stage, char **memory_p)
 {
     void *memory;
-    weft_status_t status = weft__device_malloc(seat->comm->device, &memory, range.bytes);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__device_malloc(seat->comm->device, &memory, range.bytes));
     stage->memory[stage->used++] = memory;
     *memory_p = memory;
     int error = filled ? seat->place.ops->copy(seat->place.gpu, memory, range.from, range.bytes,

@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/try.h"
 #include "comm/shm/shm.h"
 
 static weft_probe_t shm_probe(const weft_members_t *members)

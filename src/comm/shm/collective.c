@@ -1,4 +1,5 @@
 /* Collectives over shared memory: announce the call, choose the way, carry it out. */
+#include "base/log.h"
 #include "comm/shm/shm.h"
 
 /* Can ranks of other processes reach [ptr, ptr + bytes)? */
@@ -48,10 +49,7 @@ static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t
         }
     }
     /* Before it goes in pieces: is it the same call for all? */
-    weft_status_t status = weft__shm_announce(shm, call, choice.algo);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__shm_announce(shm, call, choice.algo));
     if (choice.algo != WEFT_ALGO_ONESHOT && shm->shared == WEFT_SLOT_ALL_SHARED) {
         return weft__shm_window(shm, call, choice);
     }

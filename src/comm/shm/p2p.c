@@ -268,10 +268,7 @@ static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
 static weft_status_t recv_start(weft_shm_t *shm, transfer_t *t)
 {
     weft_frag_t *frag = frag_of(t, t->lane->got);
-    weft_status_t status = check_match(shm, t, frag);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(check_match(shm, t, frag));
     if (frag->kind == KIND_MEET) {
         recv_meet(shm, t, frag);
         return WEFT_OK;
@@ -406,13 +403,8 @@ static weft_status_t run_transfers(weft_shm_t *shm, transfer_t *all, int n)
         transfer_t *t = &all[first];
         shm->host->current = t->call;
         uint64_t check_ns = waiter.check_ns;
-        status = weft__wait_step(shm->host, &waiter, t->peer, t->word, t->target);
-        if (status == WEFT_OK && n > 1 && waiter.check_ns != check_ns) {
-            status = check_others(shm, all, n);
-        }
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(weft__wait_step(shm->host, &waiter, t->peer, t->word, t->target));
+        WEFT_TRY((n > 1 && waiter.check_ns != check_ns) ? check_others(shm, all, n) : WEFT_OK);
     }
 }
 
@@ -434,10 +426,7 @@ static weft_status_t run_one(weft_shm_t *shm, const weft_call_t *call)
     weft_channel_t *channel = weft__shm_channel(shm, call->root, shm->rank);
     weft_frag_t *frag = &channel->frag[lane->got % WEFT_FRAGS];
     weft__linger(&frag->seq, lane->got + 1, LINGER);
-    weft_status_t status = weft__wait(shm->host, call->root, &frag->seq, lane->got + 1);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__wait(shm->host, call->root, &frag->seq, lane->got + 1));
     if (frag->kind == KIND_WHOLE && frag->count == call->count && frag_type(frag) == call->type) {
         shm->kernels->copy(call->dst, frag_data(channel, lane->got), bytes, WEFT_STORE_CACHED);
         atomic_store_explicit(&channel->consumed, ++lane->got, memory_order_release);

@@ -214,13 +214,8 @@ weft_status_t weft__shm_alltoallv(weft_shm_t *shm, const weft_call_t *call)
     for (int p = 0; p < shm->size; p++) {
         mine[p] = (send_entry_t){call->vectors->sendcounts[p], call->vectors->sendoffsets[p]};
     }
-    weft_status_t status = weft__shm_announce(shm, call, WEFT_ALGO_DIRECT);
-    if (status == WEFT_OK) {
-        status = check_counts(shm, call);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__shm_announce(shm, call, WEFT_ALGO_DIRECT));
+    WEFT_TRY(check_counts(shm, call));
     bool shared = shm->shared & WEFT_SLOT_SRC_SHARED;
     uint64_t longest = 0;
     for (int p = 0; p < shm->size; p++) {

@@ -1,4 +1,5 @@
 /* Windows over shared memory: everybody's buffers at hand, numbered steps, a closing barrier. */
+#include "base/log.h"
 #include "comm/host/wait.h"
 #include "comm/shm/shm.h"
 
@@ -33,10 +34,7 @@ static weft_status_t close_window(weft_window_t *window)
     window_signal(window, LAST_STEP);
     for (int i = 1, p = window->rank; i < window->size; i++) {
         p = weft__next(p, window->size);
-        weft_status_t status = window_wait(window, p, LAST_STEP);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        WEFT_TRY(window_wait(window, p, LAST_STEP));
     }
     return WEFT_OK;
 }

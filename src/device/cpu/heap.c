@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/try.h"
 #include "device/sysmem.h"
 
 #ifndef MFD_NOEXEC_SEAL

@@ -125,10 +125,7 @@ static memory_t *made_memory(int device)
 
 static weft_status_t get_memory(const char *call, int device, memory_t **memory_p)
 {
-    weft_status_t status = weft__fork_guard(call);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__fork_guard(call));
     if (device < 0 || device >= WEFT_MAX_DEVICES) {
         return weft__fail(WEFT_ERR_INVALID, "%s: there is no device %d", call, device);
     }
@@ -204,14 +201,10 @@ char *weft__memory_by_id(uint64_t id)
 weft_status_t weft__heap_export(int device, weft_heap_handle_t *handle_p)
 {
     memory_t *memory;
-    weft_status_t status = get_memory("sharing device memory", device, &memory);
-    if (status == WEFT_OK) {
-        *handle_p = (weft_heap_handle_t){.id = memory->heap.id,
-                                         .bytes = memory->heap.bytes,
-                                         .pid = getpid(),
-                                         .fd = memory->heap.fd};
-    }
-    return status;
+    WEFT_TRY(get_memory("sharing device memory", device, &memory));
+    *handle_p = (weft_heap_handle_t){
+        .id = memory->heap.id, .bytes = memory->heap.bytes, .pid = getpid(), .fd = memory->heap.fd};
+    return WEFT_OK;
 }
 
 /* ---- handing out ------------------------------------------------------------------------ */
@@ -261,11 +254,8 @@ weft_status_t weft__heap_malloc(int device, void **ptr_p, size_t bytes)
     memory_t *memory;
     weft_pool_stats_t stats;
     weft_shortage_t shortage = {.kind = WEFT_SHORT_NONE};
-    weft_status_t status = get_memory("weft_malloc", device, &memory);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = weft__pool_alloc(&memory->pool, bytes, ptr_p, &shortage);
+    WEFT_TRY(get_memory("weft_malloc", device, &memory));
+    weft_status_t status = weft__pool_alloc(&memory->pool, bytes, ptr_p, &shortage);
     if (status == WEFT_ERR_NO_MEMORY && shortage.kind == WEFT_SHORT_SYSTEM && trim_all()) {
         status = weft__pool_alloc(&memory->pool, bytes, ptr_p, &shortage);
     }
@@ -280,10 +270,7 @@ weft_status_t weft__heap_free(void *ptr)
 {
     int device;
     uint64_t offset;
-    weft_status_t status = weft__fork_guard("weft_free");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__fork_guard("weft_free"));
     if (!weft__heap_find(ptr, 1, &device, &offset)) {
         return weft__fail(WEFT_ERR_INVALID, "weft_free: %p is not memory of a device", ptr);
     }
@@ -306,10 +293,7 @@ void weft__device_share(int processes)
 weft_status_t weft__heap_stats(int device, weft_pool_stats_t *stats_p)
 {
     memory_t *memory;
-    weft_status_t status = get_memory("weft_pool_stats", device, &memory);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(get_memory("weft_pool_stats", device, &memory));
     weft__pool_stats(&memory->pool, stats_p);
     if (weft__settings()->device_memory == 0) {
         size_t share = stats_p->capacity /

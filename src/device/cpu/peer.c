@@ -97,11 +97,8 @@ static weft_status_t map_peer(const weft_heap_handle_t *handle, peer_t *peer)
 {
     int fd;
     char text[WEFT_BYTES_TEXT];
-    weft_status_t status = open_file(handle, &fd);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = check_file(handle, fd);
+    WEFT_TRY(open_file(handle, &fd));
+    weft_status_t status = check_file(handle, fd);
     if (status != WEFT_OK) {
         goto out;
     }

@@ -270,11 +270,6 @@ weft_status_t weft__stream_push(weft_stream_h stream, weft_status_t (*fn)(void *
     return weft__stream_enqueue(stream, &work);
 }
 
-int weft__stream_device(weft_stream_h stream)
-{
-    return stream->device;
-}
-
 /* ---- create, destroy, wait -------------------------------------------------------------- */
 
 static weft_status_t create(int device, bool is_lane, weft_stream_h *stream_p)

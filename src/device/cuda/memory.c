@@ -189,10 +189,7 @@ int weft__cuda_where(const void *ptr, size_t bytes)
 static weft_status_t get_pool(const char *call, int device, pool_t **pool_p)
 {
     pool_t *pool = &pools[device];
-    weft_status_t status = weft__fork_guard(call);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__fork_guard(call));
     pthread_mutex_lock(&making);
     if (!pool->made) {
         pthread_mutex_init(&pool->lock, NULL);
@@ -328,10 +325,7 @@ static weft_status_t fail_short(const pool_t *pool, size_t bytes, int error)
 weft_status_t weft__cuda_alloc(int device, void **ptr_p, size_t bytes)
 {
     pool_t *pool;
-    weft_status_t status = get_pool("weft_malloc", device, &pool);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(get_pool("weft_malloc", device, &pool));
     if (bytes > pool->stats.capacity) {
         return fail_short(pool, bytes, 0);
     }
@@ -400,10 +394,7 @@ static bool give_back(pool_t *pool, weft_block_t *block)
 weft_status_t weft__cuda_free(void *ptr)
 {
     weft_cuda_slab_t slab;
-    weft_status_t status = weft__fork_guard("weft_free");
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__fork_guard("weft_free"));
     if (!weft__cuda_find(ptr, 1, &slab)) {
         return weft__fail(WEFT_ERR_INVALID, "weft_free: %p is not memory of a device", ptr);
     }
@@ -510,22 +501,17 @@ void weft__cuda_disown(int device, void *base)
 weft_status_t weft__cuda_stats(int device, weft_pool_stats_t *stats_p)
 {
     pool_t *pool;
-    weft_status_t status = get_pool("weft_pool_stats", device, &pool);
-    if (status == WEFT_OK) {
-        pthread_mutex_lock(&pool->lock);
-        *stats_p = pool->stats;
-        pthread_mutex_unlock(&pool->lock);
-    }
-    return status;
+    WEFT_TRY(get_pool("weft_pool_stats", device, &pool));
+    pthread_mutex_lock(&pool->lock);
+    *stats_p = pool->stats;
+    pthread_mutex_unlock(&pool->lock);
+    return WEFT_OK;
 }
 
 weft_status_t weft__cuda_trim(int device, uint64_t keep)
 {
     pool_t *pool;
-    weft_status_t status = get_pool("weft_pool_trim", device, &pool);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(get_pool("weft_pool_trim", device, &pool));
     pthread_mutex_lock(&pool->lock);
     weft_block_t *block = weft__space_largest(&pool->space);
     while (block != NULL && pool->stats.reserved - pool->stats.in_use > keep) {

@@ -79,10 +79,7 @@ static weft_status_t copy_overlapping(int gpu, int device, void *dst, const void
                                       weft_stream_h stream)
 {
     void *between, *native = weft__cuda_stream(stream);
-    weft_status_t status = weft__cuda_alloc(device, &between, bytes);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__cuda_alloc(device, &between, bytes));
     int error = weft__cuda()->copy(gpu, between, src, bytes, native);
     error = error ? error : weft__cuda()->copy(gpu, dst, between, bytes, native);
     error = error ? error : weft__cuda()->stream_sync(gpu, native); /* `between` is used until then */
@@ -298,8 +295,8 @@ void weft__cuda_forget(void *ctx)
 static weft_status_t stream_synchronize(weft_stream_h stream)
 {
     int error = weft__cuda()->stream_sync(stream->gpu, stream->native);
-    weft_status_t status = ask_checks(stream, error);
-    return status != WEFT_OK ? status : weft__cuda_status(error, "weft_stream_synchronize");
+    WEFT_TRY(ask_checks(stream, error));
+    return weft__cuda_status(error, "weft_stream_synchronize");
 }
 
 static weft_status_t stream_query(weft_stream_h stream)
@@ -498,11 +495,8 @@ static weft_status_t event_elapsed(weft_event_h start, weft_event_h end, double 
         return weft__fail(WEFT_ERR_INVALID, "weft_event_elapsed: the %s event was never recorded",
                           was_recorded(start) ? "end" : "start");
     }
-    weft_status_t status = event_query(start);
-    status = status == WEFT_OK ? event_query(end) : status;
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(event_query(start));
+    WEFT_TRY(event_query(end));
     int error = weft__cuda()->event_elapsed(start->gpu, start->native, end->native, &ms);
     *ms_p = ms;
     return weft__cuda_status(error, "weft_event_elapsed");

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "kernel/cpu/blas.h"
 #include "kernel/cpu/launch.h"
 #include "kernel/cpu/strips.h"
@@ -266,12 +267,9 @@ static weft_status_t sum_columns(product_t *p)
     if (p->sums == NULL) {
         return WEFT_ERR_NO_MEMORY;
     }
-    weft_status_t status = weft__team_run(SUM_ROWS * weft__ceil_div(n, SUM_COLUMNS), 0, sums_task,
-                                          p);
-    if (status == WEFT_OK) {
-        weft__inner()->add_partials(p->sums, SUM_ROWS, n, p->args.bias_grad, p->args.c_type, n);
-    }
-    return status;
+    WEFT_TRY(weft__team_run(SUM_ROWS * weft__ceil_div(n, SUM_COLUMNS), 0, sums_task, p));
+    weft__inner()->add_partials(p->sums, SUM_ROWS, n, p->args.bias_grad, p->args.c_type, n);
+    return WEFT_OK;
 }
 
 /* ---- the kernel ----------------------------------------------------------------------------- */
@@ -333,10 +331,7 @@ weft_status_t weft__run_matmul(const void *arg)
     int threads = weft__team_size();
     p.parts = choose_parts(&p);
     choose_grid(&p, blocks_of_part(p.parts, threads));
-    weft_status_t status = in_strips(&p, threads) ? weft__run_strips(args, p.onto_c, is_plain(args))
-                                                  : in_blocks(&p);
-    if (status == WEFT_OK && args->bias_grad != NULL && !p.sums_beside) {
-        status = sum_columns(&p);
-    }
-    return status;
+    WEFT_TRY(in_strips(&p, threads) ? weft__run_strips(args, p.onto_c, is_plain(args))
+                                    : in_blocks(&p));
+    return (args->bias_grad != NULL && !p.sums_beside) ? sum_columns(&p) : WEFT_OK;
 }

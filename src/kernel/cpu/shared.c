@@ -1,6 +1,7 @@
 /* Kernels of the CPU's table whose tasks share something: partial sums, tables of sines, a cache. */
 #include <math.h>
 
+#include "base/log.h"
 #include "kernel/cpu/launch.h"
 
 /* ---- norms: gradients of weight and bias are sums over rows -------------------------------- */
@@ -139,11 +140,8 @@ weft_status_t weft__run_decode(const void *arg)
         most = weft__most(most, ragged->list[i].position + ragged->list[i].length);
     }
     size_t scratch = (size_t)(most + args->head_dim + 64) * sizeof(float);
-    weft_status_t status = weft__team_run(args->batch * args->seq, 0, decode_append_task, args);
-    if (status == WEFT_OK) {
-        status = weft__team_run(count * args->heads, scratch, decode_task, args);
-    }
-    return status;
+    WEFT_TRY(weft__team_run(args->batch * args->seq, 0, decode_append_task, args));
+    return weft__team_run(count * args->heads, scratch, decode_task, args);
 }
 
 /* ---- gradient norm ------------------------------------------------------------------------- */

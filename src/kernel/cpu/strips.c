@@ -7,6 +7,7 @@
  * is written once, finished: right where c has many rows, as in all other products of a layer. */
 #include "kernel/cpu/strips.h"
 
+#include "base/log.h"
 #include "kernel/cpu/launch.h"
 
 enum {
@@ -89,12 +90,8 @@ static weft_status_t run_columns(strips_t *s, int threads)
                                 weft__ceil_div(s->x.k, PACK_STEPS));
     s->steps = weft__ceil_div(weft__ceil_div(s->x.k, weft__most(parts, 1)), packing.step) *
                packing.step;
-    weft_status_t status = weft__team_run(count * weft__ceil_div(s->x.k, s->steps), 0, pack_task,
-                                          s);
-    if (status == WEFT_OK) {
-        status = weft__team_run(weft__ceil_div(s->x.m, s->rows), WEFT_OWN_SCRATCH, rows_task, s);
-    }
-    return status;
+    WEFT_TRY(weft__team_run(count * weft__ceil_div(s->x.k, s->steps), 0, pack_task, s));
+    return weft__team_run(weft__ceil_div(s->x.m, s->rows), WEFT_OWN_SCRATCH, rows_task, s);
 }
 
 weft_status_t weft__run_strips(const weft_matmul_t *args, bool onto_c, bool plain)

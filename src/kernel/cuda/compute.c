@@ -44,12 +44,10 @@ static const weft_cuda_compute_ops_t *module(void)
 
 static weft_status_t take_space(int device, void *stream, space_t *space)
 {
-    weft_status_t status = weft__device_malloc(device, &space->memory, SPACE_BYTES);
-    if (status == WEFT_OK) {
-        space->device = device;
-        space->stream = stream;
-    }
-    return status;
+    WEFT_TRY(weft__device_malloc(device, &space->memory, SPACE_BYTES));
+    space->device = device;
+    space->stream = stream;
+    return WEFT_OK;
 }
 
 /* Of a stream; called under the lock. */
@@ -178,8 +176,8 @@ WEFT_COMPUTE_TABLE(ON_STREAM)
 static weft_status_t adamw_list(const weft_adamw_t *list, int count, weft_stream_h stream)
 {
     weft_cuda_place_t place;
-    weft_status_t status = find_place(stream, &place);
-    return status != WEFT_OK ? status : check(module()->adamw_list(&place, list, count), "adamw");
+    WEFT_TRY(find_place(stream, &place));
+    return check(module()->adamw_list(&place, list, count), "adamw");
 }
 
 /* The GPU of the calling thread's current device. */

@@ -55,7 +55,7 @@ DEFINE(void, barrier, int PE_start, int logPE_stride, int PE_size, long *pSync)
 DEFINE_COLLECTIVES(32)
 DEFINE_COLLECTIVES(64)
 
-#define DEFINE_TO_ALL(name, op, type)                                                              \
+#define DEFINE_REDUCTION(name, op, type)                                                           \
     DEFINE(void, name##_##op##_to_all, type *dest, const type *source, int nreduce, int PE_start,  \
            int logPE_stride, int PE_size, type *pWrk, long *pSync)                                 \
     {                                                                                              \
@@ -64,18 +64,6 @@ DEFINE_COLLECTIVES(64)
         weft__shmem_reduce(&set, dest, source, nreduce > 0 ? (size_t)nreduce : 0,                  \
                            WEFT_SHMEM_REDUCTION(op, type), CALL);                                  \
     }
-#define DEFINE_ARITHMETIC(name, type)                                                              \
-    DEFINE_TO_ALL(name, sum, type)                                                                 \
-    DEFINE_TO_ALL(name, prod, type)
-#define DEFINE_REAL(name, type)                                                                    \
-    DEFINE_ARITHMETIC(name, type)                                                                  \
-    DEFINE_TO_ALL(name, min, type)                                                                 \
-    DEFINE_TO_ALL(name, max, type)
-#define DEFINE_INTEGER(name, type)                                                                 \
-    DEFINE_REAL(name, type)                                                                        \
-    DEFINE_TO_ALL(name, and, type)                                                                 \
-    DEFINE_TO_ALL(name, or, type)                                                                  \
-    DEFINE_TO_ALL(name, xor, type)
 
 SHMEM_TYPES_TO_ALL_INTEGER(DEFINE_INTEGER)
 SHMEM_TYPES_REAL(DEFINE_REAL)

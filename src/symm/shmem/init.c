@@ -69,12 +69,9 @@ static weft_status_t exchange_cards(int pes)
     weft_fault_t fault;
     char key[64];
     int timeout = weft__settings()->timeout;
-    weft_status_t status = weft__job_store(0, &store);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    WEFT_TRY(weft__job_store(0, &store));
     name_key(key, weft__shmem.me);
-    status = weft__store_set(store, key, &cards[weft__shmem.me], sizeof(cards[0]));
+    weft_status_t status = weft__store_set(store, key, &cards[weft__shmem.me], sizeof(cards[0]));
     for (int pe = 0; pe < pes && status == WEFT_OK; pe++) {
         size_t bytes = sizeof(cards[pe]);
         if (pe == weft__shmem.me) {

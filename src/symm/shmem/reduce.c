@@ -151,7 +151,7 @@ void weft__shmem_reduce(weft_shmem_team_t *team, void *dest, const void *source,
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-#define DEFINE_REDUCE(name, op, type)                                                              \
+#define DEFINE_REDUCTION(name, op, type)                                                           \
     DEFINE(int, name##_##op##_reduce, shmem_team_t team, type *dest, const type *source,           \
            size_t nreduce)                                                                         \
     {                                                                                              \
@@ -159,18 +159,6 @@ void weft__shmem_reduce(weft_shmem_team_t *team, void *dest, const void *source,
                            WEFT_SHMEM_REDUCTION(op, type), CALL);                                  \
         return 0;                                                                                  \
     }
-#define DEFINE_ARITHMETIC(name, type)                                                              \
-    DEFINE_REDUCE(name, sum, type)                                                                 \
-    DEFINE_REDUCE(name, prod, type)
-#define DEFINE_REAL(name, type)                                                                    \
-    DEFINE_ARITHMETIC(name, type)                                                                  \
-    DEFINE_REDUCE(name, min, type)                                                                 \
-    DEFINE_REDUCE(name, max, type)
-#define DEFINE_INTEGER(name, type)                                                                 \
-    DEFINE_REAL(name, type)                                                                        \
-    DEFINE_REDUCE(name, and, type)                                                                 \
-    DEFINE_REDUCE(name, or, type)                                                                  \
-    DEFINE_REDUCE(name, xor, type)
 
 SHMEM_TYPES_INTEGER(DEFINE_INTEGER)
 SHMEM_TYPES_REAL(DEFINE_REAL)

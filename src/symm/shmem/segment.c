@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/try.h"
 #include "device/sysmem.h"
 #include "topo/host.h"
 
