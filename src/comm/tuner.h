@@ -13,8 +13,10 @@ typedef struct weft_tuner {
     int size;                            /* ranks */
     bool crowded;                        /* more ranks than cores; the same on all ranks */
     size_t oneshot_max;                  /* setting; 0: by table */
-    size_t stream_min;                   /* setting; 0: by `cache` */
+    size_t stream_min;                   /* setting; 0: by the caches */
     size_t cache;                        /* bytes of a core's own cache, at least 2 MiB */
+    size_t last_cache;                   /* bytes of a last-level cache; 0: not known */
+    int last_caches;                     /* how many of those the machine has */
 } weft_tuner_t;
 
 typedef struct weft_choice {
