@@ -1,13 +1,57 @@
-/* The API edge of collectives: each function makes a call, checks it and submits it. */
+/* The API edge of collectives: each function makes a call, checks it and submits it.
+ *
+ * Most calls are small, right, and made again and again by one thread on the same buffers. They
+ * go from here to the backend in one step; every doubt, and every error, is left to the way of
+ * all others. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "comm/comm.h"
+#include "comm/backends.h"
+#include "comm/bounds.h"
 #include "comm/group.h"
+#include "comm/turn.h"
+
+static inline bool is_known(const weft_bounds_t *bounds, const void *ptr, size_t bytes)
+{
+    return bytes == 0 || (ptr && weft__bounds_hold(bounds, ptr, bytes));
+}
+
+/* Is it small, would every check let it pass, and can it run at once? */
+static inline bool is_quick(const weft_call_t *call)
+{
+    weft_comm_h comm = call->comm;
+    if (!comm || atomic_load_explicit(&comm->magic, memory_order_relaxed) != WEFT_COMM_MAGIC ||
+        comm->generation != weft__comm_generation ||
+        !weft__is_mine(atomic_load_explicit(&comm->owner, memory_order_relaxed)) ||
+        atomic_load_explicit(&comm->has_streams, memory_order_relaxed) || call->stream ||
+        weft__group_open() || !comm->backend->small) {
+        return false;
+    }
+    size_t most = comm->tuner.small[call->coll];
+    if ((unsigned)call->type >= WEFT_DTYPE_COUNT || (unsigned)call->op >= WEFT_OP_COUNT ||
+        (unsigned)call->root >= (unsigned)comm->size || call->count >= most) {
+        return false;
+    }
+    int rank = comm->rank, size = comm->size;
+    size_t block = weft__call_bytes(call);
+    size_t src_bytes = block * (size_t)weft__call_src_blocks(call, rank, size);
+    size_t dst_bytes = block * (size_t)weft__call_dst_blocks(call, rank, size);
+    uintptr_t src = (uintptr_t)call->src, dst = (uintptr_t)call->dst;
+    bool apart = src + src_bytes <= dst || dst + dst_bytes <= src || !src_bytes || !dst_bytes;
+    return block < most && is_known(&comm->src_bounds, call->src, src_bytes) &&
+           is_known(&comm->dst_bounds, call->dst, dst_bytes) &&
+           (apart || dst == weft__call_in_place(call, rank, block));
+}
 
 static weft_status_t submit(weft_call_t *call)
 {
+    weft_comm_h comm = call->comm;
+    if (__builtin_expect(is_quick(call), 1)) {
+        weft_status_t status = weft__call_begin(comm, weft__coll_info[call->coll].name);
+        return status != WEFT_OK ? status
+                                 : weft__call_end(comm, comm->backend->small(comm->ctx, call));
+    }
     weft_status_t status = weft__call_check(call);
     if (status != WEFT_OK) {
         weft__group_fail(status);

@@ -156,6 +156,17 @@ static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
     }
 }
 
+void weft__tuner_settle(weft_tuner_t *tuner, int size, bool crowded)
+{
+    tuner->size = size;
+    tuner->crowded = crowded;
+    for (int c = 0; c < WEFT_COLL_COUNT; c++) {
+        bool free = tuner->forced[c] == WEFT_ALGO_AUTO && (has[c] & A(ONESHOT)) != 0;
+        size_t blocks = weft__coll_info[c].src_blocks == 'S' ? (size_t)size : 1;
+        tuner->small[c] = free ? oneshot_limit(tuner, (weft_coll_t)c) / blocks + 1 : 0;
+    }
+}
+
 /* Bytes of user buffers that one rank reads and writes in a direct call. */
 static size_t touched(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
 {
