@@ -81,8 +81,8 @@ typedef struct weft_backend_ops {
     weft_status_t (*collective)(void *ctx, const weft_call_t *call);
     weft_status_t (*exchange)(void *ctx, const weft_call_t *calls, int n);
 
-    /* Optional, beside `collective`: the same for blocks of fewer bytes than tuner.small of the
-     * collective. */
+    /* The same for one collective with blocks of fewer bytes than its tuner.small. Required with
+     * `collective`. */
     weft_status_t (*small)(void *ctx, const weft_call_t *call);
 
     /* For backends that queue work on streams themselves, in place of those two. Queue `n` calls on
