@@ -139,7 +139,8 @@ static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
         return 4096; /* an exchange costs a turn of every rank on its core: spare the second one */
     }
     switch (coll) {
-    case WEFT_COLL_ALLREDUCE:
+    case WEFT_COLL_ALLREDUCE: /* all read all: from 1 KiB on slices are faster even for two */
+        return n <= 2 ? 512 : n <= 4 ? 256 : 64;
     case WEFT_COLL_REDUCE:
         return n <= 2 ? 1024 : n <= 4 ? 256 : 64;
     case WEFT_COLL_REDUCE_SCATTER:

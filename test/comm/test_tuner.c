@@ -16,7 +16,7 @@ typedef struct limits {
 
 static const int sizes[] = {2, 3, 4, 5, 8, 9};
 static const limits_t limits[] = {
-    {WEFT_COLL_ALLREDUCE, {1024, 256, 256, 64, 64, 64}},
+    {WEFT_COLL_ALLREDUCE, {512, 256, 256, 64, 64, 64}},
     {WEFT_COLL_REDUCE, {1024, 256, 256, 64, 64, 64}},
     {WEFT_COLL_REDUCE_SCATTER, {1024, 512, 512, 512, 512, 256}},
     {WEFT_COLL_ALLGATHER, {512, 256, 256, 256, 256, 256}},

@@ -40,10 +40,9 @@ static inline void weft__copy_small(const weft_kernels_t *kernels, void *to, con
 /* Lines of a payload that are worth asking for ahead of time. */
 #define WEFT_AHEAD_BYTES 1024
 
-/* The next call is likely to be like this one: get its slot for writing now, while this one
- * waits. Others may still compare what was announced there, but no longer read its payload. The
- * line of the flag is written, as a prefetch does not take a line away from those who share it;
- * lines of payload are asked for. */
+/* The next call is likely to be like this one: get its slot for writing now, while this one waits.
+ * Others may still compare what was announced there, but no longer read its payload. The line of
+ * the flag is written, which gets it for certain; lines of payload are asked for. */
 static inline void weft__own_next_slot(weft_host_t *host, size_t payload)
 {
     weft_slot_t *next = weft__host_slot_of(host, host->rank, host->seq + 1);
