@@ -81,6 +81,10 @@ typedef struct weft_backend_ops {
     weft_status_t (*collective)(void *ctx, const weft_call_t *call);
     weft_status_t (*exchange)(void *ctx, const weft_call_t *calls, int n);
 
+    /* The same for one collective with blocks of fewer bytes than its tuner.small. Required with
+     * `collective`. */
+    weft_status_t (*small)(void *ctx, const weft_call_t *call);
+
     /* For backends that queue work on streams themselves, in place of those two. Queue `n` calls on
      * `stream` and return, or with NULL carry them out: one collective, several all-reduces of one type
      * and operation, or sends and receives that may run in any order. Called as they are. */

@@ -94,26 +94,6 @@ weft_call_t weft__call_fuse(const weft_call_t *calls, int n)
     return all;
 }
 
-int weft__call_src_blocks(const weft_call_t *call, int rank, int size)
-{
-    const weft_coll_info_t *info = &weft__coll_info[call->coll];
-    if (call->coll == WEFT_COLL_BARRIER || call->coll == WEFT_COLL_RECV ||
-        (info->src_where == 'r' && rank != call->root)) {
-        return 0;
-    }
-    return info->src_blocks == 'S' ? size : 1;
-}
-
-int weft__call_dst_blocks(const weft_call_t *call, int rank, int size)
-{
-    const weft_coll_info_t *info = &weft__coll_info[call->coll];
-    if (call->coll == WEFT_COLL_BARRIER || call->coll == WEFT_COLL_SEND ||
-        (info->dst_where == 'r' && rank != call->root)) {
-        return 0;
-    }
-    return info->dst_blocks == 'S' ? size : 1;
-}
-
 size_t weft__call_extent(const weft_call_t *call, int rank, int size, bool dst)
 {
     size_t element = weft_dtype_size(call->type), end = 0;
@@ -155,28 +135,6 @@ static weft_status_t check_values(const weft_call_t *call, const char *name)
     return WEFT_OK;
 }
 
-/* Where dst must be to be in place; NULL where there is no such place. */
-static const char *in_place_address(const weft_call_t *call, size_t block)
-{
-    const char *src = call->src;
-    size_t here = (size_t)call->comm->rank * block;
-    switch (call->coll) {
-    case WEFT_COLL_ALLREDUCE:
-    case WEFT_COLL_REDUCE:
-    case WEFT_COLL_BROADCAST:
-    case WEFT_COLL_ALLTOALL:
-        return src;
-    case WEFT_COLL_REDUCE_SCATTER:
-    case WEFT_COLL_SCATTER:
-        return src + here;
-    case WEFT_COLL_ALLGATHER:
-    case WEFT_COLL_GATHER:
-        return (const char *)((uintptr_t)src - here);
-    default:
-        return NULL;
-    }
-}
-
 static weft_status_t check_buffers(const weft_call_t *call, const char *name)
 {
     size_t block = weft__call_bytes(call);
@@ -191,7 +149,7 @@ static weft_status_t check_buffers(const weft_call_t *call, const char *name)
     WEFT_TRY(weft__bounds_check(call->comm, name, false, call->src, src_bytes));
     WEFT_TRY(weft__bounds_check(call->comm, name, true, call->dst, dst_bytes));
     bool overlap = src_bytes && dst_bytes && src < dst + dst_bytes && dst < src + src_bytes;
-    if (overlap && dst != (uintptr_t)in_place_address(call, block)) {
+    if (overlap && dst != weft__call_in_place(call, rank, block)) {
         return weft__fail(WEFT_ERR_INVALID,
                           "weft_%s: src %p (%zu bytes) and dst %p (%zu bytes) overlap, and not in "
                           "the way that this call allows in place",

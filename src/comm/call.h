@@ -106,14 +106,53 @@ weft_call_t weft__call_fuse(const weft_call_t *calls, int n);
 weft_status_t weft__call_check(const weft_call_t *call);
 
 /* Blocks of src and dst of this call on its communicator, 0 where this rank has none. */
-int weft__call_src_blocks(const weft_call_t *call, int rank, int size);
-int weft__call_dst_blocks(const weft_call_t *call, int rank, int size);
+static inline int weft__call_src_blocks(const weft_call_t *call, int rank, int size)
+{
+    const weft_coll_info_t *info = &weft__coll_info[call->coll];
+    if (call->coll == WEFT_COLL_BARRIER || call->coll == WEFT_COLL_RECV ||
+        (info->src_where == 'r' && rank != call->root)) {
+        return 0;
+    }
+    return info->src_blocks == 'S' ? size : 1;
+}
+
+static inline int weft__call_dst_blocks(const weft_call_t *call, int rank, int size)
+{
+    const weft_coll_info_t *info = &weft__coll_info[call->coll];
+    if (call->coll == WEFT_COLL_BARRIER || call->coll == WEFT_COLL_SEND ||
+        (info->dst_where == 'r' && rank != call->root)) {
+        return 0;
+    }
+    return info->dst_blocks == 'S' ? size : 1;
+}
 
 /* Bytes of a block. Inline, as all that every call passes several times: a small one takes some 150 ns. */
 extern const unsigned char weft__dtype_sizes[WEFT_DTYPE_COUNT];
 static inline size_t weft__call_bytes(const weft_call_t *call)
 {
     return call->count * weft__dtype_sizes[call->type];
+}
+
+/* Where dst must be for `rank` to be in place; 0 where there is no such place. */
+static inline uintptr_t weft__call_in_place(const weft_call_t *call, int rank, size_t block)
+{
+    uintptr_t src = (uintptr_t)call->src;
+    size_t here = (size_t)rank * block;
+    switch (call->coll) {
+    case WEFT_COLL_ALLREDUCE:
+    case WEFT_COLL_REDUCE:
+    case WEFT_COLL_BROADCAST:
+    case WEFT_COLL_ALLTOALL:
+        return src;
+    case WEFT_COLL_REDUCE_SCATTER:
+    case WEFT_COLL_SCATTER:
+        return src + here;
+    case WEFT_COLL_ALLGATHER:
+    case WEFT_COLL_GATHER:
+        return src - here;
+    default:
+        return 0;
+    }
 }
 
 /* What ranks compare, beside the count, to know that they make the same call. */

@@ -25,19 +25,14 @@ typedef struct group {
     int njoiners, joiner_room;
 } group_t;
 
-/* The initial-exec model makes the check for an open group, part of every call, a plain load. There is
- * little room for that where the library is loaded late: the rest is ordinary. */
-static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+/* There is little room for the initial-exec model where the library is loaded late: the rest is
+ * ordinary. */
+_Thread_local int weft__group_depth __attribute__((tls_model("initial-exec")));
 static _Thread_local group_t group;
-
-bool weft__group_open(void)
-{
-    return depth > 0;
-}
 
 void weft__group_fail(weft_status_t status)
 {
-    if (depth > 0 && group.failed == WEFT_OK) {
+    if (weft__group_depth > 0 && group.failed == WEFT_OK) {
         group.failed = status;
         strncpy(group.why, weft_last_error(), sizeof(group.why) - 1);
     }
@@ -92,7 +87,7 @@ weft_status_t weft__group_add_joiner(const weft_joiner_t *joiner)
 
 weft_status_t weft_group_start(void)
 {
-    depth++;
+    weft__group_depth++;
     return WEFT_OK;
 }
 
@@ -372,10 +367,10 @@ static weft_status_t run_all(weft_call_t *calls, int n)
 
 weft_status_t weft_group_end(void)
 {
-    if (depth == 0) {
+    if (weft__group_depth == 0) {
         return weft__fail(WEFT_ERR_INVALID, "weft_group_end without weft_group_start");
     }
-    if (--depth > 0) {
+    if (--weft__group_depth > 0) {
         return WEFT_OK;
     }
     group_t g = group;

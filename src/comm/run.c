@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "comm/backends.h"
 #include "comm/group.h"
+#include "comm/turn.h"
 #include "device/device.h"
 
 /* Take a place in the order. Under the lock, as is weft_comm_abort when it takes the handle away:
@@ -87,50 +88,7 @@ static weft_status_t run_in_turn(weft_call_t *calls, int n)
     return status;
 }
 
-/* Its address tells threads apart. Plain to find, as the depth of groups is: part of every call. */
-static _Thread_local _Alignas(WEFT_CALL_PLACES) char self
-    __attribute__((tls_model("initial-exec")));
-
-static bool is_mine(uintptr_t owner)
-{
-    return (owner & ~(uintptr_t)(WEFT_CALL_PLACES - 1)) == (uintptr_t)&self;
-}
-
-/* The calling thread begins to use the communicator, see turn.c. */
-static inline __attribute__((always_inline)) weft_status_t begin(weft_comm_h comm, const char *who)
-{
-    weft_status_t status;
-    uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
-    if (__builtin_expect(!is_mine(owner), 0)) {
-        status = weft__comm_take_over(comm, (uintptr_t)&self, who);
-        owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
-        if (status != WEFT_OK || !is_mine(owner)) {
-            return status != WEFT_OK ? status : weft__comm_crossed(comm, who);
-        }
-    }
-    /* Partners: weft__comm_take_over, weft_comm_destroy and weft_comm_abort. */
-    _Atomic(const char *) *calling = &comm->calling[owner % WEFT_CALL_PLACES];
-    atomic_store_explicit(calling, who, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    bool mine = atomic_load_explicit(&comm->owner, memory_order_relaxed) == owner;
-    status = __builtin_expect(mine, 1) ? weft__comm_check(comm, who)
-                                       : weft__comm_crossed(comm, who);
-    if (__builtin_expect(status != WEFT_OK, 0)) {
-        atomic_store_explicit(calling, NULL, memory_order_release);
-    }
-    return status;
-}
-
-static inline __attribute__((always_inline)) weft_status_t end(weft_comm_h comm,
-                                                               weft_status_t status)
-{
-    uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
-    if (__builtin_expect(!is_mine(owner), 0)) {
-        return weft__comm_end_crossed(comm, (uintptr_t)&self, status);
-    }
-    atomic_store_explicit(&comm->calling[owner % WEFT_CALL_PLACES], NULL, memory_order_release);
-    return status;
-}
+_Thread_local _Alignas(WEFT_CALL_PLACES) char weft__self __attribute__((tls_model("initial-exec")));
 
 #define NO_TICKET UINT64_MAX
 
@@ -138,11 +96,11 @@ static inline __attribute__((always_inline)) weft_status_t enter(weft_comm_h com
                                                                  uint64_t *ticket_p)
 {
     *ticket_p = NO_TICKET; /* without streams nothing can be in front of it */
-    weft_status_t status = begin(comm, who);
+    weft_status_t status = weft__call_begin(comm, who);
     if (status == WEFT_OK && atomic_load_explicit(&comm->has_streams, memory_order_relaxed)) {
         status = issue(comm, who, ticket_p);
         if (status != WEFT_OK) {
-            return end(comm, status);
+            return weft__call_end(comm, status);
         }
         weft__comm_turn(comm, *ticket_p);
     }
@@ -155,7 +113,7 @@ static inline __attribute__((always_inline)) weft_status_t leave(weft_comm_h com
     if (__builtin_expect(ticket != NO_TICKET, 0)) {
         turn_over(comm, ticket);
     }
-    return end(comm, status);
+    return weft__call_end(comm, status);
 }
 
 weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p)
@@ -266,12 +224,12 @@ weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h strea
     for (int i = 0; i < n; i++) {
         calls[i].vectors = NULL; /* the batch owns them now */
     }
-    weft_status_t status = begin(comm, who);
+    weft_status_t status = weft__call_begin(comm, who);
     if (status != WEFT_OK) {
         free_batch(batch);
         return status;
     }
-    return end(comm, queue_batch(batch, stream, who));
+    return weft__call_end(comm, queue_batch(batch, stream, who));
 }
 
 weft_status_t weft__call_submit(weft_call_t *call)

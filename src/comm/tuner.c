@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "topo/topo.h"
 
 #define A(name) (1u << WEFT_ALGO_##name)
 
@@ -105,9 +106,13 @@ weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec)
 {
     const weft_settings_t *settings = weft__settings();
     long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    int count;
+    size_t last = weft__last_cache("", &count);
     *tuner = (weft_tuner_t){.oneshot_max = settings->eager_max,
                             .stream_min = settings->stream_min,
-                            .cache = cache > (2 << 20) ? (size_t)cache : (size_t)2 << 20};
+                            .cache = cache > (2 << 20) ? (size_t)cache : (size_t)2 << 20,
+                            .last_cache = last,
+                            .last_caches = count};
     for (const char *item = spec; *item;) {
         size_t length = strcspn(item, ",");
         if (length > 0) {
@@ -131,7 +136,8 @@ static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
         return 4096; /* an exchange costs a turn of every rank on its core: spare the second one */
     }
     switch (coll) {
-    case WEFT_COLL_ALLREDUCE:
+    case WEFT_COLL_ALLREDUCE: /* all read all: from 1 KiB on slices are faster even for two */
+        return n <= 2 ? 512 : n <= 4 ? 256 : 64;
     case WEFT_COLL_REDUCE:
         return n <= 2 ? 1024 : n <= 4 ? 256 : 64;
     case WEFT_COLL_REDUCE_SCATTER:
@@ -145,6 +151,17 @@ static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
         return n <= 2 ? 1024 : 2048;
     default:
         return 0;
+    }
+}
+
+void weft__tuner_settle(weft_tuner_t *tuner, int size, bool crowded)
+{
+    tuner->size = size;
+    tuner->crowded = crowded;
+    for (int c = 0; c < WEFT_COLL_COUNT; c++) {
+        bool free = tuner->forced[c] == WEFT_ALGO_AUTO && (has[c] & A(ONESHOT)) != 0;
+        size_t blocks = weft__coll_info[c].src_blocks == 'S' ? (size_t)size : 1;
+        tuner->small[c] = free ? oneshot_limit(tuner, (weft_coll_t)c) / blocks + 1 : 0;
     }
 }
 
@@ -168,16 +185,34 @@ static size_t touched(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
     }
 }
 
-/* Non-temporal stores pay once what a rank touches no longer stays in its own cache. Reductions
- * and exchanges gain first, because the sources then stay there; plain copies only beyond that. */
+/* From so many ranks on one last-level cache, writing through it is slower than past it. */
+#define MANY 16
+
+/* Stores that bypass the cache (non-temporal) save reading what they overwrite, and each costs a
+ * way to memory.
+ *
+ *  - They pay once the buffers of all ranks, which are what a call reads and writes, do not fit
+ *    into the last-level caches that those ranks share: every line would come from memory and go
+ *    there either way. As long as they fit, the next call finds its lines there, and bypassing
+ *    them is up to three times as slow.
+ *  - Many ranks on one such cache are bound by its traffic, not by its size: there they pay as soon
+ *    as a rank touches more than its own cache holds, in reductions and exchanges, whose sources
+ *    then stay in it; in copies from four times that on. The same where the last-level cache is
+ *    not known.
+ *
+ * Measured: docs/performance.md. */
 static bool streams(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)
 {
-    size_t limit = tuner->stream_min;
-    if (!limit) {
-        bool early = weft__coll_info[coll].reduces || coll == WEFT_COLL_ALLTOALL;
-        limit = early ? tuner->cache : 4 * tuner->cache;
+    size_t n = (size_t)tuner->size, mine = touched(tuner, coll, bytes);
+    if (tuner->stream_min) {
+        return mine >= tuner->stream_min;
     }
-    return touched(tuner, coll, bytes) >= limit;
+    size_t caches = n < (size_t)tuner->last_caches ? n : (size_t)tuner->last_caches;
+    if (caches > 0 && n * mine > caches * tuner->last_cache) {
+        return true;
+    }
+    bool early = weft__coll_info[coll].reduces || coll == WEFT_COLL_ALLTOALL;
+    return (caches == 0 || n >= MANY * caches) && mine >= (early ? 1 : 4) * tuner->cache;
 }
 
 weft_choice_t weft__tuner_choose(const weft_tuner_t *tuner, weft_coll_t coll, size_t bytes)

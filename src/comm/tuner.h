@@ -13,8 +13,11 @@ typedef struct weft_tuner {
     int size;                            /* ranks */
     bool crowded;                        /* more ranks than cores; the same on all ranks */
     size_t oneshot_max;                  /* setting; 0: by table */
-    size_t stream_min;                   /* setting; 0: by `cache` */
+    size_t stream_min;                   /* setting; 0: by the caches */
     size_t cache;                        /* bytes of a core's own cache, at least 2 MiB */
+    size_t last_cache;                   /* bytes of a last-level cache; 0: not known */
+    int last_caches;                     /* how many of those the machine has */
+    size_t small[WEFT_COLL_COUNT];       /* blocks of fewer bytes are one-shot; 0: ask choose */
 } weft_tuner_t;
 
 typedef struct weft_choice {
@@ -26,6 +29,9 @@ typedef struct weft_choice {
 /* Read `spec` ("allreduce:ring,broadcast:tree", "ring", "auto") into the tuner. WEFT_ERR_INVALID
  * names the part that is wrong and what the collective does have. */
 weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec);
+
+/* Who the ranks are is known. Fills in `small`, so that small calls need not ask. */
+void weft__tuner_settle(weft_tuner_t *tuner, int size, bool crowded);
 
 /* `bytes` is count x element size (one block). Every rank gets the same answer to the same call:
  * it depends on nothing that ranks do not share. */

@@ -2,6 +2,8 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "topo/cpu_list.h"
 #include "topo/topo.h"
@@ -44,4 +46,40 @@ int weft__numa_here(const char *root)
         }
     }
     return found;
+}
+
+/* A file of the cache `index` of CPU 0. */
+static bool read_cache(const char *root, int index, const char *name, char *line, size_t room)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/sys/devices/system/cpu/cpu0/cache/index%d/%s", root, index,
+             name);
+    FILE *file = fopen(path, "re");
+    bool found = file != NULL && fgets(line, (int)room, file) != NULL;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return found;
+}
+
+size_t weft__last_cache(const char *root, int *count_p)
+{
+    char line[4096];
+    unsigned long cpus[WORDS];
+    int index = 4; /* the kernel lists them from the first level on, data and instructions apart */
+    while (index > 1 && !read_cache(root, index, "size", line, sizeof(line))) {
+        index--;
+    }
+    *count_p = 0;
+    size_t bytes = index > 1 ? (size_t)strtoul(line, NULL, 10) << 10 : 0; /* "32768K" */
+    if (bytes == 0 || !read_cache(root, index, "shared_cpu_list", line, sizeof(line)) ||
+        !weft__cpu_list_read(line, cpus, WORDS)) {
+        return 0;
+    }
+    long sharing = 0, all = sysconf(_SC_NPROCESSORS_CONF);
+    for (int word = 0; word < (int)WORDS; word++) {
+        sharing += __builtin_popcountl(cpus[word]);
+    }
+    *count_p = all > sharing ? (int)(all / sharing) : 1;
+    return bytes;
 }

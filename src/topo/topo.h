@@ -48,6 +48,10 @@ void weft__topo_cleanup(weft_topo_t *topo);
  * or the kernel does not say. `root` is put before /sys: "" for the real one. Any thread may ask. */
 int weft__numa_here(const char *root);
 
+/* Bytes of a last-level cache of this machine, and in *count_p how many of them it has; 0: the
+ * kernel does not say. `root` as above. Two small files are read. Any thread may ask. */
+size_t weft__last_cache(const char *root, int *count_p);
+
 /* One CPU mask a rank, as sched_setaffinity takes it: rank r's is at masks + r x words. */
 typedef struct weft_bind {
     int ranks;

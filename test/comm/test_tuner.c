@@ -16,7 +16,7 @@ typedef struct limits {
 
 static const int sizes[] = {2, 3, 4, 5, 8, 9};
 static const limits_t limits[] = {
-    {WEFT_COLL_ALLREDUCE, {1024, 256, 256, 64, 64, 64}},
+    {WEFT_COLL_ALLREDUCE, {512, 256, 256, 64, 64, 64}},
     {WEFT_COLL_REDUCE, {1024, 256, 256, 64, 64, 64}},
     {WEFT_COLL_REDUCE_SCATTER, {1024, 512, 512, 512, 512, 256}},
     {WEFT_COLL_ALLGATHER, {512, 256, 256, 256, 256, 256}},
@@ -66,12 +66,44 @@ static void a_setting_comes_before_the_table(void **state)
     assert_int_equal(choice(&tuner, WEFT_COLL_ALLREDUCE, WEFT_SLOT_BYTES + 1), WEFT_ALGO_DIRECT);
 }
 
+static bool streams(int ranks, int caches, weft_coll_t coll, size_t bytes)
+{
+    weft_tuner_t tuner = {.size = ranks,
+                          .cache = (size_t)2 << 20,
+                          .last_cache = (size_t)32 << 20,
+                          .last_caches = caches};
+    return weft__tuner_choose(&tuner, coll, bytes).store == WEFT_STORE_STREAM;
+}
+
+/* While the buffers of all ranks fit into the last-level caches that they share, stores go through
+ * them. */
+static void stores_bypass_caches_that_are_too_small(void **state)
+{
+    const size_t mib = (size_t)1 << 20;
+    (void)state;
+    assert_false(streams(2, 1, WEFT_COLL_ALLREDUCE, mib));
+    assert_false(streams(2, 1, WEFT_COLL_ALLREDUCE, 8 * mib)); /* 2 ranks x 2 buffers: 32 MiB */
+    assert_true(streams(2, 1, WEFT_COLL_ALLREDUCE, 8 * mib + 128));
+    assert_false(streams(2, 2, WEFT_COLL_ALLREDUCE, 16 * mib));
+    assert_true(streams(2, 8, WEFT_COLL_ALLREDUCE, 17 * mib)); /* two ranks use two of eight */
+    assert_false(streams(4, 1, WEFT_COLL_BROADCAST, 6 * mib)); /* a source, four destinations */
+    assert_true(streams(4, 1, WEFT_COLL_BROADCAST, 7 * mib));
+    assert_false(streams(8, 1, WEFT_COLL_ALLREDUCE, 2 * mib));
+    /* Many ranks on a cache, or one that is not known: what a core's own holds counts. */
+    assert_true(streams(16, 1, WEFT_COLL_ALLREDUCE, mib));
+    assert_false(streams(16, 1, WEFT_COLL_ALLREDUCE, mib - 128));
+    assert_false(streams(16, 2, WEFT_COLL_ALLREDUCE, mib));
+    assert_true(streams(2, 0, WEFT_COLL_ALLREDUCE, mib));
+    assert_false(streams(2, 0, WEFT_COLL_BROADCAST, mib));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_are_those_measured),
         cmocka_unit_test(crowded_ranks_spare_an_exchange),
         cmocka_unit_test(a_setting_comes_before_the_table),
+        cmocka_unit_test(stores_bypass_caches_that_are_too_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

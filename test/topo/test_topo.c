@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -112,12 +113,37 @@ static void narrow_affinity_is_respected(void **state)
     assert_int_equal(status, 0);
 }
 
+/* On a made-up /sys: none, one of a single CPU (so as many as there are CPUs), and a fourth level
+ * that all share. */
+static void last_cache_is_the_outermost(void **state)
+{
+    char root[] = "/tmp/weft-test-topo-XXXXXX", command[512];
+    int count = -1;
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(weft__last_cache(root, &count), 0);
+    assert_int_equal(count, 0);
+    static const char *const levels[][2] = {{"3", "0"}, {"4", "0-4095"}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof(command),
+                 "d=%s/sys/devices/system/cpu/cpu0/cache/index%s; mkdir -p $d && "
+                 "echo %sK >$d/size && echo %s >$d/shared_cpu_list",
+                 root, levels[i][0], levels[i][0], levels[i][1]);
+        assert_int_equal(system(command), 0);
+        assert_int_equal(weft__last_cache(root, &count), (i + 3) << 10);
+        assert_int_equal(count, i == 0 ? sysconf(_SC_NPROCESSORS_CONF) : 1);
+    }
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(machine_is_described),
         cmocka_unit_test(every_rank_gets_a_fair_share),
         cmocka_unit_test(narrow_affinity_is_respected),
+        cmocka_unit_test(last_cache_is_the_outermost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  *
  *     find.c      the segment in which the ranks meet
  *     join.c      joining and leaving
- *     announce.c  calls that all ranks make, compared
+ *     announce.c  calls that all ranks make, compared; announce.h for small ones
  *     split.c     communicators of some of the ranks
  *     wait.c      spin, yield, sleep
  *     fault.c     errors that concern all ranks */
@@ -119,10 +119,10 @@ static inline void weft__host_begin(weft_host_t *host, const weft_call_t *call)
 weft_status_t weft__host_announce(weft_host_t *host, const weft_call_t *call, weft_algo_t algo,
                                   size_t bytes);
 
-/* As weft__host_announce by one-shot, but wait only for `peer` (-1: for nobody). Comparing with the
- * others is left to a later call. Only where nothing is needed from them. */
-weft_status_t weft__host_announce_to(weft_host_t *host, const weft_call_t *call, size_t bytes,
-                                     int peer);
+/* The rare ways of announce.h. Too far ahead of the others: wait for them. Compare every call from
+ * the first that was not compared to `through`, which rank `p` has announced. */
+weft_status_t weft__verify_far(weft_host_t *host);
+weft_status_t weft__verify_each(weft_host_t *host, int p, uint64_t through);
 
 /* `bytes` of every rank to all, at most WEFT_SLOT_BYTES. `first`: a call of its own, else part of the last. */
 weft_status_t weft__host_gather(weft_host_t *host, bool first, const void *mine, void *all,

@@ -14,6 +14,17 @@ static inline void weft__pause(void)
 #endif
 }
 
+/* Ask for a line to write to. The compiler's own prefetch for writing is one for reading, unless it
+ * is told that the processor has this instruction; those that do not have it ignore it. */
+static inline void weft__prefetch_own(const char *line)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
 /* Polls before yielding, from the setting WEFT_SPIN and whether ranks share cores. */
 int weft__wait_spin(bool crowded);
 

@@ -122,7 +122,7 @@ weft_status_t weft__host_meet(weft_host_t *host)
         host->one_process = host->one_process && peer->near;
     }
     host->crowded = is_crowded(host);
-    host->comm->tuner.crowded = host->crowded;
+    weft__tuner_settle(&host->comm->tuner, host->size, host->crowded);
     host->spin = weft__wait_spin(host->crowded);
     return WEFT_OK;
 }

@@ -46,8 +46,9 @@ typedef struct weft_slot {
     _Alignas(128) _Atomic uint64_t seq; /* call number + 1; released by post, acquired by wait */
     _Atomic uint64_t count;             /* relaxed: read after seq, or for an error text */
     _Atomic uint64_t sig;               /* relaxed: weft__sig_pack of the call */
-    uint32_t flags;                     /* the backend's */
-    uint32_t bytes; /* of the payload */
+    uint16_t flags;                     /* the backend's */
+    uint16_t repeats; /* calls before it that were the same, one after the other */
+    uint32_t bytes;   /* of the payload */
     union {
         char data[WEFT_INLINE_BYTES];
         struct {

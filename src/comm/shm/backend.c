@@ -198,6 +198,7 @@ const weft_backend_ops_t weft__backend_shm = {
     .split = shm_split,
     .collective = weft__shm_collective,
     .exchange = weft__shm_exchange,
+    .small = weft__shm_small,
     .publish = shm_publish,
     .locate = shm_locate,
     .error = shm_error,

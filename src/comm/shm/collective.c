@@ -24,7 +24,7 @@ weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_
     weft_slot_t *mine = weft__host_slot(host, shm->rank);
     bool has_src = weft__call_src_blocks(call, shm->rank, shm->size) > 0;
     bool has_dst = weft__call_dst_blocks(call, shm->rank, shm->size) > 0;
-    mine->flags = sharing(shm, call);
+    mine->flags = (uint16_t)sharing(shm, call);
     mine->u.at.src = has_src ? (uint64_t)(uintptr_t)call->src : 0;
     mine->u.at.dst = has_dst ? (uint64_t)(uintptr_t)call->dst : 0;
     weft_status_t status = weft__host_announce(host, call, algo, 0);

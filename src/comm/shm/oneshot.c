@@ -2,6 +2,7 @@
  *
  * One exchange of flags, no second synchronization: slots are reused late (segment.h says why that is
  * safe). Least latency, but every rank reads every payload, so only for small sizes. */
+#include "comm/host/announce.h"
 #include "comm/shm/shm.h"
 
 static void reduce_blocks(weft_shm_t *shm, const weft_call_t *call, size_t offset)
@@ -16,19 +17,18 @@ static void reduce_blocks(weft_shm_t *shm, const weft_call_t *call, size_t offse
 }
 
 /* Block `block` of rank p's payload to block p of dst, for every p. */
-static void collect(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t block)
+static inline void collect(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t block)
 {
-    const weft_kernels_t *kernels = shm->kernels;
     for (int p = 0; p < shm->size; p++) {
         const char *from = weft__slot_payload(weft__host_slot(shm->host, p)) + block * bytes;
-        kernels->copy((char *)call->dst + (size_t)p * bytes, from, bytes, WEFT_STORE_CACHED);
+        weft__copy_small(shm->kernels, (char *)call->dst + (size_t)p * bytes, from, bytes);
     }
 }
 
-static void take(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t block)
+static inline void take(weft_shm_t *shm, const weft_call_t *call, size_t bytes, size_t block)
 {
     const char *from = weft__slot_payload(weft__host_slot(shm->host, call->root)) + block * bytes;
-    shm->kernels->copy(call->dst, from, bytes, WEFT_STORE_CACHED);
+    weft__copy_small(shm->kernels, call->dst, from, bytes);
 }
 
 /* Whose payload does this rank need? */
@@ -54,37 +54,57 @@ static int needed_rank(const weft_shm_t *shm, const weft_call_t *call)
  * is reported by the call itself, on every rank. */
 #define ROUTINE 2
 
-static bool is_routine(const weft_host_t *host, const weft_call_t *call)
+static inline bool is_routine(const weft_host_t *host, uint64_t sig, size_t count)
 {
-    return host->repeats >= ROUTINE && call->count == host->last_count &&
-           weft__sig_pack(call, WEFT_ALGO_ONESHOT) == host->last_sig;
+    return host->repeats >= ROUTINE && count == host->last_count && sig == host->last_sig;
 }
 
-/* The next call is likely to be like this one: fetch its slot for writing now, while nothing waits
- * for it. Everybody has left it, since they all announced the call that just ended. */
-static void own_next_slot(weft_host_t *host, size_t payload)
+/* Then those that send are likely to be ahead of a root, or of who needs the root: their next
+ * announcements can be on their way meanwhile. */
+#define AHEAD 3
+
+static inline void look_ahead(const weft_shm_t *shm, const weft_call_t *call, int needed,
+                              size_t bytes)
 {
-    weft_slot_t *slot = weft__host_slot(host, host->rank);
-    if (payload > 0) { /* a pure flag is polled by all at once: leave it to them */
-        __builtin_prefetch(slot, 1);
+    size_t from = call->coll == WEFT_COLL_SCATTER ? (size_t)shm->rank * bytes : 0;
+    size_t end = bytes > WEFT_INLINE_BYTES && bytes <= WEFT_AHEAD_BYTES ? from + bytes : 0;
+    bool gathers = call->coll == WEFT_COLL_REDUCE || call->coll == WEFT_COLL_GATHER;
+    if (needed < 0 && (needed == NOBODY || !gathers)) {
+        return;
     }
-    if (payload > WEFT_INLINE_BYTES) {
-        for (size_t at = 0; at < payload && at < 1024; at += 64) {
-            __builtin_prefetch(slot->payload + at, 1);
+    for (int p = needed < 0 ? 0 : needed; p < (needed < 0 ? shm->size : needed + 1); p++) {
+        const weft_slot_t *slot = weft__host_slot_of(shm->host, p, shm->host->seq + AHEAD);
+        if (p != shm->rank) {
+            __builtin_prefetch(slot);
+            for (size_t at = from; at < end; at += 64) {
+                __builtin_prefetch(slot->payload + at);
+            }
         }
     }
 }
 
-weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
+static inline __attribute__((always_inline)) weft_status_t
+announce(weft_shm_t *shm, const weft_call_t *call, size_t bytes)
 {
     weft_host_t *host = shm->host;
-    size_t bytes = weft__call_bytes(call);
+    uint64_t sig = weft__sig_pack(call, WEFT_ALGO_ONESHOT);
     size_t payload = bytes * (size_t)weft__call_src_blocks(call, shm->rank, shm->size);
     int needed = needed_rank(shm, call);
-    weft_status_t status = needed == ALL || !is_routine(host, call)
-                               ? weft__host_announce(host, call, WEFT_ALGO_ONESHOT, payload)
-                               : weft__host_announce_to(host, call, payload, needed);
-    if (status != WEFT_OK) {
+    bool routine = is_routine(host, sig, call->count);
+    if (routine) {
+        look_ahead(shm, call, needed, bytes);
+    }
+    return needed == ALL || !routine
+               ? weft__announce(host, sig, call->count, call->src, payload)
+               : weft__announce_to(host, sig, call->count, call->src, payload, needed);
+}
+
+static inline __attribute__((always_inline)) weft_status_t oneshot(weft_shm_t *shm,
+                                                                   const weft_call_t *call)
+{
+    size_t bytes = weft__call_bytes(call);
+    weft_status_t status = announce(shm, call, bytes);
+    if (__builtin_expect(status != WEFT_OK, 0)) {
         return status;
     }
     size_t me = (size_t)shm->rank;
@@ -122,7 +142,25 @@ weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
             break;
         }
     }
-    host->seq++;
-    own_next_slot(host, payload);
+    shm->host->seq++;
     return WEFT_OK;
+}
+
+weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call)
+{
+    return oneshot(shm, call);
+}
+
+weft_status_t weft__shm_small(void *ctx, const weft_call_t *call)
+{
+    weft_shm_t *shm = ctx;
+    if (__builtin_expect(weft__host_is_broken(shm->host), 0)) {
+        return weft__host_refuse(shm->host);
+    }
+    weft__host_begin(shm->host, call);
+    weft_status_t status = oneshot(shm, call);
+    if (__builtin_expect(status != WEFT_OK, 0)) {
+        weft__host_drain(shm->host);
+    }
+    return status;
 }

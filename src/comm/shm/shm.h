@@ -60,6 +60,7 @@ weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n);
 
 /* One call by the one-shot path; payload <= WEFT_SLOT_BYTES. (oneshot.c) */
 weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call);
+weft_status_t weft__shm_small(void *ctx, const weft_call_t *call); /* with all that is around it */
 
 /* A call in pieces: through bounce buffers (staged), or as many one-shots. (stage.c) */
 weft_status_t weft__shm_pieces(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo);
