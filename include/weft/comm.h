@@ -58,7 +58,7 @@ typedef struct weft_comm_config {
      * call's kernel holds its part of the GPU until it ends; with more of them in progress than said
      * here, none may be able to go on. They share what a rank may take of its GPU; the largest number
      * given by a rank counts. -1: 1. */
-    int crowd;
+    int concurrent_comms;
 } weft_comm_config_t;
 
 #define WEFT_COMM_CONFIG_INIT                                                                      \

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "kernel/compress.h"
-#include "parallel/squeeze.h"
+#include "parallel/compression.h"
 
 #define CALLS 6   /* of a check */
 #define MOST 8.0f /* of weft__pair_value */
@@ -29,7 +29,7 @@ typedef struct compress {
     double *sums;           /* of all calls, and what they should be */
     weft_bucket_t bucket;   /* all of grads */
     weft_layout_t layout;   /* of that bucket alone */
-    weft_squeeze_t *squeeze;
+    weft_compression_t *compression;
 } compress_t;
 
 static weft_status_t open_compress(weft_pair_run_t *run)
@@ -56,13 +56,13 @@ static weft_status_t open_exchange(weft_pair_run_t *run)
 {
     WEFT_TRY(open_compress(run));
     compress_t *c = run->ctx;
-    return weft__squeeze_create(c->kind, false, &c->layout, c->compute, run->comm, &c->squeeze);
+    return weft__compression_create(c->kind, false, &c->layout, c->compute, run->comm, &c->compression);
 }
 
 static void close_compress(weft_pair_run_t *run)
 {
     compress_t *c = run->ctx;
-    weft__squeeze_destroy(c->squeeze);
+    weft__compression_destroy(c->compression);
     weft__compute_threads(0);
 }
 
@@ -154,7 +154,7 @@ static weft_status_t compressed(weft_pair_run_t *run, int rounds)
 {
     const compress_t *c = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        WEFT_TRY(weft__squeeze_allreduce(c->squeeze, 0, c->grads, run->stream));
+        WEFT_TRY(weft__compression_allreduce(c->compression, 0, c->grads, run->stream));
     }
     return WEFT_OK;
 }
@@ -208,7 +208,7 @@ static weft_status_t check_sums(const weft_pair_run_t *run, size_t *wrong_p)
 {
     compress_t *c = run->ctx;
     int64_t count, part = c->count / run->size;
-    const float *sent = weft__squeeze_residuals(c->squeeze, &count);
+    const float *sent = weft__compression_residuals(c->compression, &count);
     WEFT_TRY(weft_memcpy(c->grads, sent, run->bytes, NULL));
     WEFT_TRY(add_all(run));
     WEFT_TRY(weft_memset(c->grads, 0, run->bytes, NULL));
@@ -231,7 +231,7 @@ static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
     for (uint64_t call = 0; call < CALLS; call++) {
         uint64_t seed = run->seed + call * 1000;
         WEFT_TRY(fill(run, seed));
-        WEFT_TRY(weft__squeeze_allreduce(c->squeeze, 0, c->grads, run->stream));
+        WEFT_TRY(weft__compression_allreduce(c->compression, 0, c->grads, run->stream));
         WEFT_TRY(compare(run, seed, bound, wrong_p));
     }
     if (c->kind == WEFT_COMPRESS_INT8) {
@@ -242,7 +242,7 @@ static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
     WEFT_TRY(compare(run, run->seed, 0, wrong_p));
     /* What is timed is summed in place again and again: other numbers would grow without end. */
     int64_t kept;
-    float *residuals = weft__squeeze_residuals(c->squeeze, &kept);
+    float *residuals = weft__compression_residuals(c->compression, &kept);
     WEFT_TRY(weft_memset(residuals, 0, (size_t)kept * sizeof(float), NULL));
     return weft_memset(c->grads, 0, run->bytes, NULL);
 }

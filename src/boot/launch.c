@@ -5,7 +5,7 @@
  * After a signal the ranks have as long as the user said, or as they asked for themselves: a rank that
  * has something to save says through the store how long that may take (weft__job_ask_grace).
  *
- * The job is over when no child is left, whatever the stage. As a "child subreaper" the launcher
+ * The job is over when no child is left, whatever the phase. As a "child subreaper" the launcher
  * inherits what a rank leaves behind when it ends, so that "no child" means nothing at all. */
 #define _GNU_SOURCE 1 /* pipe2 */
 #include "boot/launch.h"
@@ -142,19 +142,19 @@ static uint64_t ask_grace(const weft_launcher_t *launcher)
     return good ? (uint64_t)asked : (uint64_t)least;
 }
 
-static void enter(weft_launcher_t *launcher, weft_stage_t stage, int ms)
+static void enter(weft_launcher_t *launcher, weft_phase_t phase, int ms)
 {
     uint64_t deadline = weft__deadline(ms);
-    if (stage < launcher->stage) {
+    if (phase < launcher->phase) {
         return;
     }
-    if (stage != WEFT_STAGE_GRACE || launcher->stage != stage ||
-        deadline < launcher->stage_deadline) {
-        launcher->stage_deadline = deadline; /* a second reason to end gives no more time */
+    if (phase != WEFT_PHASE_GRACE || launcher->phase != phase ||
+        deadline < launcher->phase_deadline) {
+        launcher->phase_deadline = deadline; /* a second reason to end gives no more time */
     }
-    launcher->stage = stage;
-    if (stage >= WEFT_STAGE_TERM) {
-        int signal = stage == WEFT_STAGE_TERM ? SIGTERM : SIGKILL;
+    launcher->phase = phase;
+    if (phase >= WEFT_PHASE_TERM) {
+        int signal = phase == WEFT_PHASE_TERM ? SIGTERM : SIGKILL;
         signal_ranks(launcher, signal, false);
         signal_ranks(launcher, SIGCONT, false); /* a stopped one would not notice */
         signal_leftovers(launcher, signal);
@@ -169,13 +169,13 @@ static void begin_ending(weft_launcher_t *launcher)
     }
     launcher->ending_ns = weft__now_ns();
     launcher->grace_ms = ask_grace(launcher);
-    enter(launcher, WEFT_STAGE_GRACE, (int)launcher->grace_ms);
+    enter(launcher, WEFT_PHASE_GRACE, (int)launcher->grace_ms);
 }
 
 /* Have ranks asked for more time since? Not if one of them has failed: then there is nothing to wait for. */
 static bool may_go_on(weft_launcher_t *launcher)
 {
-    if (launcher->stage != WEFT_STAGE_GRACE || launcher->ending_ns == 0 || launcher->failed >= 0) {
+    if (launcher->phase != WEFT_PHASE_GRACE || launcher->ending_ns == 0 || launcher->failed >= 0) {
         return false;
     }
     uint64_t passed = (weft__now_ns() - launcher->ending_ns) / 1000000, grace = ask_grace(launcher);
@@ -183,7 +183,7 @@ static bool may_go_on(weft_launcher_t *launcher)
         return false;
     }
     launcher->grace_ms = grace;
-    launcher->stage_deadline = weft__deadline((int)(grace - passed));
+    launcher->phase_deadline = weft__deadline((int)(grace - passed));
     return true;
 }
 
@@ -200,7 +200,7 @@ static void read_spawn_errors(weft_launcher_t *launcher)
         weft__say(launcher, "cannot run '%s': %s", launcher->launch->argv[0],
                   strerror(message.error));
         launcher->exit = message.error == ENOENT ? WEFT_EXIT_NOT_FOUND : WEFT_EXIT_NOT_STARTED;
-        enter(launcher, WEFT_STAGE_KILL, KILL_AFTER_MS);
+        enter(launcher, WEFT_PHASE_KILL, KILL_AFTER_MS);
     }
 }
 
@@ -208,7 +208,7 @@ static void rank_ended(weft_launcher_t *launcher, weft_child_t *child, int statu
 {
     child->running = false;
     child->status = status;
-    child->ended = status != 0 && launcher->stage >= WEFT_STAGE_TERM;
+    child->ended = status != 0 && launcher->phase >= WEFT_PHASE_TERM;
     if (child->left == 0) { /* since we noted the order, or nobody could tell us */
         weft__order_note(launcher);
         child->left = child->left > 0 ? child->left : ++launcher->events;
@@ -236,7 +236,7 @@ static void judge(weft_launcher_t *launcher)
     if (launcher->failed >= 0) {
         launcher->judge_deadline = WEFT_NEVER;
         weft__report_failure(launcher);
-        enter(launcher, WEFT_STAGE_GRACE, launcher->launch->grace_ms);
+        enter(launcher, WEFT_PHASE_GRACE, launcher->launch->grace_ms);
     }
 }
 
@@ -274,14 +274,14 @@ static void check_deadlines(weft_launcher_t *launcher)
         weft__say(launcher, "the job has run for %.10g s, as long as it may; ending it",
                   launcher->launch->timeout_ms / 1000.0);
         launcher->exit = WEFT_EXIT_TIMEOUT;
-        enter(launcher, WEFT_STAGE_TERM, KILL_AFTER_MS);
+        enter(launcher, WEFT_PHASE_TERM, KILL_AFTER_MS);
     }
     if (weft__deadline_left(launcher->judge_deadline) == 0) {
         judge(launcher);
     }
-    if (launcher->stage != WEFT_STAGE_RUN && weft__deadline_left(launcher->stage_deadline) == 0 &&
+    if (launcher->phase != WEFT_PHASE_RUN && weft__deadline_left(launcher->phase_deadline) == 0 &&
         !may_go_on(launcher)) {
-        enter(launcher, launcher->stage == WEFT_STAGE_GRACE ? WEFT_STAGE_TERM : WEFT_STAGE_KILL,
+        enter(launcher, launcher->phase == WEFT_PHASE_GRACE ? WEFT_PHASE_TERM : WEFT_PHASE_KILL,
               KILL_AFTER_MS);
     }
 }
@@ -322,7 +322,7 @@ static void interrupt(weft_launcher_t *launcher, int signal, bool from_terminal)
     if (signal == SIGINT && ++launcher->interrupts > 1) {
         launcher->interrupted = SIGINT;
         launcher->exit = 128 + SIGINT;
-        enter(launcher, WEFT_STAGE_KILL, KILL_AFTER_MS);
+        enter(launcher, WEFT_PHASE_KILL, KILL_AFTER_MS);
         return;
     }
     signal_ranks(launcher, signal, from_terminal);
@@ -377,14 +377,14 @@ static void check_sink(weft_launcher_t *launcher, weft_sink_t *sink, const char 
         weft__say(launcher, "cannot write to %s: %s; ending the job", name, strerror(sink->error));
         launcher->exit = 1;
     }
-    enter(launcher, WEFT_STAGE_TERM, KILL_AFTER_MS);
+    enter(launcher, WEFT_PHASE_TERM, KILL_AFTER_MS);
 }
 
 static int wait_ms(const weft_launcher_t *launcher)
 {
     uint64_t deadline = launcher->job_deadline;
-    if (launcher->stage != WEFT_STAGE_RUN && launcher->stage_deadline < deadline) {
-        deadline = launcher->stage_deadline;
+    if (launcher->phase != WEFT_PHASE_RUN && launcher->phase_deadline < deadline) {
+        deadline = launcher->phase_deadline;
     }
     if (launcher->judge_deadline < deadline) {
         deadline = launcher->judge_deadline;
@@ -506,9 +506,9 @@ static void watch_ranks(weft_launcher_t *launcher)
         if (left == 0) {
             break;
         }
-        if (launcher->stage == WEFT_STAGE_RUN) {
+        if (launcher->phase == WEFT_PHASE_RUN) {
             weft__info("launch: the ranks have ended and left %d processes behind", left);
-            enter(launcher, WEFT_STAGE_GRACE, launcher->launch->grace_ms);
+            enter(launcher, WEFT_PHASE_GRACE, launcher->launch->grace_ms);
         }
     }
     judge(launcher); /* nobody is left to be waited for */
@@ -527,7 +527,7 @@ static weft_status_t run_once(weft_launcher_t *launcher)
     weft_store_server_t *store;
     bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
     launcher->started = launcher->running = 0;
-    launcher->stage = WEFT_STAGE_RUN;
+    launcher->phase = WEFT_PHASE_RUN;
     launcher->judge_deadline = WEFT_NEVER;
     launcher->failed = launcher->exit = launcher->error_fd = -1;
     memset(launcher->children, 0, (size_t)launcher->launch->ranks * sizeof(weft_child_t));
@@ -543,7 +543,7 @@ static weft_status_t run_once(weft_launcher_t *launcher)
     }
     if (status != WEFT_OK) {
         launcher->exit = 1;
-        enter(launcher, WEFT_STAGE_KILL, KILL_AFTER_MS);
+        enter(launcher, WEFT_PHASE_KILL, KILL_AFTER_MS);
     }
     watch_ranks(launcher);
     if (launcher->error_fd >= 0) {

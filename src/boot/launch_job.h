@@ -11,12 +11,12 @@
 #include "boot/launch_output.h"
 #include "boot/launch_spawn.h"
 
-typedef enum weft_stage {
-    WEFT_STAGE_RUN,
-    WEFT_STAGE_GRACE,
-    WEFT_STAGE_TERM,
-    WEFT_STAGE_KILL
-} weft_stage_t;
+typedef enum weft_phase {
+    WEFT_PHASE_RUN,
+    WEFT_PHASE_GRACE,
+    WEFT_PHASE_TERM,
+    WEFT_PHASE_KILL
+} weft_phase_t;
 
 typedef struct weft_child {
     pid_t pid;
@@ -48,8 +48,8 @@ typedef struct weft_launcher {
         strangers; /* children from before: a shell may have started some, and become this program */
     int stranger_count;
     int started, running;
-    weft_stage_t stage;
-    uint64_t stage_deadline, job_deadline;
+    weft_phase_t phase;
+    uint64_t phase_deadline, job_deadline;
     uint64_t
         judge_deadline; /* when to say who failed first at the latest; WEFT_NEVER: nobody did */
     int failed;         /* the first rank that failed; -1: none */

@@ -57,7 +57,7 @@ weft_status_t weft__store_offer(weft_store_conn_t *store, const char *key, const
 
 /* Have the store offer `value` (at most 4 KiB) when this connection ends, however it ends: so do
  * others learn that this process is gone. One per connection; 0 bytes take it back. */
-weft_status_t weft__store_will(weft_store_conn_t *store, const char *key, const void *value,
+weft_status_t weft__store_last_will(weft_store_conn_t *store, const char *key, const void *value,
                                size_t bytes);
 
 /* Add `delta` to the number at `key` (0 if absent); *value_p is the sum. */

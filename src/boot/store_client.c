@@ -385,7 +385,7 @@ weft_status_t weft__store_offer(weft_store_conn_t *store, const char *key, const
     return take_value(store, key, &reply, found, found_bytes_p, deadline);
 }
 
-weft_status_t weft__store_will(weft_store_conn_t *store, const char *key, const void *value,
+weft_status_t weft__store_last_will(weft_store_conn_t *store, const char *key, const void *value,
                                size_t bytes)
 {
     weft_store_request_t request = {.op = WEFT_STORE_WILL, .value = value, .value_bytes = bytes};

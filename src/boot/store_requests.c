@@ -135,7 +135,7 @@ static void handle_offer(weft_store_server_t *server, weft_store_client_t *clien
     }
 }
 
-static void handle_will(weft_store_server_t *server, weft_store_client_t *client,
+static void handle_last_will(weft_store_server_t *server, weft_store_client_t *client,
                         const weft_store_request_t *request)
 {
     uint8_t *will = NULL;
@@ -148,24 +148,24 @@ static void handle_will(weft_store_server_t *server, weft_store_client_t *client
         memcpy(will, request->key, request->key_bytes);
         memcpy(will + request->key_bytes, request->value, request->value_bytes);
     }
-    free(client->will);
-    client->will = will;
-    client->will_key_bytes = request->key_bytes;
-    client->will_value_bytes = request->value_bytes;
+    free(client->last_will);
+    client->last_will = will;
+    client->last_will_key_bytes = request->key_bytes;
+    client->last_will_value_bytes = request->value_bytes;
     reply_status(server, client, WEFT_OK, 0);
 }
 
-void weft__store_execute_will(weft_store_server_t *server, weft_store_client_t *client)
+void weft__store_execute_last_will(weft_store_server_t *server, weft_store_client_t *client)
 {
-    if (client->will == NULL) {
+    if (client->last_will == NULL) {
         return;
     }
     weft_store_entry_t *entry = weft__store_table_add(&server->table, WEFT_STORE_VALUE,
-                                                      client->will, client->will_key_bytes);
+                                                      client->last_will, client->last_will_key_bytes);
     /* A reply may find that another client is gone, and execute its will in turn: that one leaves
      * this entry alone, because it has its value by then. */
     if (entry != NULL && !entry->exists &&
-        set_new(server, entry, client->will + client->will_key_bytes, client->will_value_bytes)) {
+        set_new(server, entry, client->last_will + client->last_will_key_bytes, client->last_will_value_bytes)) {
         release(server, entry, NULL, NULL);
     }
 }
@@ -283,7 +283,7 @@ void weft__store_handle(weft_store_server_t *server, weft_store_client_t *client
         handle_offer(server, client, request);
         break;
     case WEFT_STORE_WILL:
-        handle_will(server, client, request);
+        handle_last_will(server, client, request);
         break;
     case WEFT_STORE_OP_END:
         break; /* the parser lets none through */

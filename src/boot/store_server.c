@@ -91,21 +91,21 @@ static void drop(weft_store_server_t *server, weft_store_client_t *client)
     }
     server->client_count--;
     if (server->running) { /* else all are dropped, and none of them died */
-        weft__store_execute_will(server, client);
+        weft__store_execute_last_will(server, client);
     }
     /* events of this step may still point here */
     client->next = server->gone;
     server->gone = client;
 }
 
-static void bury(weft_store_server_t *server)
+static void free_gone_clients(weft_store_server_t *server)
 {
     while (server->gone != NULL) {
         weft_store_client_t *client = server->gone;
         server->gone = client->next;
         buffer_free(&client->in);
         buffer_free(&client->out);
-        free(client->will);
+        free(client->last_will);
         free(client);
     }
 }
@@ -451,7 +451,7 @@ bool weft__store_server_step(weft_store_server_t *server, int timeout_ms)
         }
     }
     expire(server);
-    bury(server);
+    free_gone_clients(server);
     return server->running;
 }
 
@@ -539,7 +539,7 @@ void weft__store_server_destroy(weft_store_server_t *server)
     while (server->clients != NULL) {
         drop(server, server->clients);
     }
-    bury(server);
+    free_gone_clients(server);
     weft__store_table_cleanup(&server->table);
     if (server->listen_fd >= 0) {
         close(server->listen_fd);

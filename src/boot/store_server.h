@@ -63,8 +63,8 @@ typedef struct weft_store_client {
     size_t out_sent;
     weft_store_entry_t *entry; /* where it is parked, and its place among those there */
     struct weft_store_client *wait_prev, *wait_next;
-    uint8_t *will; /* what to offer when it is gone: the key, then the value; NULL: nothing */
-    size_t will_key_bytes, will_value_bytes;
+    uint8_t *last_will; /* what to offer when it is gone: the key, then the value; NULL: nothing */
+    size_t last_will_key_bytes, last_will_value_bytes;
 } weft_store_client_t;
 
 struct weft_store_server {
@@ -91,7 +91,7 @@ void weft__store_give_up(weft_store_server_t *server, weft_store_client_t *clien
 void weft__store_unpark(weft_store_server_t *server, weft_store_client_t *client);
 
 /* It is gone: offer what it left behind for that. */
-void weft__store_execute_will(weft_store_server_t *server, weft_store_client_t *client);
+void weft__store_execute_last_will(weft_store_server_t *server, weft_store_client_t *client);
 
 /* store_server.c: queue a reply and send what the socket takes. The client may be gone after it. */
 void weft__store_reply(weft_store_server_t *server, weft_store_client_t *client,

@@ -10,7 +10,7 @@
 #include "comm/backends.h"
 #include "comm/bounds.h"
 #include "comm/group.h"
-#include "comm/turn.h"
+#include "comm/order.h"
 
 static inline bool is_known(const weft_bounds_t *bounds, const void *ptr, size_t bytes)
 {

@@ -42,7 +42,7 @@ typedef struct weft_rendezvous {
     uint8_t secret[WEFT_SECRET_BYTES];
     weft_store_conn_t *store; /* open while a rank enters; rank 0 has it until all have settled */
     struct weft_segment **shared; /* local: what rank 0 has made for all, or who split them off */
-    bool crowded;                 /* they are split off those that have more ranks than cores */
+    bool oversubscribed;                 /* they are split off those that have more ranks than cores */
 } weft_rendezvous_t;
 
 /* ---- the table --------------------------------------------------------------------------- */

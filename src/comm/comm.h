@@ -24,8 +24,8 @@ struct weft_comm {
     _Atomic uint64_t magic; /* WEFT_COMM_MAGIC while alive */
     int rank, size, device;
     int timeout_ms;
-    int crowd; /* of weft_comm_config_t */
-    /* Who is in a call, see turn.c. */
+    int concurrent_comms; /* of weft_comm_config_t */
+    /* Who is in a call, see order.c. */
     _Atomic uintptr_t
         owner; /* the thread that called last: its address, plus its place in `calling` */
     _Atomic(const char *) calling[WEFT_CALL_PLACES]; /* NULL: in no call, else which, without weft_.
@@ -36,10 +36,10 @@ struct weft_comm {
      * on, every call takes a ticket. */
     _Atomic uint64_t issued;  /* calls made */
     _Atomic uint64_t served;  /* calls finished: released by the executor of a call, acquired by the
-                               * executor of the next one (weft__comm_turn) and by destroy */
+                               * executor of the next one (weft__comm_await_order) and by destroy */
     _Atomic bool has_streams; /* set by the first call on a stream */
-    pthread_mutex_t turn_lock;
-    pthread_cond_t turn;
+    pthread_mutex_t order_lock;
+    pthread_cond_t order;
     weft_tuner_t tuner;
     weft_bounds_t src_bounds,
         dst_bounds; /* of the last call; open if none are checked; see bounds.h */
@@ -47,7 +47,7 @@ struct weft_comm {
     weft_stream_h helper; /* runs calls on NULL streams of a group that spans several ranks */
     void *fuse_buffer;    /* WEFT_SLOT_BYTES of device memory for fused calls; made when needed */
     int generation;       /* of the process that made it: forks do not inherit handles */
-    char error_text[WEFT_ERROR_TEXT]; /* what weft_comm_error hands out; under turn_lock */
+    char error_text[WEFT_ERROR_TEXT]; /* what weft_comm_error hands out; under order_lock */
     const struct weft_backend_ops *backend;
     void *ctx; /* the backend's */
     struct weft_host
@@ -77,7 +77,7 @@ weft_status_t weft__call_submit(weft_call_t *call);
 weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h stream);
 
 /* Wait until all calls before `ticket` are done. */
-void weft__comm_turn(weft_comm_h comm, uint64_t ticket);
+void weft__comm_await_order(weft_comm_h comm, uint64_t ticket);
 
 /* A call in the calling thread begins, in its turn, and ends with `status`, which is returned unless there
  * is worse to tell. Refused if the handle is gone, or another thread is in a call; between the two the
@@ -93,7 +93,7 @@ void weft__comm_let_go(weft_comm_h comm);
 /* The call that a thread is in, without weft_; NULL: none. */
 const char *weft__comm_calling(weft_comm_h comm);
 
-/* The rare ways of a call's begin and end; turn.c. `thread` is a multiple of WEFT_CALL_PLACES. */
+/* The rare ways of a call's begin and end; order.c. `thread` is a multiple of WEFT_CALL_PLACES. */
 weft_status_t weft__comm_take_over(weft_comm_h comm, uintptr_t thread, const char *who);
 weft_status_t weft__comm_crossed(weft_comm_h comm, const char *who);
 weft_status_t weft__comm_end_crossed(weft_comm_h comm, uintptr_t thread, weft_status_t status);

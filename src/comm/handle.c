@@ -60,11 +60,11 @@ static weft_status_t read_config(const weft_comm_config_t *config, weft_comm_h c
         return weft__fail(WEFT_ERR_INVALID, "timeout_ms %d: give -1 for the setting, 0 for none",
                           given.timeout_ms);
     }
-    if (given.crowd < -1 || given.crowd == 0) {
+    if (given.concurrent_comms < -1 || given.concurrent_comms == 0) {
         return weft__fail(WEFT_ERR_INVALID, "crowd %d: give how many communicators work at once",
-                          given.crowd);
+                          given.concurrent_comms);
     }
-    comm->crowd = given.crowd < 0 ? 1 : given.crowd;
+    comm->concurrent_comms = given.concurrent_comms < 0 ? 1 : given.concurrent_comms;
     comm->timeout_ms = given.timeout_ms < 0 ? settings->timeout : given.timeout_ms;
     return weft__tuner_init(&comm->tuner, given.algo ? given.algo : settings->algo);
 }
@@ -97,8 +97,8 @@ weft_status_t weft__comm_create(const weft_comm_config_t *config, int device, we
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator's handle");
     }
     if (!used) {
-        pthread_mutex_init(&comm->turn_lock, NULL);
-        pthread_cond_init(&comm->turn, NULL);
+        pthread_mutex_init(&comm->order_lock, NULL);
+        pthread_cond_init(&comm->order, NULL);
     }
     atomic_store(&comm->issued, 0);
     atomic_store(&comm->served, 0);
@@ -210,15 +210,15 @@ weft_status_t weft_comm_destroy(weft_comm_h comm)
     }
     WEFT_TRY(weft__comm_check(comm, "comm_destroy"));
     WEFT_TRY(check_unused(comm));
-    weft__comm_turn(comm, atomic_load(&comm->issued));
-    pthread_mutex_lock(&comm->turn_lock);
+    weft__comm_await_order(comm, atomic_load(&comm->issued));
+    pthread_mutex_lock(&comm->order_lock);
     bool taken = take_away(comm);
     /* Where an abort was faster, it is destroyed already. */
     weft_status_t status = taken ? check_unused(comm) : weft__comm_check(comm, "comm_destroy");
     if (taken && status != WEFT_OK) {
         atomic_store(&comm->magic, WEFT_COMM_MAGIC);
     }
-    pthread_mutex_unlock(&comm->turn_lock);
+    pthread_mutex_unlock(&comm->order_lock);
     if (status == WEFT_OK) {
         weft__comm_release(comm);
     }
@@ -229,11 +229,11 @@ weft_status_t weft_comm_abort(weft_comm_h comm)
 {
     weft_status_t status = weft__comm_check(comm, "comm_abort");
     if (status == WEFT_OK) {
-        pthread_mutex_lock(&comm->turn_lock);
+        pthread_mutex_lock(&comm->order_lock);
         bool taken = take_away(comm);
         /* As a heap would: the last of them to let go frees what is left. */
         atomic_fetch_add(&comm->holds, taken);
-        pthread_mutex_unlock(&comm->turn_lock);
+        pthread_mutex_unlock(&comm->order_lock);
         status = taken ? WEFT_OK : weft__comm_check(comm, "comm_abort");
     }
     if (status != WEFT_OK) {
@@ -287,7 +287,7 @@ weft_status_t weft_comm_error(weft_comm_h comm, const char **text_p)
         return weft__comm_check(comm, "comm_error");
     }
     /* Under the lock, as is taking the handle away: the backend is there, or the handle is dead. */
-    pthread_mutex_lock(&comm->turn_lock);
+    pthread_mutex_lock(&comm->order_lock);
     weft_status_t status = weft__comm_check(comm, "comm_error");
     if (status == WEFT_OK) {
         status = comm->backend->error(comm->ctx, &text);
@@ -296,7 +296,7 @@ weft_status_t weft_comm_error(weft_comm_h comm, const char **text_p)
         }
         text = comm->error_text;
     }
-    pthread_mutex_unlock(&comm->turn_lock);
+    pthread_mutex_unlock(&comm->order_lock);
     if (text_p) {
         *text_p = text;
     }

@@ -11,7 +11,7 @@
 #include "boot/job.h"
 #include "boot/store.h"
 #include "comm/group.h"
-#include "comm/vote.h"
+#include "comm/placement.h"
 
 /* ---- unique ids ------------------------------------------------------------------------- */
 
@@ -117,7 +117,7 @@ static weft_status_t announce(weft_joiner_t *joiner)
     }
     weft_member_t me;
     WEFT_TRY(weft__member_here(comm->device, &me));
-    return weft__vote_cast(at->store, at->key, joiner->rank, joiner->nranks, &me, timeout_ms);
+    return weft__placement_tell(at->store, at->key, joiner->rank, joiner->nranks, &me, timeout_ms);
 }
 
 static weft_status_t enter(weft_joiner_t *joiner)
@@ -125,7 +125,7 @@ static weft_status_t enter(weft_joiner_t *joiner)
     weft_comm_h comm = joiner->comm;
     weft_rendezvous_t *at = &joiner->at;
     if (!comm->backend) {
-        WEFT_TRY(weft__vote_count(at->store, at->key, joiner->rank, joiner->nranks,
+        WEFT_TRY(weft__placement_await(at->store, at->key, joiner->rank, joiner->nranks,
                                   store_timeout(comm), &comm->backend));
     }
     weft_status_t status = comm->backend->enter(comm, at, joiner->rank, joiner->nranks);

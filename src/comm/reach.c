@@ -170,7 +170,7 @@ weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait)
     uint64_t warn_after = (uint64_t)weft__settings()->warn_after * MS, check = 0;
     weft_status_t status = WEFT_OK;
     while (!wait->ready(wait->arg) && status == WEFT_OK) {
-        if (!weft__wait_idle(&idler, host->crowded)) {
+        if (!weft__wait_idle(&idler, host->oversubscribed)) {
             continue;
         }
         uint64_t waited = idler.waited_ns;

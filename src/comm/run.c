@@ -5,39 +5,39 @@
 #include "base/log.h"
 #include "comm/backends.h"
 #include "comm/group.h"
-#include "comm/turn.h"
+#include "comm/order.h"
 #include "device/device.h"
 
 /* Take a place in the order. Under the lock, as is weft_comm_abort when it takes the handle away:
  * either it waits for this call, or the call is refused. */
 static weft_status_t issue(weft_comm_h comm, const char *who, uint64_t *ticket_p)
 {
-    pthread_mutex_lock(&comm->turn_lock);
+    pthread_mutex_lock(&comm->order_lock);
     weft_status_t status = weft__comm_check(comm, who);
     if (status == WEFT_OK) {
         *ticket_p = atomic_load_explicit(&comm->issued, memory_order_relaxed);
         /* Partner: destroy and abort, which wait until served has caught up. */
         atomic_store_explicit(&comm->issued, *ticket_p + 1, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&comm->turn_lock);
+    pthread_mutex_unlock(&comm->order_lock);
     return status;
 }
 
-void weft__comm_turn(weft_comm_h comm, uint64_t ticket)
+void weft__comm_await_order(weft_comm_h comm, uint64_t ticket)
 {
-    pthread_mutex_lock(&comm->turn_lock);
+    pthread_mutex_lock(&comm->order_lock);
     while (atomic_load_explicit(&comm->served, memory_order_acquire) != ticket) {
-        pthread_cond_wait(&comm->turn, &comm->turn_lock);
+        pthread_cond_wait(&comm->order, &comm->order_lock);
     }
-    pthread_mutex_unlock(&comm->turn_lock);
+    pthread_mutex_unlock(&comm->order_lock);
 }
 
-static void turn_over(weft_comm_h comm, uint64_t ticket)
+static void pass_order(weft_comm_h comm, uint64_t ticket)
 {
-    pthread_mutex_lock(&comm->turn_lock);
+    pthread_mutex_lock(&comm->order_lock);
     atomic_store_explicit(&comm->served, ticket + 1, memory_order_release);
-    pthread_cond_broadcast(&comm->turn);
-    pthread_mutex_unlock(&comm->turn_lock);
+    pthread_cond_broadcast(&comm->order);
+    pthread_mutex_unlock(&comm->order_lock);
 }
 
 /* Many small all-reduces as one: pack them into device memory, reduce that in place, unpack. */
@@ -82,9 +82,9 @@ static weft_status_t run_calls(weft_comm_h comm, weft_call_t *calls, int n)
 static weft_status_t run_in_turn(weft_call_t *calls, int n)
 {
     weft_comm_h comm = calls->comm;
-    weft__comm_turn(comm, calls->ticket);
+    weft__comm_await_order(comm, calls->ticket);
     weft_status_t status = run_calls(comm, calls, n);
-    turn_over(comm, calls->ticket);
+    pass_order(comm, calls->ticket);
     return status;
 }
 
@@ -102,7 +102,7 @@ static inline __attribute__((always_inline)) weft_status_t enter(weft_comm_h com
         if (status != WEFT_OK) {
             return weft__call_end(comm, status);
         }
-        weft__comm_turn(comm, *ticket_p);
+        weft__comm_await_order(comm, *ticket_p);
     }
     return status;
 }
@@ -111,7 +111,7 @@ static inline __attribute__((always_inline)) weft_status_t leave(weft_comm_h com
                                                                  weft_status_t status)
 {
     if (__builtin_expect(ticket != NO_TICKET, 0)) {
-        turn_over(comm, ticket);
+        pass_order(comm, ticket);
     }
     return weft__call_end(comm, status);
 }
@@ -195,8 +195,8 @@ static weft_status_t queue_batch(batch_t *batch, weft_stream_h stream, const cha
     status = weft__stream_push(stream, run_batch, batch);
     if (status != WEFT_OK) {
         /* Its place in the order is taken: give it up in turn so that later calls do not wait. */
-        weft__comm_turn(comm, ticket);
-        turn_over(comm, ticket);
+        weft__comm_await_order(comm, ticket);
+        pass_order(comm, ticket);
         free_batch(batch);
     }
     return status;

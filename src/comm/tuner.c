@@ -132,7 +132,7 @@ static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
     if (tuner->oneshot_max) {
         return tuner->oneshot_max < WEFT_SLOT_BYTES ? tuner->oneshot_max : WEFT_SLOT_BYTES;
     }
-    if (tuner->crowded && (has[coll] & A(ONESHOT))) {
+    if (tuner->oversubscribed && (has[coll] & A(ONESHOT))) {
         return 4096; /* an exchange costs a turn of every rank on its core: spare the second one */
     }
     switch (coll) {
@@ -154,10 +154,10 @@ static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
     }
 }
 
-void weft__tuner_settle(weft_tuner_t *tuner, int size, bool crowded)
+void weft__tuner_settle(weft_tuner_t *tuner, int size, bool oversubscribed)
 {
     tuner->size = size;
-    tuner->crowded = crowded;
+    tuner->oversubscribed = oversubscribed;
     for (int c = 0; c < WEFT_COLL_COUNT; c++) {
         bool free = tuner->forced[c] == WEFT_ALGO_AUTO && (has[c] & A(ONESHOT)) != 0;
         size_t blocks = weft__coll_info[c].src_blocks == 'S' ? (size_t)size : 1;

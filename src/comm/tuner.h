@@ -11,7 +11,7 @@
 typedef struct weft_tuner {
     weft_algo_t forced[WEFT_COLL_COUNT]; /* AUTO: free choice */
     int size;                            /* ranks */
-    bool crowded;                        /* more ranks than cores; the same on all ranks */
+    bool oversubscribed;                        /* more ranks than cores; the same on all ranks */
     size_t oneshot_max;                  /* setting; 0: by table */
     size_t stream_min;                   /* setting; 0: by the caches */
     size_t cache;                        /* bytes of a core's own cache, at least 2 MiB */
@@ -31,7 +31,7 @@ typedef struct weft_choice {
 weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec);
 
 /* Who the ranks are is known. Fills in `small`, so that small calls need not ask. */
-void weft__tuner_settle(weft_tuner_t *tuner, int size, bool crowded);
+void weft__tuner_settle(weft_tuner_t *tuner, int size, bool oversubscribed);
 
 /* `bytes` is count x element size (one block). Every rank gets the same answer to the same call:
  * it depends on nothing that ranks do not share. */
@@ -49,7 +49,7 @@ typedef weft_status_t (*weft_tune_time_fn)(void *arg, size_t bytes, double *us_p
 
 /* What was found on rank 0, and where it is kept. */
 typedef struct weft_tuned {
-    uint64_t lines_most; /* blocks up to here travel with their flags */
+    uint64_t ll_most; /* blocks up to here travel with their flags */
     uint64_t nccl_min;   /* from here on NCCL is faster; or WEFT_TUNE_NEVER */
     bool has_nccl;
     char path[4096];

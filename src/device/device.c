@@ -370,7 +370,7 @@ weft_status_t weft_stream_create(weft_stream_h *stream_p)
     return weft__stream_create_on(device_now(), stream_p);
 }
 
-weft_status_t weft__lane_create(weft_stream_h *stream_p)
+weft_status_t weft__comm_stream_create(weft_stream_h *stream_p)
 {
     const weft_device_ops_t *ops;
     WEFT_TRY(weft__device_ops(&ops));

@@ -99,7 +99,7 @@ weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p);
 /* As weft_stream_create: a stream on which ranks exchange data while they compute on others. What is
  * queued on it needs a core seldom and then soon, as other ranks wait for it: on virtual GPUs its worker
  * asks for short turns, and sleeps early when it waits. */
-weft_status_t weft__lane_create(weft_stream_h *stream_p);
+weft_status_t weft__comm_stream_create(weft_stream_h *stream_p);
 /* Is the calling thread the worker of such a stream? */
 bool weft__lane_is_self(void);
 

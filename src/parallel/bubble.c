@@ -17,7 +17,7 @@ double weft__schedule_bubble(const weft_plan_t *plan)
 typedef struct play {
     const weft_plan_t *plan;
     int count;         /* entries of a list */
-    weft_turn_t *ops;  /* pp lists */
+    weft_action_t *ops;  /* pp lists */
     double *ends;      /* of micro-batches on stages, forward, then backward; 0: not yet */
     const double *all; /* what each rank computes in a step */
 } play_t;
@@ -29,7 +29,7 @@ static double *end_of(const play_t *p, bool backward, int stage, int micro)
 }
 
 /* When what an entry reads is there; negative: not known yet. */
-static double ready_at(const play_t *p, int stage, const weft_turn_t *op)
+static double ready_at(const play_t *p, int stage, const weft_action_t *op)
 {
     int last = p->plan->pp * p->plan->virtual_stages - 1;
     if (!op->backward && stage == 0) {
@@ -50,7 +50,7 @@ static bool advance(const play_t *p, int rank, int *at_p, double *now_p)
     double forward = p->all[rank] / 3.0 / ((double)plan->micro_batches * plan->virtual_stages);
     int began = *at_p;
     for (; *at_p < p->count; ++*at_p) {
-        const weft_turn_t *op = &p->ops[rank * p->count + *at_p];
+        const weft_action_t *op = &p->ops[rank * p->count + *at_p];
         int stage = op->chunk * plan->pp + rank;
         double ready = ready_at(p, stage, op);
         if (ready < 0.0) {
@@ -79,7 +79,7 @@ double weft__schedule_uneven(const weft_plan_t *plan, const double *busy_s)
 {
     size_t pp = (size_t)plan->pp, micros = (size_t)plan->micro_batches;
     play_t p = {.plan = plan, .count = weft__schedule_length(plan, true), .all = busy_s};
-    p.ops = calloc(pp * (size_t)p.count, sizeof(weft_turn_t));
+    p.ops = calloc(pp * (size_t)p.count, sizeof(weft_action_t));
     p.ends = calloc(2 * pp * (size_t)plan->virtual_stages * micros, sizeof(double));
     int *at = calloc(pp, sizeof(int));
     double *now = calloc(pp, sizeof(double)), sum = 0.0, bubble = NAN;

@@ -3,7 +3,7 @@
  * Stage 3 gathers a bucket into a slot. Buckets of blocks share two slots: one is used while the
  * next is filled on a stream of its own. Each end of the model has a slot to itself.
  *
- *     lane      | gather l+1 |         | gather l+2 |
+ *     comm      | gather l+1 |         | gather l+2 |
  *     compute   | block l       | block l+1       | block l+2
  *
  * What a slot holds stays valid until the slot is needed or the weights are updated, so the last
@@ -21,13 +21,13 @@ typedef struct slot {
     bool used;  /* between need and drop */
     bool block; /* for buckets of blocks; else for one bucket only */
     char *memory;
-    weft_event_h gathered; /* on the lane */
+    weft_event_h gathered; /* on the communication stream */
     weft_event_h released; /* on the compute stream: its last use */
 } slot_t;
 
 struct weft_gather {
     weft_comm_h comm;
-    weft_stream_h lane; /* NULL without overlap and with a dry bill: the compute stream is used */
+    weft_stream_h comm_stream; /* NULL without overlap and with a dry ledger: the compute stream is used */
     bool overlap;
     int slot_count;
     slot_t *slots;
@@ -54,38 +54,38 @@ static int64_t largest_block_bucket(const weft_zero_t *zero, int *count_p)
 }
 
 static weft_status_t add_slot(weft_gather_t *gather, const weft_zero_t *zero, int64_t elements,
-                              bool block, weft_bill_t *bill)
+                              bool block, weft_ledger_t *ledger)
 {
     slot_t *slot = &gather->slots[gather->slot_count++];
     size_t bytes = (size_t)elements * weft_dtype_size(zero->model->type);
     slot->bucket = -1;
     slot->block = block;
-    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS, bytes, &slot->memory));
-    if (bill->dry) {
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS, bytes, &slot->memory));
+    if (ledger->dry) {
         return WEFT_OK;
     }
     WEFT_TRY(weft_event_create(&slot->gathered));
     return weft_event_create(&slot->released);
 }
 
-static weft_status_t make_slots(weft_gather_t *gather, const weft_zero_t *zero, weft_bill_t *bill)
+static weft_status_t make_slots(weft_gather_t *gather, const weft_zero_t *zero, weft_ledger_t *ledger)
 {
     int blocks;
     int64_t size = largest_block_bucket(zero, &blocks);
     for (int i = 0; i < BLOCK_SLOTS && i < blocks; i++) {
-        WEFT_TRY(add_slot(gather, zero, size, true, bill));
+        WEFT_TRY(add_slot(gather, zero, size, true, ledger));
     }
     for (int b = 0; b < zero->layout.bucket_count; b++) {
         gather->slot_of[b] = -1;
         if (!weft__layout_has_blocks(&zero->layout, zero->model, b)) {
             gather->slot_of[b] = gather->slot_count;
-            WEFT_TRY(add_slot(gather, zero, zero->layout.buckets[b].count, false, bill));
+            WEFT_TRY(add_slot(gather, zero, zero->layout.buckets[b].count, false, ledger));
         }
     }
     return WEFT_OK;
 }
 
-static weft_status_t make_all(weft_gather_t *gather, const weft_zero_t *zero, weft_bill_t *bill)
+static weft_status_t make_all(weft_gather_t *gather, const weft_zero_t *zero, weft_ledger_t *ledger)
 {
     size_t buckets = (size_t)zero->layout.bucket_count;
     gather->slots = calloc(buckets + BLOCK_SLOTS, sizeof(*gather->slots));
@@ -95,20 +95,20 @@ static weft_status_t make_all(weft_gather_t *gather, const weft_zero_t *zero, we
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d buckets of weights",
                           zero->layout.bucket_count);
     }
-    if (!bill->dry) {
+    if (!ledger->dry) {
         WEFT_TRY(weft_event_create(&gather->updated));
     }
-    if (!bill->dry && gather->overlap) {
-        WEFT_TRY(weft__lane_create(&gather->lane));
+    if (!ledger->dry && gather->overlap) {
+        WEFT_TRY(weft__comm_stream_create(&gather->comm_stream));
     }
-    for (int b = 0; b < zero->layout.bucket_count && zero->stage < 3 && !bill->dry; b++) {
+    for (int b = 0; b < zero->layout.bucket_count && zero->stage < 3 && !ledger->dry; b++) {
         WEFT_TRY(weft_event_create(&gather->there[b]));
     }
-    return zero->stage == 3 ? make_slots(gather, zero, bill) : WEFT_OK;
+    return zero->stage == 3 ? make_slots(gather, zero, ledger) : WEFT_OK;
 }
 
 weft_status_t weft__gather_open(weft_zero_t *zero, weft_comm_h comm, bool overlap,
-                                weft_bill_t *bill, weft_gather_t **gather_p)
+                                weft_ledger_t *ledger, weft_gather_t **gather_p)
 {
     weft_gather_t *gather = calloc(1, sizeof(*gather));
     if (gather == NULL) {
@@ -117,7 +117,7 @@ weft_status_t weft__gather_open(weft_zero_t *zero, weft_comm_h comm, bool overla
     gather->comm = comm;
     gather->overlap = overlap;
     *gather_p = gather; /* its owner closes it, after a failure too */
-    return make_all(gather, zero, bill);
+    return make_all(gather, zero, ledger);
 }
 
 void weft__gather_close(weft_gather_t *gather)
@@ -125,8 +125,8 @@ void weft__gather_close(weft_gather_t *gather)
     if (gather == NULL) {
         return;
     }
-    if (gather->lane != NULL) {
-        weft_stream_destroy(gather->lane); /* first: what is queued on it uses the rest */
+    if (gather->comm_stream != NULL) {
+        weft_stream_destroy(gather->comm_stream); /* first: what is queued on it uses the rest */
     }
     for (int i = 0; i < gather->slot_count; i++) {
         weft_free(gather->slots[i].memory);
@@ -151,9 +151,9 @@ void weft__gather_close(weft_gather_t *gather)
 
 /* ---- stage 3 --------------------------------------------------------------------------------------- */
 
-static weft_stream_h lane_of(const weft_zero_t *zero)
+static weft_stream_h stream_of(const weft_zero_t *zero)
 {
-    return zero->gather->overlap ? zero->gather->lane : zero->stream;
+    return zero->gather->overlap ? zero->gather->comm_stream : zero->stream;
 }
 
 static slot_t *find_slot(const weft_gather_t *gather, int bucket)
@@ -183,15 +183,15 @@ static slot_t *free_slot(const weft_gather_t *gather, int bucket, int keep)
     return found;
 }
 
-/* `count` weights of each rank, on the lane. */
+/* `count` weights of each rank, on the communication stream. */
 static weft_status_t all_gather(const weft_zero_t *zero, const void *mine, void *all, size_t count)
 {
-    weft_stream_h lane = lane_of(zero);
+    weft_stream_h comm_stream = stream_of(zero);
     weft_dtype_t type = zero->model->type;
     int64_t bytes = (int64_t)(count * (size_t)zero->ranks * weft_dtype_size(type));
-    int span = weft__timeline_begin(zero->timeline, WEFT_TRACK_WEIGHTS, "all-gather", bytes, lane);
-    weft_status_t status = weft_allgather(mine, all, count, type, zero->gather->comm, lane);
-    weft__timeline_end(zero->timeline, span, lane);
+    int span = weft__timeline_begin(zero->timeline, WEFT_TRACK_WEIGHTS, "all-gather", bytes, comm_stream);
+    weft_status_t status = weft_allgather(mine, all, count, type, zero->gather->comm, comm_stream);
+    weft__timeline_end(zero->timeline, span, comm_stream);
     return status;
 }
 
@@ -201,11 +201,11 @@ static weft_status_t start(weft_zero_t *zero, int bucket, slot_t *slot)
     size_t element = weft_dtype_size(zero->model->type);
     size_t count = (size_t)(b->count / zero->ranks);
     const char *mine = (char *)zero->weights + (size_t)(b->first / zero->ranks) * element;
-    weft_stream_h lane = lane_of(zero);
+    weft_stream_h comm_stream = stream_of(zero);
     slot->bucket = bucket;
-    WEFT_TRY(weft_stream_wait(lane, slot->released));
+    WEFT_TRY(weft_stream_wait(comm_stream, slot->released));
     WEFT_TRY(all_gather(zero, mine, slot->memory, count));
-    return weft_event_record(slot->gathered, lane);
+    return weft_event_record(slot->gathered, comm_stream);
 }
 
 static void set_views(weft_zero_t *zero, int bucket, const slot_t *slot)
@@ -277,9 +277,9 @@ static weft_status_t hand_out(weft_zero_t *zero, int bucket)
     size_t element = weft_dtype_size(zero->model->type);
     size_t count = (size_t)(b->count / zero->ranks);
     char *all = (char *)zero->weights + (size_t)b->first * element;
-    weft_stream_h lane = lane_of(zero);
+    weft_stream_h comm_stream = stream_of(zero);
     WEFT_TRY(all_gather(zero, all + (size_t)zero->rank * count * element, all, count));
-    return weft_event_record(zero->gather->there[bucket], lane);
+    return weft_event_record(zero->gather->there[bucket], comm_stream);
 }
 
 weft_status_t weft__gather_updated(weft_zero_t *zero, float *norm)
@@ -293,7 +293,7 @@ weft_status_t weft__gather_updated(weft_zero_t *zero, float *norm)
         gather->slots[i].bucket = -1;
     }
     WEFT_TRY(weft_event_record(gather->updated, zero->stream));
-    WEFT_TRY(weft_stream_wait(lane_of(zero), gather->updated));
+    WEFT_TRY(weft_stream_wait(stream_of(zero), gather->updated));
     if (zero->stage == 3) {
         return WEFT_OK;
     }

@@ -3,7 +3,7 @@
  * The order of buckets is the same on all ranks, that of the layout, whatever the order in which
  * backward completes gradients. Stage 0 all-reduces each bucket; stages 1 to 3 reduce-scatter it: with
  * full gradients in place, so that afterwards a rank's shards of them are sums; lean ones from a slot
- * into the rank's shards. Both in fewer bits if asked (squeeze.h).
+ * into the rank's shards. Both in fewer bits if asked (compression.h).
  *
  * Slots, as for weights in gather.c: buckets of blocks share two, of which one is filled by
  * backward while the other is on its way; each end has its own. */
@@ -22,14 +22,14 @@ typedef struct slot {
     bool block;
     char *memory;
     uint64_t turn;     /* when it was opened last */
-    weft_event_h sent; /* on the lane: its contents have been reduced */
+    weft_event_h sent; /* on the communication stream: its contents have been reduced */
 } slot_t;
 
 struct weft_grads {
     weft_comm_h comm;
     bool overlap;
-    weft_stream_h lane;      /* of communication; the compute stream without overlap */
-    weft_squeeze_t *squeeze; /* NULL: gradients travel as they are */
+    weft_stream_h comm_stream;      /* of communication; the compute stream without overlap */
+    weft_compression_t *compression; /* NULL: gradients travel as they are */
     weft_run_t *added;       /* what a fresh pass adds to, so that it has to be 0 before */
     int added_count;
 
@@ -58,37 +58,37 @@ static size_t grad_size(const weft_zero_t *zero)
     return weft_dtype_size(zero->model->grad_type);
 }
 
-static weft_status_t sum(weft_zero_t *zero, int bucket, weft_stream_h lane)
+static weft_status_t sum(weft_zero_t *zero, int bucket, weft_stream_h comm_stream)
 {
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
     const weft_grads_t *grads = zero->grads;
     char *all = zero->all_grads + (size_t)b->first * grad_size(zero);
-    return grads->squeeze != NULL
-               ? weft__squeeze_allreduce(grads->squeeze, bucket, (float *)(void *)zero->all_grads,
-                                         lane)
+    return grads->compression != NULL
+               ? weft__compression_allreduce(grads->compression, bucket, (float *)(void *)zero->all_grads,
+                                         comm_stream)
                : weft_allreduce(all, all, (size_t)b->count, zero->model->grad_type, WEFT_SUM,
-                                grads->comm, lane);
+                                grads->comm, comm_stream);
 }
 
 /* This rank's part of the sum of a bucket, whose gradients are at `all`, into `out`. */
 static weft_status_t scatter(const weft_zero_t *zero, int bucket, char *all, char *out,
-                             weft_stream_h lane)
+                             weft_stream_h comm_stream)
 {
     const weft_grads_t *grads = zero->grads;
     size_t count = (size_t)(zero->layout.buckets[bucket].count / zero->ranks);
-    return grads->squeeze != NULL
-               ? weft__squeeze_scatter(grads->squeeze, bucket, (float *)(void *)all,
-                                       (float *)(void *)out, lane)
+    return grads->compression != NULL
+               ? weft__compression_scatter(grads->compression, bucket, (float *)(void *)all,
+                                       (float *)(void *)out, comm_stream)
                : weft_reduce_scatter(all, out, count, zero->model->grad_type, WEFT_SUM, grads->comm,
-                                     lane);
+                                     comm_stream);
 }
 
-static weft_status_t scatter_in_place(weft_zero_t *zero, int bucket, weft_stream_h lane)
+static weft_status_t scatter_in_place(weft_zero_t *zero, int bucket, weft_stream_h comm_stream)
 {
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
     size_t element = grad_size(zero), count = (size_t)(b->count / zero->ranks);
     char *all = zero->all_grads + (size_t)b->first * element;
-    return scatter(zero, bucket, all, all + (size_t)zero->rank * count * element, lane);
+    return scatter(zero, bucket, all, all + (size_t)zero->rank * count * element, comm_stream);
 }
 
 static slot_t *slot_with(const weft_grads_t *grads, int bucket)
@@ -101,7 +101,7 @@ static slot_t *slot_with(const weft_grads_t *grads, int bucket)
     return NULL;
 }
 
-static weft_status_t scatter_slot(weft_zero_t *zero, int bucket, weft_stream_h lane)
+static weft_status_t scatter_slot(weft_zero_t *zero, int bucket, weft_stream_h comm_stream)
 {
     weft_grads_t *grads = zero->grads;
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
@@ -109,7 +109,7 @@ static weft_status_t scatter_slot(weft_zero_t *zero, int bucket, weft_stream_h l
     char *shard = zero->grad_shards + (size_t)(b->first / zero->ranks) * grad_size(zero);
     int64_t count = b->count / zero->ranks;
     bool first = !grads->begun[bucket];
-    WEFT_TRY(scatter(zero, bucket, slot->memory, first ? shard : grads->more, lane));
+    WEFT_TRY(scatter(zero, bucket, slot->memory, first ? shard : grads->more, comm_stream));
     if (!first) {
         weft_dropout_t add = {.type = zero->model->grad_type,
                               .rows = 1,
@@ -117,11 +117,11 @@ static weft_status_t scatter_slot(weft_zero_t *zero, int bucket, weft_stream_h l
                               .in = grads->more,
                               .residual = shard,
                               .out = shard};
-        WEFT_TRY(zero->compute->dropout(&add, lane));
+        WEFT_TRY(zero->compute->dropout(&add, comm_stream));
     }
     grads->begun[bucket] = true;
     slot->open = false;
-    return weft_event_record(slot->sent, lane);
+    return weft_event_record(slot->sent, comm_stream);
 }
 
 const weft_exchange_ops_t weft__exchange_sum = {.name = "all-reduce", .gradients = sum};
@@ -134,16 +134,16 @@ const weft_exchange_ops_t weft__exchange_lean = {
 
 /* ---- making one ----------------------------------------------------------------------------------------- */
 
-static weft_status_t add_slot(weft_grads_t *grads, size_t bytes, bool block, weft_bill_t *bill)
+static weft_status_t add_slot(weft_grads_t *grads, size_t bytes, bool block, weft_ledger_t *ledger)
 {
     slot_t *slot = &grads->slots[grads->slot_count++];
     slot->bucket = -1;
     slot->block = block;
-    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS, bytes, &slot->memory));
-    return bill->dry ? WEFT_OK : weft_event_create(&slot->sent);
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS, bytes, &slot->memory));
+    return ledger->dry ? WEFT_OK : weft_event_create(&slot->sent);
 }
 
-static weft_status_t make_slots(weft_zero_t *zero, weft_grads_t *grads, weft_bill_t *bill)
+static weft_status_t make_slots(weft_zero_t *zero, weft_grads_t *grads, weft_ledger_t *ledger)
 {
     const weft_layout_t *layout = &zero->layout;
     int64_t block = 0, largest = 0;
@@ -156,21 +156,21 @@ static weft_status_t make_slots(weft_zero_t *zero, weft_grads_t *grads, weft_bil
         largest = size > largest ? size : largest;
     }
     for (int i = 0; i < BLOCK_SLOTS && i < blocks; i++) {
-        WEFT_TRY(add_slot(grads, (size_t)block * grad_size(zero), true, bill));
+        WEFT_TRY(add_slot(grads, (size_t)block * grad_size(zero), true, ledger));
     }
     for (int b = 0; b < layout->bucket_count; b++) {
         grads->slot_of[b] = -1;
         if (!weft__layout_has_blocks(layout, zero->model, b)) {
             grads->slot_of[b] = grads->slot_count;
             WEFT_TRY(
-                add_slot(grads, (size_t)layout->buckets[b].count * grad_size(zero), false, bill));
+                add_slot(grads, (size_t)layout->buckets[b].count * grad_size(zero), false, ledger));
         }
     }
-    return weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS,
+    return weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS,
                              (size_t)(largest / zero->ranks) * grad_size(zero), &grads->more);
 }
 
-static weft_status_t make_lean(weft_zero_t *zero, weft_grads_t *grads, weft_bill_t *bill)
+static weft_status_t make_lean(weft_zero_t *zero, weft_grads_t *grads, weft_ledger_t *ledger)
 {
     size_t buckets = (size_t)zero->layout.bucket_count;
     grads->slots = calloc(buckets + BLOCK_SLOTS, sizeof(*grads->slots));
@@ -180,7 +180,7 @@ static weft_status_t make_lean(weft_zero_t *zero, weft_grads_t *grads, weft_bill
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d buckets of gradients",
                           zero->layout.bucket_count);
     }
-    return make_slots(zero, grads, bill);
+    return make_slots(zero, grads, ledger);
 }
 
 static weft_status_t make_buckets(weft_zero_t *zero, weft_grads_t *grads)
@@ -199,9 +199,9 @@ static weft_status_t make_buckets(weft_zero_t *zero, weft_grads_t *grads)
 
 static weft_status_t make_streams(weft_zero_t *zero, weft_grads_t *grads)
 {
-    grads->lane = zero->stream;
+    grads->comm_stream = zero->stream;
     if (grads->overlap) {
-        WEFT_TRY(weft__lane_create(&grads->lane));
+        WEFT_TRY(weft__comm_stream_create(&grads->comm_stream));
     }
     for (int i = 0; i < zero->layout.bucket_count; i++) {
         WEFT_TRY(weft_event_create(&grads->filled[i]));
@@ -210,29 +210,29 @@ static weft_status_t make_streams(weft_zero_t *zero, weft_grads_t *grads)
 }
 
 static weft_status_t make_all(weft_zero_t *zero, const weft_zero_options_t *options,
-                              weft_bill_t *bill, weft_grads_t *grads)
+                              weft_ledger_t *ledger, weft_grads_t *grads)
 {
-    bool squeezes = zero->ranks > 1 && options->compress != WEFT_COMPRESS_NONE;
+    bool compresses = zero->ranks > 1 && options->compress != WEFT_COMPRESS_NONE;
     WEFT_TRY(make_buckets(zero, grads));
     if (zero->lean) {
-        WEFT_TRY(make_lean(zero, grads, bill));
+        WEFT_TRY(make_lean(zero, grads, ledger));
     }
-    if (squeezes) {
-        bill->bytes[WEFT_MEMORY_BUFFERS] += weft__squeeze_bytes(options->compress, zero->stage > 0,
+    if (compresses) {
+        ledger->bytes[WEFT_MEMORY_BUFFERS] += weft__compression_bytes(options->compress, zero->stage > 0,
                                                                 &zero->layout, zero->ranks);
     }
-    if (bill->dry) {
+    if (ledger->dry) {
         return WEFT_OK;
     }
-    if (squeezes) {
-        WEFT_TRY(weft__squeeze_create(options->compress, zero->stage > 0, &zero->layout,
-                                      zero->compute, options->dp_comm, &grads->squeeze));
+    if (compresses) {
+        WEFT_TRY(weft__compression_create(options->compress, zero->stage > 0, &zero->layout,
+                                      zero->compute, options->dp_comm, &grads->compression));
     }
     return make_streams(zero, grads);
 }
 
 weft_status_t weft__grads_open(weft_zero_t *zero, const weft_zero_options_t *options,
-                               weft_bill_t *bill, weft_grads_t **grads_p)
+                               weft_ledger_t *ledger, weft_grads_t **grads_p)
 {
     weft_grads_t *grads = calloc(1, sizeof(*grads));
     if (grads == NULL) {
@@ -242,7 +242,7 @@ weft_status_t weft__grads_open(weft_zero_t *zero, const weft_zero_options_t *opt
     /* Slots are emptied while backward goes on. */
     grads->overlap = zero->ranks > 1 && (zero->lean || (options->overlap && !options->naive));
     *grads_p = grads; /* its owner closes it, after a failure too */
-    return make_all(zero, options, bill, grads);
+    return make_all(zero, options, ledger, grads);
 }
 
 static void drop_event(weft_event_h event)
@@ -257,10 +257,10 @@ void weft__grads_close(weft_grads_t *grads)
     if (grads == NULL) {
         return;
     }
-    if (grads->overlap && grads->lane != NULL) {
-        weft_stream_destroy(grads->lane); /* first: what is queued on it uses the rest */
+    if (grads->overlap && grads->comm_stream != NULL) {
+        weft_stream_destroy(grads->comm_stream); /* first: what is queued on it uses the rest */
     }
-    weft__squeeze_destroy(grads->squeeze);
+    weft__compression_destroy(grads->compression);
     for (weft_event_h *filled = grads->filled; filled != NULL && *filled != NULL; filled++) {
         weft_event_destroy(*filled);
     }
@@ -286,7 +286,7 @@ weft_comm_h weft__grads_comm(const weft_zero_t *zero)
 
 float *weft__grads_residuals(const weft_zero_t *zero, int64_t *count_p)
 {
-    return weft__squeeze_residuals(zero->grads->squeeze, count_p);
+    return weft__compression_residuals(zero->grads->compression, count_p);
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------- */
@@ -379,15 +379,15 @@ weft_status_t weft__grads_use(weft_zero_t *zero, int bucket)
 
 static weft_status_t exchange(weft_zero_t *zero, int bucket)
 {
-    weft_stream_h lane = zero->grads->lane;
+    weft_stream_h comm_stream = zero->grads->comm_stream;
     int64_t bytes = zero->layout.buckets[bucket].count * (int64_t)grad_size(zero);
     if (zero->ranks == 1) {
         return WEFT_OK;
     }
     int span = weft__timeline_begin(zero->timeline, WEFT_TRACK_COMM, zero->exchange->name, bytes,
-                                    lane);
-    weft_status_t status = zero->exchange->gradients(zero, bucket, lane);
-    weft__timeline_end(zero->timeline, span, lane);
+                                    comm_stream);
+    weft_status_t status = zero->exchange->gradients(zero, bucket, comm_stream);
+    weft__timeline_end(zero->timeline, span, comm_stream);
     return status;
 }
 
@@ -397,7 +397,7 @@ static weft_status_t square(const weft_zero_t *zero, int bucket)
     for (int i = 0; i < zero->pieces.count && zero->squares != NULL; i++) {
         const weft_piece_t *piece = &zero->pieces.list[i];
         if (piece->bucket == bucket && !weft__piece_open(piece)) {
-            WEFT_TRY(weft__zero_square(zero, piece, zero->grads->lane));
+            WEFT_TRY(weft__zero_square(zero, piece, zero->grads->comm_stream));
         }
     }
     return WEFT_OK;
@@ -407,7 +407,7 @@ static weft_status_t start_bucket(weft_zero_t *zero, int bucket)
 {
     weft_grads_t *grads = zero->grads;
     WEFT_TRY(weft_event_record(grads->filled[bucket], zero->stream));
-    WEFT_TRY(weft_stream_wait(grads->lane, grads->filled[bucket]));
+    WEFT_TRY(weft_stream_wait(grads->comm_stream, grads->filled[bucket]));
     WEFT_TRY(exchange(zero, bucket));
     if (grads->last) {
         weft__compute_threads(1); /* beside backward, which has the cores */
@@ -415,7 +415,7 @@ static weft_status_t start_bucket(weft_zero_t *zero, int bucket)
         weft__compute_threads(0);
         WEFT_TRY(status);
     }
-    return bucket + 1 == zero->layout.bucket_count ? weft_event_record(grads->summed, grads->lane)
+    return bucket + 1 == zero->layout.bucket_count ? weft_event_record(grads->summed, grads->comm_stream)
                                                    : WEFT_OK;
 }
 

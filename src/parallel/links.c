@@ -11,36 +11,36 @@
 #include "topo/topo.h"
 
 /* What a rank tells about where it is. */
-typedef struct seat {
+typedef struct position {
     uint64_t host;
     int64_t device;
     int64_t numa; /* the node that all of its CPUs belong to; -1: several, or unknown */
-} seat_t;
+} position_t;
 
 /* ---- the order of the machine -------------------------------------------------------------------- */
 
 /* Hosts in the order of their first ranks, ranks of a host by device, then by rank. */
-static bool sits_before(const seat_t *seats, const int *host, int a, int b)
+static bool sits_before(const position_t *positions, const int *host, int a, int b)
 {
     if (host[a] != host[b]) {
         return host[a] < host[b];
     }
-    return seats[a].device != seats[b].device ? seats[a].device < seats[b].device : a < b;
+    return positions[a].device != positions[b].device ? positions[a].device < positions[b].device : a < b;
 }
 
 /* host[r] becomes the first rank on the host of rank r. */
-static void order_seats(const seat_t *seats, int size, int *host, int *ranks)
+static void order_positions(const position_t *positions, int size, int *host, int *ranks)
 {
     for (int r = 0; r < size; r++) {
         host[r] = r;
         for (int before = 0; before < r && host[r] == r; before++) {
-            host[r] = seats[before].host == seats[r].host ? host[before] : r;
+            host[r] = positions[before].host == positions[r].host ? host[before] : r;
         }
     }
     for (int r = 0; r < size; r++) {
         int place = 0;
         for (int other = 0; other < size; other++) {
-            place += other != r && sits_before(seats, host, other, r);
+            place += other != r && sits_before(positions, host, other, r);
         }
         ranks[place] = r;
     }
@@ -48,7 +48,7 @@ static void order_seats(const seat_t *seats, int size, int *host, int *ranks)
 
 /* ---- links ------------------------------------------------------------------------------------------ */
 
-static uint8_t near_gpus(const weft_gpus_t *gpus, const seat_t *a, const seat_t *b)
+static uint8_t near_gpus(const weft_gpus_t *gpus, const position_t *a, const position_t *b)
 {
     static const uint8_t paths[] = {
         [WEFT_PATH_SAME] = WEFT_NEAR_BOARD,        [WEFT_PATH_SWITCH] = WEFT_NEAR_SWITCH,
@@ -70,7 +70,7 @@ static uint8_t near_gpus(const weft_gpus_t *gpus, const seat_t *a, const seat_t 
     return pair->path == WEFT_PATH_UNKNOWN ? (uint8_t)WEFT_NEAR_UNKNOWN : paths[pair->path];
 }
 
-static uint8_t near_cores(const seat_t *a, const seat_t *b)
+static uint8_t near_cores(const position_t *a, const position_t *b)
 {
     if (a->numa < 0 || b->numa < 0) {
         return WEFT_NEAR_UNKNOWN;
@@ -80,7 +80,7 @@ static uint8_t near_cores(const seat_t *a, const seat_t *b)
 
 /* All pairs that rank `rank` speaks for: it is the first of its host, so that one rank of a host asks
  * the driver. Pairs of different hosts are rank 0's. */
-static void fill_near(const seat_t *seats, const int *host, int rank, int size,
+static void fill_near(const position_t *positions, const int *host, int rank, int size,
                       const weft_gpus_t *gpus, uint8_t *near)
 {
     for (int a = 0; a < size; a++) {
@@ -90,14 +90,14 @@ static void fill_near(const seat_t *seats, const int *host, int rank, int size,
                 *here = rank == 0 ? WEFT_NEAR_NETWORK : 0;
             } else if (host[a] == rank) {
                 *here = a == b         ? WEFT_NEAR_SAME
-                        : gpus != NULL ? near_gpus(gpus, &seats[a], &seats[b])
-                                       : near_cores(&seats[a], &seats[b]);
+                        : gpus != NULL ? near_gpus(gpus, &positions[a], &positions[b])
+                                       : near_cores(&positions[a], &positions[b]);
             }
         }
     }
 }
 
-static weft_status_t read_links(const seat_t *seats, const int *host, int rank, int size,
+static weft_status_t read_links(const position_t *positions, const int *host, int rank, int size,
                                 uint8_t *near)
 {
     const char *kind;
@@ -107,36 +107,36 @@ static weft_status_t read_links(const seat_t *seats, const int *host, int rank, 
     if (cuda) {
         WEFT_TRY(weft__gpus_read(&gpus));
     }
-    fill_near(seats, host, rank, size, cuda ? &gpus : NULL, near);
+    fill_near(positions, host, rank, size, cuda ? &gpus : NULL, near);
     if (cuda) {
         weft__gpus_cleanup(&gpus);
     }
     return WEFT_OK;
 }
 
-static weft_status_t find(weft_comm_h comm, int size, seat_t *seats, int *host, int *ranks,
+static weft_status_t find(weft_comm_h comm, int size, position_t *positions, int *host, int *ranks,
                           uint8_t *near)
 {
     int rank, device;
     WEFT_TRY(weft_comm_rank(comm, &rank));
     WEFT_TRY(weft_comm_device(comm, &device));
-    seat_t mine = {.device = device, .numa = weft__numa_here("")};
+    position_t mine = {.device = device, .numa = weft__numa_here("")};
     WEFT_TRY(weft__host_id(&mine.host));
-    WEFT_TRY(weft_allgather(&mine, seats, sizeof(mine), WEFT_U8, comm, NULL));
-    order_seats(seats, size, host, ranks);
+    WEFT_TRY(weft_allgather(&mine, positions, sizeof(mine), WEFT_U8, comm, NULL));
+    order_positions(positions, size, host, ranks);
     memset(near, 0, (size_t)size * (size_t)size);
-    WEFT_TRY(read_links(seats, host, rank, size, near));
+    WEFT_TRY(read_links(positions, host, rank, size, near));
     return weft_allreduce(near, near, (size_t)size * (size_t)size, WEFT_U8, WEFT_MAX, comm, NULL);
 }
 
 weft_status_t weft__places_find(weft_comm_h comm, int size, int *ranks, uint8_t *near)
 {
-    seat_t *seats = calloc((size_t)size, sizeof(*seats));
+    position_t *positions = calloc((size_t)size, sizeof(*positions));
     int *host = calloc((size_t)size, sizeof(int));
-    weft_status_t status = seats != NULL && host != NULL
-                               ? find(comm, size, seats, host, ranks, near)
+    weft_status_t status = positions != NULL && host != NULL
+                               ? find(comm, size, positions, host, ranks, near)
                                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to find %d ranks", size);
-    free(seats);
+    free(positions);
     free(host);
     return status;
 }

@@ -10,13 +10,13 @@
 #define ROUND 256
 #define COLUMN 9
 
-weft_status_t weft__bill_malloc(weft_bill_t *bill, weft_memory_kind_t kind, size_t bytes,
+weft_status_t weft__ledger_malloc(weft_ledger_t *ledger, weft_memory_kind_t kind, size_t bytes,
                                 void *memory_pp)
 {
     void **memory_p = memory_pp;
-    bill->bytes[kind] += (bytes + ROUND - 1) / ROUND * ROUND;
+    ledger->bytes[kind] += (bytes + ROUND - 1) / ROUND * ROUND;
     *memory_p = NULL;
-    if (bill->dry) {
+    if (ledger->dry) {
         return WEFT_OK;
     }
     if (kind == WEFT_MEMORY_HOST) {
@@ -28,11 +28,11 @@ weft_status_t weft__bill_malloc(weft_bill_t *bill, weft_memory_kind_t kind, size
     return weft_memset(*memory_p, 0, bytes, NULL);
 }
 
-size_t weft__bill_total(const weft_bill_t *bill)
+size_t weft__ledger_total(const weft_ledger_t *ledger)
 {
     size_t total = 0;
     for (int i = 0; i < WEFT_MEMORY_HOST; i++) {
-        total += bill->bytes[i];
+        total += ledger->bytes[i];
     }
     return total;
 }
@@ -55,7 +55,7 @@ static int width(int kind)
     return 1 + (length > COLUMN ? length : COLUMN);
 }
 
-void weft__bill_print_head(FILE *out, bool peak)
+void weft__ledger_print_head(FILE *out, bool peak)
 {
     fprintf(out, "memory of devices, in MiB; host is not part of the sum\n%6s", "ranks");
     for (int i = 0; i < WEFT_MEMORY_KINDS; i++) {
@@ -68,15 +68,15 @@ void weft__bill_print_head(FILE *out, bool peak)
     fputc('\n', out);
 }
 
-void weft__bill_print(FILE *out, int first, int last, const weft_bill_t *bill, const size_t *peak)
+void weft__ledger_print(FILE *out, int first, int last, const weft_ledger_t *ledger, const size_t *peak)
 {
     char ranks[32];
     snprintf(ranks, sizeof(ranks), first == last ? "%d" : "%d-%d", first, last);
     fprintf(out, "%6s", ranks);
     for (int i = 0; i < WEFT_MEMORY_KINDS; i++) {
-        fprintf(out, "%*.2f", width(i), mib(bill->bytes[i]));
+        fprintf(out, "%*.2f", width(i), mib(ledger->bytes[i]));
     }
-    fprintf(out, " %*.2f", COLUMN, mib(weft__bill_total(bill)));
+    fprintf(out, " %*.2f", COLUMN, mib(weft__ledger_total(ledger)));
     if (peak != NULL) {
         fprintf(out, " %*.2f", COLUMN, mib(*peak));
     }

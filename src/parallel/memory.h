@@ -1,7 +1,7 @@
 /* What a rank's memory is used for.
  *
- * Everything that a worker (worker.h) allocates goes through a bill, which adds it up by kind. A dry
- * bill only adds up: the prediction of a plan is the bill of a worker that was made without memory,
+ * Everything that a worker (worker.h) allocates goes through a ledger, which adds it up by kind. A dry
+ * ledger only adds up: the prediction of a plan is the ledger of a worker that was made without memory,
  * so it cannot differ from what the plan will ask for. docs/memory.md has the formulas. */
 #ifndef WEFT_PARALLEL_MEMORY_H
 #define WEFT_PARALLEL_MEMORY_H
@@ -27,21 +27,21 @@ typedef enum weft_memory_kind {
         WEFT_MEMORY_KINDS
 } weft_memory_kind_t;
 
-typedef struct weft_bill {
+typedef struct weft_ledger {
     bool dry; /* nothing is allocated, pointers are NULL */
     size_t bytes[WEFT_MEMORY_KINDS];
-} weft_bill_t;
+} weft_ledger_t;
 
 /* weft_malloc, or weft_host_malloc for WEFT_MEMORY_HOST; bytes are counted as the pool rounds them.
  * Contents are zero. */
-weft_status_t weft__bill_malloc(weft_bill_t *bill, weft_memory_kind_t kind, size_t bytes,
+weft_status_t weft__ledger_malloc(weft_ledger_t *ledger, weft_memory_kind_t kind, size_t bytes,
                                 void *memory_pp);
 
 /* Device memory of all kinds. */
-size_t weft__bill_total(const weft_bill_t *bill);
+size_t weft__ledger_total(const weft_ledger_t *ledger);
 
 /* A line for ranks that are alike, and a head line. `peak` is what was measured; NULL: nothing was yet. */
-void weft__bill_print_head(FILE *out, bool peak);
-void weft__bill_print(FILE *out, int first, int last, const weft_bill_t *bill, const size_t *peak);
+void weft__ledger_print_head(FILE *out, bool peak);
+void weft__ledger_print(FILE *out, int first, int last, const weft_ledger_t *ledger, const size_t *peak);
 
 #endif

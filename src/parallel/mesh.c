@@ -125,8 +125,8 @@ static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_me
 /* A rank has up to eight, all of which may have a call in progress: tp, dp, weights, ends, and two for
  * each edge. Twice that, because a matrix product beside them may need multiprocessors to itself: half
  * of the GPU is never taken by calls that wait. */
-static const weft_comm_config_t crowded = {
-    .size = sizeof(weft_comm_config_t), .timeout_ms = -1, .crowd = 16};
+static const weft_comm_config_t oversubscribed = {
+    .size = sizeof(weft_comm_config_t), .timeout_ms = -1, .concurrent_comms = 16};
 
 /* Edge e leads from stage e to e + 1; the last one leads around, which interleaved pipelines use. A
  * rank has two edges, so they are split off in turns, in each of which a rank has one at most. */
@@ -150,7 +150,7 @@ static weft_status_t split_edge(weft_mesh_t *mesh, int turn, bool around, bool b
     weft_edge_t *edge = first ? &mesh->after : &mesh->before;
     int color = mine < 0 ? -1 : row_of(mesh, WEFT_AXIS_PIPELINE) * stages + mine;
     weft_comm_h comm = NULL;
-    WEFT_TRY(weft_comm_split(mesh->world, color, first ? 0 : 1, &comm, &crowded));
+    WEFT_TRY(weft_comm_split(mesh->world, color, first ? 0 : 1, &comm, &oversubscribed));
     if (mine >= 0) {
         *(backward ? &edge->backward : &edge->forward) = comm;
     }
@@ -173,7 +173,7 @@ static weft_status_t split_axis(const weft_mesh_t *mesh, weft_axis_t axis, bool 
                                 weft_comm_h *comm_p)
 {
     return weft_comm_split(mesh->world, takes_part ? row_of(mesh, axis) : -1, mesh->index[axis],
-                           comm_p, &crowded);
+                           comm_p, &oversubscribed);
 }
 
 static weft_status_t split_all(weft_mesh_t *mesh, const weft_plan_t *plan, bool tied)

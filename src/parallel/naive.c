@@ -6,12 +6,12 @@
 #include "base/log.h"
 #include "parallel/zero.h"
 
-static weft_status_t collect(weft_zero_t *zero, int bucket, weft_stream_h lane)
+static weft_status_t collect(weft_zero_t *zero, int bucket, weft_stream_h comm_stream)
 {
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
     weft_dtype_t type = zero->model->grad_type;
     char *x = zero->all_grads + (size_t)b->first * weft_dtype_size(type);
-    return weft_reduce(x, x, (size_t)b->count, type, WEFT_SUM, 0, weft__grads_comm(zero), lane);
+    return weft_reduce(x, x, (size_t)b->count, type, WEFT_SUM, 0, weft__grads_comm(zero), comm_stream);
 }
 
 static weft_status_t hand_out(weft_zero_t *zero, float *norm)

@@ -61,11 +61,11 @@ static int cut_pieces(weft_zero_t *const *zeros, int count, segment_t *segments)
     return found;
 }
 
-static weft_status_t make_lane(lane_t *lane, size_t element, weft_bill_t *bill)
+static weft_status_t make_lane(lane_t *lane, size_t element, weft_ledger_t *ledger)
 {
-    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_HOST, SEGMENT * sizeof(float), &lane->grads));
-    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_HOST, (size_t)SEGMENT * element, &lane->weights));
-    if (bill->dry) {
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, SEGMENT * sizeof(float), &lane->grads));
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, (size_t)SEGMENT * element, &lane->weights));
+    if (ledger->dry) {
         return WEFT_OK;
     }
     WEFT_TRY(weft_event_create(&lane->done));
@@ -73,7 +73,7 @@ static weft_status_t make_lane(lane_t *lane, size_t element, weft_bill_t *bill)
 }
 
 static weft_status_t make_all(weft_offload_t *offload, weft_zero_t *const *zeros, int count,
-                              weft_bill_t *bill)
+                              weft_ledger_t *ledger)
 {
     offload->count = cut_pieces(zeros, count, NULL);
     offload->segments = calloc((size_t)offload->count + 1, sizeof(segment_t));
@@ -83,13 +83,13 @@ static weft_status_t make_all(weft_offload_t *offload, weft_zero_t *const *zeros
     }
     cut_pieces(zeros, count, offload->segments);
     for (int i = 0; i < LANES; i++) {
-        WEFT_TRY(make_lane(&offload->lanes[i], weft_dtype_size(zeros[0]->model->type), bill));
+        WEFT_TRY(make_lane(&offload->lanes[i], weft_dtype_size(zeros[0]->model->type), ledger));
     }
-    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_HOST, 2 * sizeof(float), &offload->norm));
-    return bill->dry ? WEFT_OK : weft_event_create(&offload->ready);
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, 2 * sizeof(float), &offload->norm));
+    return ledger->dry ? WEFT_OK : weft_event_create(&offload->ready);
 }
 
-weft_status_t weft__offload_create(weft_zero_t *const *zeros, int count, weft_bill_t *bill,
+weft_status_t weft__offload_create(weft_zero_t *const *zeros, int count, weft_ledger_t *ledger,
                                    weft_offload_t **offload_p)
 {
     weft_offload_t *offload = calloc(1, sizeof(*offload));
@@ -97,7 +97,7 @@ weft_status_t weft__offload_create(weft_zero_t *const *zeros, int count, weft_bi
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for an optimizer on the host");
     }
     offload->stream = zeros[0]->stream;
-    weft_status_t status = make_all(offload, zeros, count, bill);
+    weft_status_t status = make_all(offload, zeros, count, ledger);
     if (status != WEFT_OK) {
         weft__offload_destroy(offload);
         return status;

@@ -36,7 +36,7 @@ static weft_status_t find_places(weft_optimizer_t *o)
 {
     const weft_mesh_t *mesh = o->mesh;
     int64_t own = own_squares(o);
-    if (mesh->world == NULL) { /* a dry bill: about as many everywhere */
+    if (mesh->world == NULL) { /* a dry ledger: about as many everywhere */
         o->all = own * (weft__axes_ranks(mesh->size) / mesh->size[WEFT_AXIS_DATA]);
         return WEFT_OK;
     }
@@ -73,19 +73,19 @@ static void share_squares(const weft_optimizer_t *o)
     }
 }
 
-static weft_status_t make_all(weft_optimizer_t *o, weft_bill_t *bill)
+static weft_status_t make_all(weft_optimizer_t *o, weft_ledger_t *ledger)
 {
     WEFT_TRY(find_places(o));
     WEFT_TRY(
-        weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS, (size_t)o->all * sizeof(double), &o->squares));
-    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_BUFFERS, 2 * sizeof(float), &o->norm));
+        weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS, (size_t)o->all * sizeof(double), &o->squares));
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS, 2 * sizeof(float), &o->norm));
     share_squares(o);
-    return o->zeros[0]->offload ? weft__offload_create(o->zeros, o->count, bill, &o->offload)
+    return o->zeros[0]->offload ? weft__offload_create(o->zeros, o->count, ledger, &o->offload)
                                 : WEFT_OK;
 }
 
 weft_status_t weft__optimizer_create(weft_zero_t *const *zeros, int count, const weft_mesh_t *mesh,
-                                     weft_bill_t *bill, weft_optimizer_t **optimizer_p)
+                                     weft_ledger_t *ledger, weft_optimizer_t **optimizer_p)
 {
     weft_optimizer_t *o = calloc(1, sizeof(*o));
     if (o == NULL) {
@@ -98,7 +98,7 @@ weft_status_t weft__optimizer_create(weft_zero_t *const *zeros, int count, const
     o->stream = zeros[0]->stream;
     o->alone = zeros[0]->own != WEFT_OWN_SHARDS &&
                weft__axes_ranks(mesh->size) == mesh->size[WEFT_AXIS_DATA];
-    weft_status_t status = make_all(o, bill);
+    weft_status_t status = make_all(o, ledger);
     if (status != WEFT_OK) {
         weft__optimizer_destroy(o);
         return status;

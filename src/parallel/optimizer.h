@@ -30,9 +30,9 @@ static inline double weft__hyper_scale(const weft_hyper_t *hyper)
 typedef struct weft_optimizer weft_optimizer_t;
 
 /* For the `count` slices of this rank, which must outlive the optimizer. Collective over the mesh's
- * ranks, unless the bill is dry (then the mesh has no communicators). */
+ * ranks, unless the ledger is dry (then the mesh has no communicators). */
 weft_status_t weft__optimizer_create(weft_zero_t *const *zeros, int count, const weft_mesh_t *mesh,
-                                     weft_bill_t *bill, weft_optimizer_t **optimizer_p);
+                                     weft_ledger_t *ledger, weft_optimizer_t **optimizer_p);
 void weft__optimizer_destroy(weft_optimizer_t *optimizer);
 
 /* Start a step, before its first backward pass: there are no sums of squares yet. */
@@ -52,7 +52,7 @@ weft_adamw_t weft__optimizer_args(const weft_zero_t *zero, const weft_piece_t *p
 
 typedef struct weft_offload weft_offload_t;
 
-weft_status_t weft__offload_create(weft_zero_t *const *zeros, int count, weft_bill_t *bill,
+weft_status_t weft__offload_create(weft_zero_t *const *zeros, int count, weft_ledger_t *ledger,
                                    weft_offload_t **offload_p);
 void weft__offload_destroy(weft_offload_t *offload);
 

@@ -26,7 +26,7 @@ typedef struct weft_pipeline {
     struct {
         weft_comm_h comm; /* NULL: there is no such neighbour */
         int peer;
-        weft_stream_h lane;
+        weft_stream_h comm_stream;
         weft_event_h ready;
     } ways[WEFT_WAYS];
 } weft_pipeline_t;

@@ -3,14 +3,14 @@
 
 /* The k-th forward of a rank: pp micro-batches through the first chunk, the same through the second,
  * ..., then the next pp micro-batches. Backward goes through chunks the other way. */
-static weft_turn_t entry(const weft_plan_t *plan, int k, bool backward)
+static weft_action_t entry(const weft_plan_t *plan, int k, bool backward)
 {
     int v = plan->virtual_stages, group = plan->pp * v;
     if (v == 1) {
-        return (weft_turn_t){backward, k, 0};
+        return (weft_action_t){backward, k, 0};
     }
     int chunk = k % group / plan->pp;
-    return (weft_turn_t){backward, k / group * plan->pp + k % plan->pp,
+    return (weft_action_t){backward, k / group * plan->pp + k % plan->pp,
                          backward ? v - 1 - chunk : chunk};
 }
 
@@ -38,7 +38,7 @@ int weft__schedule_length(const weft_plan_t *plan, bool training)
     return plan->micro_batches * plan->virtual_stages * (training ? 2 : 1);
 }
 
-void weft__schedule_fill(const weft_plan_t *plan, int rank, bool training, weft_turn_t *ops)
+void weft__schedule_fill(const weft_plan_t *plan, int rank, bool training, weft_action_t *ops)
 {
     int total = plan->micro_batches * plan->virtual_stages, at = 0;
     int first = training ? warmup(plan, rank, total) : total;
@@ -54,7 +54,7 @@ void weft__schedule_fill(const weft_plan_t *plan, int rank, bool training, weft_
     }
 }
 
-int weft__schedule_depth(const weft_turn_t *ops, int count, int chunk)
+int weft__schedule_depth(const weft_action_t *ops, int count, int chunk)
 {
     int now = 0, most = 0;
     for (int i = 0; i < count; i++) {

@@ -16,20 +16,20 @@
 
 #include "parallel/plan.h"
 
-typedef struct weft_turn {
+typedef struct weft_action {
     bool backward;
     int micro;
     int chunk; /* which of the rank's stages */
-} weft_turn_t;
+} weft_action_t;
 
 /* How many entries the list of a rank has; `training`: with backward. */
 int weft__schedule_length(const weft_plan_t *plan, bool training);
 
 /* The list of pipeline rank `rank` into `ops`. */
-void weft__schedule_fill(const weft_plan_t *plan, int rank, bool training, weft_turn_t *ops);
+void weft__schedule_fill(const weft_plan_t *plan, int rank, bool training, weft_action_t *ops);
 
 /* The most micro-batches whose activations chunk `chunk` keeps at a time. */
-int weft__schedule_depth(const weft_turn_t *ops, int count, int chunk);
+int weft__schedule_depth(const weft_action_t *ops, int count, int chunk);
 
 /* The share of the time in which a rank has nothing to do, by the formula. */
 double weft__schedule_bubble(const weft_plan_t *plan);

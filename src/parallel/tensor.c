@@ -9,27 +9,27 @@
 struct weft_tensor {
     weft_tensor_options_t o;
     weft_vocabulary_t *vocabulary; /* NULL with one part */
-    weft_stream_h lane;
-    weft_event_h filled, summed; /* what the lane waits for, and what waits for the lane */
+    weft_stream_h comm_stream;
+    weft_event_h filled, summed; /* what the communication stream waits for, and what waits for the communication stream */
 };
 
 /* ---- making one ---------------------------------------------------------------------------------------- */
 
-static weft_status_t make_all(weft_tensor_t *t, weft_bill_t *bill)
+static weft_status_t make_all(weft_tensor_t *t, weft_ledger_t *ledger)
 {
     if (t->o.parts == 1) {
         return WEFT_OK;
     }
-    WEFT_TRY(weft__vocabulary_create(&t->o, bill, &t->vocabulary));
-    if (bill->dry) {
+    WEFT_TRY(weft__vocabulary_create(&t->o, ledger, &t->vocabulary));
+    if (ledger->dry) {
         return WEFT_OK;
     }
     WEFT_TRY(weft_event_create(&t->filled));
     WEFT_TRY(weft_event_create(&t->summed));
-    return weft__lane_create(&t->lane);
+    return weft__comm_stream_create(&t->comm_stream);
 }
 
-weft_status_t weft__tensor_create(const weft_tensor_options_t *options, weft_bill_t *bill,
+weft_status_t weft__tensor_create(const weft_tensor_options_t *options, weft_ledger_t *ledger,
                                   weft_tensor_t **tensor_p)
 {
     weft_tensor_t *t = calloc(1, sizeof(*t));
@@ -37,7 +37,7 @@ weft_status_t weft__tensor_create(const weft_tensor_options_t *options, weft_bil
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for tensor parallelism");
     }
     t->o = *options;
-    weft_status_t status = make_all(t, bill);
+    weft_status_t status = make_all(t, ledger);
     if (status != WEFT_OK) {
         weft__tensor_destroy(t);
         return status;
@@ -51,8 +51,8 @@ void weft__tensor_destroy(weft_tensor_t *t)
     if (t == NULL) {
         return;
     }
-    if (t->lane != NULL) {
-        weft_stream_destroy(t->lane); /* first: what is queued on it uses the rest */
+    if (t->comm_stream != NULL) {
+        weft_stream_destroy(t->comm_stream); /* first: what is queued on it uses the rest */
     }
     weft__vocabulary_destroy(t->vocabulary);
     if (t->filled != NULL) {
@@ -137,12 +137,12 @@ static weft_status_t gather_beside(weft_tensor_t *t, const weft_pass_t *pass, co
         return gather_rows(t, pass, rows, all);
     }
     WEFT_TRY(weft_event_record(t->filled, pass->stream));
-    WEFT_TRY(weft_stream_wait(t->lane, t->filled));
-    WEFT_TRY(weft_allgather(rows, all, part_count(pass), pass->model->type, t->o.comm, t->lane));
+    WEFT_TRY(weft_stream_wait(t->comm_stream, t->filled));
+    WEFT_TRY(weft_allgather(rows, all, part_count(pass), pass->model->type, t->o.comm, t->comm_stream));
     early_p->await_rows = await_rows;
     early_p->await_rows_arg = t;
     early_p->own_rows = rows;
-    return weft_event_record(t->summed, t->lane);
+    return weft_event_record(t->summed, t->comm_stream);
 }
 
 /* A pass that works on all rows, with the gradient of the residual stream in `dx`. */
@@ -258,9 +258,9 @@ static weft_status_t sum_beside(const weft_tensor_t *t, const weft_pass_t *pass,
         return sum_now(t, pass, all, rows);
     }
     WEFT_TRY(weft_event_record(t->filled, pass->stream));
-    WEFT_TRY(weft_stream_wait(t->lane, t->filled));
-    WEFT_TRY(sum_rows(t, pass, all, rows, t->lane));
-    WEFT_TRY(weft_event_record(t->summed, t->lane));
+    WEFT_TRY(weft_stream_wait(t->comm_stream, t->filled));
+    WEFT_TRY(sum_rows(t, pass, all, rows, t->comm_stream));
+    WEFT_TRY(weft_event_record(t->summed, t->comm_stream));
     WEFT_TRY(weights(pass, layer, acts, dy));
     int stretch = weft__meter_begin(t->o.meter, WEFT_STRETCH_TENSOR);
     weft_status_t status = weft_stream_wait(pass->stream, t->summed);

@@ -28,7 +28,7 @@ typedef struct weft_tensor weft_tensor_t;
 typedef struct weft_tensor_options {
     int part, parts;
     bool sequence;
-    weft_comm_h comm; /* NULL with a dry bill */
+    weft_comm_h comm; /* NULL with a dry ledger */
     weft_stream_h stream;
     weft_meter_t *meter;
     size_t overlap_bytes; /* sums of at least this many bytes run beside other work, */
@@ -36,7 +36,7 @@ typedef struct weft_tensor_options {
     int64_t head_rows;    /* most rows whose logits exist at a time */
 } weft_tensor_options_t;
 
-weft_status_t weft__tensor_create(const weft_tensor_options_t *options, weft_bill_t *bill,
+weft_status_t weft__tensor_create(const weft_tensor_options_t *options, weft_ledger_t *ledger,
                                   weft_tensor_t **tensor_p);
 void weft__tensor_destroy(weft_tensor_t *tensor);
 
@@ -68,7 +68,7 @@ weft_status_t weft__tensor_block_again(weft_tensor_t *tensor, const weft_pass_t 
 
 typedef struct weft_vocabulary weft_vocabulary_t;
 
-weft_status_t weft__vocabulary_create(const weft_tensor_options_t *options, weft_bill_t *bill,
+weft_status_t weft__vocabulary_create(const weft_tensor_options_t *options, weft_ledger_t *ledger,
                                       weft_vocabulary_t **vocabulary_p);
 void weft__vocabulary_destroy(weft_vocabulary_t *vocabulary);
 

@@ -33,20 +33,20 @@ struct weft_vocabulary {
     combine_t full, rest; /* of as many rows as fit, and of the last ones */
 };
 
-static weft_status_t make_all(weft_vocabulary_t *v, weft_bill_t *bill)
+static weft_status_t make_all(weft_vocabulary_t *v, weft_ledger_t *ledger)
 {
     size_t rows = (size_t)v->rows, parts = (size_t)v->parts, f32 = sizeof(float);
     weft_memory_kind_t device = WEFT_MEMORY_BUFFERS, host = WEFT_MEMORY_HOST;
-    WEFT_TRY(weft__bill_malloc(bill, device, rows * STATS * f32, &v->stats));
-    WEFT_TRY(weft__bill_malloc(bill, device, parts * rows * STATS * f32, &v->all));
-    WEFT_TRY(weft__bill_malloc(bill, device, rows * f32, &v->lse));
-    WEFT_TRY(weft__bill_malloc(bill, host, parts * rows * STATS * f32, &v->host_all));
-    WEFT_TRY(weft__bill_malloc(bill, host, rows * f32, &v->host_lse));
-    WEFT_TRY(weft__bill_malloc(bill, host, rows * f32, &v->host_losses));
-    return weft__bill_malloc(bill, host, rows * sizeof(int32_t), &v->host_targets);
+    WEFT_TRY(weft__ledger_malloc(ledger, device, rows * STATS * f32, &v->stats));
+    WEFT_TRY(weft__ledger_malloc(ledger, device, parts * rows * STATS * f32, &v->all));
+    WEFT_TRY(weft__ledger_malloc(ledger, device, rows * f32, &v->lse));
+    WEFT_TRY(weft__ledger_malloc(ledger, host, parts * rows * STATS * f32, &v->host_all));
+    WEFT_TRY(weft__ledger_malloc(ledger, host, rows * f32, &v->host_lse));
+    WEFT_TRY(weft__ledger_malloc(ledger, host, rows * f32, &v->host_losses));
+    return weft__ledger_malloc(ledger, host, rows * sizeof(int32_t), &v->host_targets);
 }
 
-weft_status_t weft__vocabulary_create(const weft_tensor_options_t *options, weft_bill_t *bill,
+weft_status_t weft__vocabulary_create(const weft_tensor_options_t *options, weft_ledger_t *ledger,
                                       weft_vocabulary_t **vocabulary_p)
 {
     weft_vocabulary_t *v = calloc(1, sizeof(*v));
@@ -57,7 +57,7 @@ weft_status_t weft__vocabulary_create(const weft_tensor_options_t *options, weft
     v->parts = options->parts;
     v->rows = options->head_rows;
     v->meter = options->meter;
-    weft_status_t status = make_all(v, bill);
+    weft_status_t status = make_all(v, ledger);
     if (status != WEFT_OK) {
         weft__vocabulary_destroy(v);
         return status;

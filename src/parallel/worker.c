@@ -48,11 +48,11 @@ static size_t row_bytes(const weft_worker_t *w)
 
 /* ---- schedules ------------------------------------------------------------------------------------------ */
 
-static weft_status_t make_ops(const weft_worker_t *w, bool training, weft_turn_t **ops_p,
+static weft_status_t make_ops(const weft_worker_t *w, bool training, weft_action_t **ops_p,
                               int *count_p)
 {
     *count_p = weft__schedule_length(&w->o.plan, training);
-    *ops_p = calloc((size_t)*count_p, sizeof(weft_turn_t));
+    *ops_p = calloc((size_t)*count_p, sizeof(weft_action_t));
     if (*ops_p == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a schedule of %d entries", *count_p);
     }
@@ -64,18 +64,18 @@ static weft_status_t make_ops(const weft_worker_t *w, bool training, weft_turn_t
 
 static weft_status_t make_event(const weft_worker_t *w, weft_event_h *event_p)
 {
-    return w->bill.dry ? WEFT_OK : weft_event_create(event_p);
+    return w->ledger.dry ? WEFT_OK : weft_event_create(event_p);
 }
 
-static weft_status_t make_place(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place)
+static weft_status_t make_place(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {
     size_t rows = (size_t)(w->shape.batch * w->shape.seq);
     place->micro = -1;
-    WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_ACTIVATIONS,
+    WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_ACTIVATIONS,
                                weft__kept_bytes(chunk->model, &w->shape, chunk->keep),
                                &place->memory));
     if (chunk->model->slice.head && w->o.plan.sequence_parallel) {
-        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_ACTIVATIONS, rows * row_bytes(w),
+        WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_ACTIVATIONS, rows * row_bytes(w),
                                    &place->head_x));
     }
     WEFT_TRY(make_event(w, &place->arrived));
@@ -88,7 +88,7 @@ static weft_status_t make_place(weft_worker_t *w, weft_chunk_t *chunk, weft_plac
 static weft_status_t make_places(weft_worker_t *w, weft_chunk_t *chunk, int index)
 {
     int count = weft__schedule_depth(w->train_ops, w->train_count, index);
-    chunk->places = calloc((size_t)count, sizeof(weft_place_t));
+    chunk->places = calloc((size_t)count, sizeof(weft_act_slot_t));
     if (chunk->places == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d micro-batches", count);
     }
@@ -128,7 +128,7 @@ static weft_status_t make_store(weft_worker_t *w, weft_chunk_t *chunk)
     options.dp_comm = w->mesh.comm[WEFT_AXIS_DATA];
     options.weights_comm = w->mesh.weights_comm;
     options.meter = &w->meter;
-    return weft__zero_open(&chunk->zero, chunk->model, w->compute, &options, &w->bill);
+    return weft__zero_open(&chunk->zero, chunk->model, w->compute, &options, &w->ledger);
 }
 
 static void set_pass(weft_worker_t *w, weft_chunk_t *chunk)
@@ -162,7 +162,7 @@ static weft_status_t make_dx(weft_worker_t *w)
     for (w->dx_count = 0; w->dx_count < (w->o.plan.pp > 1 ? DX_MOST : 1); w->dx_count++) {
         weft_dx_t *dx = &w->dx[w->dx_count];
         if (w->o.plan.pp > 1) { /* without neighbours, that of scratch memory will do (set_pass) */
-            WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS, bytes, &dx->memory));
+            WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_BUFFERS, bytes, &dx->memory));
         }
         WEFT_TRY(make_event(w, &dx->arrived));
         WEFT_TRY(make_event(w, &dx->sent));
@@ -181,12 +181,12 @@ static weft_status_t make_shared(weft_worker_t *w)
         scratch = s > scratch ? s : scratch;
     }
     if (again > 0) {
-        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_ACTIVATIONS, again, &w->again));
+        WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_ACTIVATIONS, again, &w->again));
     }
     if (w->o.plan.recompute == WEFT_RECOMPUTE_FULL) {
-        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS, rows * row_bytes(w), &w->spare));
+        WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_BUFFERS, rows * row_bytes(w), &w->spare));
     }
-    WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_BUFFERS, scratch, &w->scratch));
+    WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_BUFFERS, scratch, &w->scratch));
     return make_dx(w);
 }
 
@@ -196,8 +196,8 @@ static weft_status_t make_host(weft_worker_t *w)
     for (int i = 0; i < STEPS_MOST; i++) {
         weft_outcome_t *out = &w->outcomes[i];
         WEFT_TRY(
-            weft__bill_malloc(&w->bill, WEFT_MEMORY_HOST, tokens * sizeof(float), &out->losses));
-        WEFT_TRY(weft__bill_malloc(&w->bill, WEFT_MEMORY_HOST, 2 * sizeof(float), &out->norm));
+            weft__ledger_malloc(&w->ledger, WEFT_MEMORY_HOST, tokens * sizeof(float), &out->losses));
+        WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_HOST, 2 * sizeof(float), &out->norm));
         WEFT_TRY(make_event(w, &out->end));
     }
     return WEFT_OK;
@@ -242,7 +242,7 @@ static weft_status_t make_tensor(weft_worker_t *w)
                                      .overlap_bytes = w->o.overlap ? w->o.overlap_bytes : SIZE_MAX,
                                      .gather_bytes = w->o.overlap ? w->o.gather_bytes : SIZE_MAX,
                                      .head_rows = w->shape.head_rows};
-    return weft__tensor_create(&options, &w->bill, &w->tensor);
+    return weft__tensor_create(&options, &w->ledger, &w->tensor);
 }
 
 static weft_status_t make_all(weft_worker_t *w)
@@ -259,10 +259,10 @@ static weft_status_t make_all(weft_worker_t *w)
         WEFT_TRY(make_store(w, &w->chunks[i]));
         set_pass(w, &w->chunks[i]);
     }
-    if (!w->bill.dry) {
+    if (!w->ledger.dry) {
         WEFT_TRY(weft__pipeline_create(&w->mesh, w->o.stream, w->o.timeline, &w->pipeline));
     }
-    return weft__optimizer_create(w->zeros, w->chunk_count, &w->mesh, &w->bill, &w->optimizer);
+    return weft__optimizer_create(w->zeros, w->chunk_count, &w->mesh, &w->ledger, &w->optimizer);
 }
 
 static weft_worker_t *new_worker(const weft_worker_options_t *options,
@@ -297,18 +297,18 @@ weft_status_t weft__worker_create(const weft_worker_options_t *options, weft_com
 }
 
 weft_status_t weft__worker_predict(const weft_worker_options_t *options,
-                                   const weft_compute_t *compute, int place, weft_bill_t *bill_p)
+                                   const weft_compute_t *compute, int place, weft_ledger_t *ledger_p)
 {
     const weft_plan_t *plan = &options->plan;
     weft_worker_t *w = new_worker(options, compute);
     if (w == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a worker");
     }
-    w->bill.dry = true;
+    w->ledger.dry = true;
     weft_status_t status = weft__mesh_arrange(plan, place, plan->dp * plan->pp * plan->tp, NULL,
                                               &w->mesh);
     status = status == WEFT_OK ? make_all(w) : status;
-    *bill_p = w->bill;
+    *ledger_p = w->ledger;
     weft__worker_destroy(w);
     return status;
 }
@@ -325,7 +325,7 @@ static void drop_event(weft_event_h event)
 static void free_chunk(weft_chunk_t *chunk)
 {
     for (int i = 0; i < chunk->place_count; i++) {
-        weft_place_t *place = &chunk->places[i];
+        weft_act_slot_t *place = &chunk->places[i];
         weft__acts_cleanup(&place->acts);
         weft_free(place->memory);
         weft_free(place->head_x);
@@ -394,7 +394,7 @@ const weft_model_t *weft__worker_whole(const weft_worker_t *w)
     return w->whole;
 }
 
-const weft_bill_t *weft__worker_bill(const weft_worker_t *w)
+const weft_ledger_t *weft__worker_ledger(const weft_worker_t *w)
 {
-    return &w->bill;
+    return &w->ledger;
 }

@@ -97,14 +97,14 @@ const weft_model_t *weft__worker_whole(const weft_worker_t *worker);
 void *const *weft__worker_params(weft_worker_t *worker, const weft_model_t **model_p);
 
 /* What was allocated. */
-const weft_bill_t *weft__worker_bill(const weft_worker_t *worker);
+const weft_ledger_t *weft__worker_ledger(const weft_worker_t *worker);
 
 /* What a rank at this place of the mesh would allocate. */
 weft_status_t weft__worker_predict(const weft_worker_options_t *options,
-                                   const weft_compute_t *compute, int place, weft_bill_t *bill_p);
+                                   const weft_compute_t *compute, int place, weft_ledger_t *ledger_p);
 
 /* This rank's slices of the model, and residuals of compressed gradients of one of them, as
- * weft__squeeze_residuals has them, with the layout whose order they have; between steps. */
+ * weft__compression_residuals has them, with the layout whose order they have; between steps. */
 int weft__worker_chunks(const weft_worker_t *worker);
 float *weft__worker_residuals(const weft_worker_t *worker, int chunk,
                               const weft_layout_t **layout_p, int64_t *count_p);

@@ -17,13 +17,13 @@
 enum { DX_MOST = 3, STEPS_MOST = 2 };
 
 /* Room for the activations of one micro-batch. */
-typedef struct weft_place {
+typedef struct weft_act_slot {
     int micro; /* -1: free */
     char *memory;
     void *head_x; /* all rows of the head's input, where rows are cut */
     weft_acts_t acts;
     weft_event_h arrived, sent, freed;
-} weft_place_t;
+} weft_act_slot_t;
 
 /* One of the rank's slices. */
 typedef struct weft_chunk {
@@ -33,7 +33,7 @@ typedef struct weft_chunk {
     weft_pass_t pass;
     weft_keep_t keep;
     int place_count;
-    weft_place_t *places;
+    weft_act_slot_t *places;
     int forwards, backwards; /* done in this step */
 } weft_chunk_t;
 
@@ -55,7 +55,7 @@ struct weft_worker {
     const weft_compute_t *compute;
     weft_mesh_t mesh;
     bool failed;
-    weft_bill_t bill;
+    weft_ledger_t ledger;
     weft_meter_t meter;
     weft_model_t *whole; /* descriptions: of everything, and of everything in tp parts */
     weft_model_t *cut;
@@ -75,13 +75,13 @@ struct weft_worker {
     int dx_count;
 
     int train_count, eval_count;
-    weft_turn_t *train_ops, *eval_ops;
+    weft_action_t *train_ops, *eval_ops;
 
     uint64_t queued, settled; /* steps; of those between, each has one of the outcomes, in turn */
     weft_outcome_t outcomes[STEPS_MOST];
 
     /* The step that is being queued. */
-    const weft_turn_t *ops;
+    const weft_action_t *ops;
     int op_count, prepared;
     int64_t forwards, backwards; /* begun and prepared, for the rings */
     const int32_t *tokens, *targets;
@@ -93,8 +93,8 @@ struct weft_worker {
 
 /* One micro-batch through one slice. Forward leaves its result in the last of place->acts.outs, or
  * losses; backward takes and leaves chunk->pass.scratch.dx. */
-weft_status_t weft__chunk_forward(weft_worker_t *worker, weft_chunk_t *chunk, weft_place_t *place);
-weft_status_t weft__chunk_backward(weft_worker_t *worker, weft_chunk_t *chunk, weft_place_t *place);
+weft_status_t weft__chunk_forward(weft_worker_t *worker, weft_chunk_t *chunk, weft_act_slot_t *place);
+weft_status_t weft__chunk_backward(weft_worker_t *worker, weft_chunk_t *chunk, weft_act_slot_t *place);
 
 /* All micro-batches; then, in training, gradients are complete and exchanged. */
 weft_status_t weft__worker_run(weft_worker_t *worker, bool training);

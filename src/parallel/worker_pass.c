@@ -43,7 +43,7 @@ static weft_status_t use_head(weft_chunk_t *chunk)
 
 /* ---- forward -------------------------------------------------------------------------------------------- */
 
-static weft_status_t embed(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place)
+static weft_status_t embed(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {
     WEFT_TRY(need_end(chunk, WEFT_POSITIONS, -1));
     WEFT_TRY(need_end(chunk, WEFT_TOKENS, bucket_of_block(chunk, 0)));
@@ -52,7 +52,7 @@ static weft_status_t embed(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *
     return drop_end(chunk, WEFT_TOKENS);
 }
 
-static weft_status_t head(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place)
+static weft_status_t head(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {
     const weft_acts_t *acts = &place->acts;
     weft_head_acts_t head = acts->head;
@@ -70,7 +70,7 @@ static weft_status_t head(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *p
     return chunk->model->config.tied ? drop_end(chunk, WEFT_TOKENS) : WEFT_OK;
 }
 
-weft_status_t weft__chunk_forward(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place)
+weft_status_t weft__chunk_forward(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {
     const weft_slice_t *slice = &chunk->model->slice;
     if (slice->embed) {
@@ -91,7 +91,7 @@ weft_status_t weft__chunk_forward(weft_worker_t *w, weft_chunk_t *chunk, weft_pl
 
 /* ---- backward ------------------------------------------------------------------------------------------- */
 
-static weft_status_t head_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place)
+static weft_status_t head_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {
     weft_head_acts_t head = place->acts.head;
     int last = chunk->model->slice.layer_count - 1;
@@ -102,7 +102,7 @@ static weft_status_t head_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_p
     return drop_end(chunk, WEFT_FINAL_WEIGHT);
 }
 
-static weft_status_t block_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place,
+static weft_status_t block_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place,
                                     int index)
 {
     const weft_block_acts_t *acts = &place->acts.blocks[index];
@@ -115,14 +115,14 @@ static weft_status_t block_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_
     return weft__tensor_block_backward(w->tensor, &chunk->pass, layer, acts);
 }
 
-static weft_status_t embed_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place)
+static weft_status_t embed_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {
     WEFT_TRY(use_end(chunk, WEFT_POSITIONS));
     WEFT_TRY(use_end(chunk, WEFT_TOKENS));
     return weft__tensor_embed_backward(w->tensor, &chunk->pass, place->acts.tokens);
 }
 
-weft_status_t weft__chunk_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_place_t *place)
+weft_status_t weft__chunk_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {
     const weft_slice_t *slice = &chunk->model->slice;
     if (slice->head) {

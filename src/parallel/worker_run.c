@@ -15,7 +15,7 @@ static size_t micro_tokens(const weft_worker_t *w)
     return (size_t)(w->shape.batch * w->shape.seq);
 }
 
-static weft_place_t *place_with(weft_chunk_t *chunk, int micro)
+static weft_act_slot_t *place_with(weft_chunk_t *chunk, int micro)
 {
     for (int i = 0; i < chunk->place_count; i++) {
         if (chunk->places[i].micro == micro) {
@@ -27,10 +27,10 @@ static weft_place_t *place_with(weft_chunk_t *chunk, int micro)
 
 /* ---- preparing ------------------------------------------------------------------------------------------ */
 
-static weft_status_t prepare_forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_turn_t *op,
+static weft_status_t prepare_forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_action_t *op,
                                      bool *done_p)
 {
-    weft_place_t *place = place_with(chunk, -1);
+    weft_act_slot_t *place = place_with(chunk, -1);
     *done_p = place != NULL;
     if (place == NULL) {
         return WEFT_OK;
@@ -55,7 +55,7 @@ static weft_status_t prepare_backward(weft_worker_t *w, weft_chunk_t *chunk, boo
 static weft_status_t prepare(weft_worker_t *w, int upto)
 {
     for (bool done = true; done && w->prepared <= upto && w->prepared < w->op_count;) {
-        const weft_turn_t *op = &w->ops[w->prepared];
+        const weft_action_t *op = &w->ops[w->prepared];
         weft_chunk_t *chunk = &w->chunks[op->chunk];
         WEFT_TRY(op->backward ? prepare_backward(w, chunk, &done)
                               : prepare_forward(w, chunk, op, &done));
@@ -85,7 +85,7 @@ static weft_status_t await(weft_worker_t *w, weft_event_h arrived)
     return status;
 }
 
-static weft_status_t fetch_tokens(weft_worker_t *w, const weft_chunk_t *chunk, weft_place_t *place)
+static weft_status_t fetch_tokens(weft_worker_t *w, const weft_chunk_t *chunk, weft_act_slot_t *place)
 {
     size_t tokens = micro_tokens(w), bytes = tokens * sizeof(int32_t);
     size_t at = (size_t)place->micro * tokens;
@@ -108,15 +108,15 @@ static void set_pass(weft_worker_t *w, weft_chunk_t *chunk, int micro)
                                plan->micro_batch;
 }
 
-static weft_status_t release(weft_worker_t *w, weft_place_t *place)
+static weft_status_t release(weft_worker_t *w, weft_act_slot_t *place)
 {
     place->micro = -1;
     return weft_event_record(place->freed, w->o.stream);
 }
 
-static weft_status_t forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_turn_t *op)
+static weft_status_t forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_action_t *op)
 {
-    weft_place_t *place = place_with(chunk, op->micro);
+    weft_act_slot_t *place = place_with(chunk, op->micro);
     size_t tokens = micro_tokens(w);
     set_pass(w, chunk, op->micro);
     WEFT_TRY(fetch_tokens(w, chunk, place));
@@ -140,10 +140,10 @@ static weft_status_t forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_t
     return w->training ? WEFT_OK : release(w, place);
 }
 
-static weft_status_t backward(weft_worker_t *w, weft_chunk_t *chunk, const weft_turn_t *op,
+static weft_status_t backward(weft_worker_t *w, weft_chunk_t *chunk, const weft_action_t *op,
                               weft_dx_t *dx)
 {
-    weft_place_t *place = place_with(chunk, op->micro);
+    weft_act_slot_t *place = place_with(chunk, op->micro);
     set_pass(w, chunk, op->micro);
     WEFT_TRY(weft_stream_wait(w->o.stream, dx->sent));
     if (!chunk->last) {
@@ -166,7 +166,7 @@ static weft_status_t run_all(weft_worker_t *w)
 {
     int64_t backwards = 0;
     for (int i = 0; i < w->op_count; i++) {
-        const weft_turn_t *op = &w->ops[i];
+        const weft_action_t *op = &w->ops[i];
         weft_chunk_t *chunk = &w->chunks[op->chunk];
         WEFT_TRY(prepare(w, i + 1));
         if (w->prepared <= i) {

@@ -228,7 +228,7 @@ static weft_status_t stage_residuals(const weft_worker_options_t *o, int stage, 
     WEFT_TRY(weft__model_create(&o->model, &slice, o->type, o->grad_type, &model));
     weft_status_t status = weft__zero_layout(model, &options, &layout);
     if (status == WEFT_OK) {
-        *bytes_p = weft__squeeze_residual_bytes(o->compress, o->plan.zero > 0, &layout, o->plan.dp);
+        *bytes_p = weft__compression_residual_bytes(o->compress, o->plan.zero > 0, &layout, o->plan.dp);
         weft__layout_destroy(&layout);
     }
     weft__model_destroy(model);

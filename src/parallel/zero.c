@@ -7,32 +7,32 @@
 
 /* ---- making one ---------------------------------------------------------------------------------- */
 
-static weft_status_t allocate_state(weft_zero_t *s, weft_bill_t *bill)
+static weft_status_t allocate_state(weft_zero_t *s, weft_ledger_t *ledger)
 {
     size_t bytes = (size_t)s->state_count * sizeof(float);
     weft_memory_kind_t where = s->offload ? WEFT_MEMORY_HOST : WEFT_MEMORY_OPTIMIZER;
     if (s->own == WEFT_OWN_NONE) {
         return WEFT_OK;
     }
-    WEFT_TRY(weft__bill_malloc(bill, where, bytes, &s->m));
-    WEFT_TRY(weft__bill_malloc(bill, where, bytes, &s->v));
+    WEFT_TRY(weft__ledger_malloc(ledger, where, bytes, &s->m));
+    WEFT_TRY(weft__ledger_malloc(ledger, where, bytes, &s->v));
     return s->model->type != WEFT_F32 || s->offload
-               ? weft__bill_malloc(bill, where, bytes, &s->master)
+               ? weft__ledger_malloc(ledger, where, bytes, &s->master)
                : WEFT_OK;
 }
 
-static weft_status_t allocate(weft_zero_t *s, weft_bill_t *bill)
+static weft_status_t allocate(weft_zero_t *s, weft_ledger_t *ledger)
 {
     size_t weight = weft_dtype_size(s->model->type), grad = weft_dtype_size(s->model->grad_type);
     size_t all = (size_t)s->layout.total, shards = all / (size_t)s->shards;
-    WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_WEIGHTS, (s->stage == 3 ? shards : all) * weight,
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_WEIGHTS, (s->stage == 3 ? shards : all) * weight,
                                &s->weights));
     if (s->lean) {
-        WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_GRADIENTS, shards * grad, &s->grad_shards));
+        WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_GRADIENTS, shards * grad, &s->grad_shards));
     } else {
-        WEFT_TRY(weft__bill_malloc(bill, WEFT_MEMORY_GRADIENTS, all * grad, &s->all_grads));
+        WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_GRADIENTS, all * grad, &s->all_grads));
     }
-    return allocate_state(s, bill);
+    return allocate_state(s, ledger);
 }
 
 static weft_status_t make_views(weft_zero_t *s)
@@ -68,29 +68,29 @@ weft_status_t weft__zero_layout(const weft_model_t *model, const weft_zero_optio
         .align = (int64_t)WEFT_SUMSQ_CHUNK * options->plan->dp,
         .tensors = by_tensor(options)};
     if (rules.tensors) {
-        rules.align = weft__squeeze_align(options->compress, options->plan->dp);
+        rules.align = weft__compression_align(options->compress, options->plan->dp);
     }
     return weft__layout_create(model, &rules, layout_p);
 }
 
-static weft_status_t open_all(weft_zero_t *s, const weft_zero_options_t *options, weft_bill_t *bill)
+static weft_status_t open_all(weft_zero_t *s, const weft_zero_options_t *options, weft_ledger_t *ledger)
 {
     WEFT_TRY(weft__zero_layout(s->model, options, &s->layout));
     WEFT_TRY(weft__pieces_make(s->model, &s->layout, s->shards, &options->rules, &s->pieces));
     s->state_count = s->own == WEFT_OWN_ALL      ? s->layout.total
                      : s->own == WEFT_OWN_SHARDS ? s->layout.total / s->shards
                                                  : 0;
-    WEFT_TRY(allocate(s, bill));
+    WEFT_TRY(allocate(s, ledger));
     WEFT_TRY(make_views(s));
     if (s->stage > 0) {
-        WEFT_TRY(weft__gather_open(s, options->weights_comm, options->overlap, bill, &s->gather));
+        WEFT_TRY(weft__gather_open(s, options->weights_comm, options->overlap, ledger, &s->gather));
     }
-    return weft__grads_open(s, options, bill, &s->grads);
+    return weft__grads_open(s, options, ledger, &s->grads);
 }
 
 weft_status_t weft__zero_open(weft_zero_t *zero, const weft_model_t *model,
                               const weft_compute_t *compute, const weft_zero_options_t *options,
-                              weft_bill_t *bill)
+                              weft_ledger_t *ledger)
 {
     const weft_plan_t *plan = options->plan;
     int stage = plan->dp > 1 ? plan->zero : 0;
@@ -114,7 +114,7 @@ weft_status_t weft__zero_open(weft_zero_t *zero, const weft_model_t *model,
                           .shards = by_tensor(options) ? 1 : plan->dp,
                           .lean = lean,
                           .offload = plan->offload};
-    return open_all(zero, options, bill);
+    return open_all(zero, options, ledger);
 }
 
 static void free_state(const weft_zero_t *s, float *memory)

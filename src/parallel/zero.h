@@ -22,7 +22,7 @@
 #include "parallel/meter.h"
 #include "parallel/pieces.h"
 #include "parallel/plan.h"
-#include "parallel/squeeze.h"
+#include "parallel/compression.h"
 
 typedef struct weft_zero weft_zero_t;
 typedef struct weft_gather weft_gather_t;
@@ -32,9 +32,9 @@ typedef struct weft_grads weft_grads_t;
 typedef struct weft_exchange_ops {
     const char *name; /* of the call for gradients, in traces */
 
-    /* Required. The gradients of `bucket` are complete on the lane: queue there what leaves their sums
+    /* Required. The gradients of `bucket` are complete on the communication stream: queue there what leaves their sums
      * over all ranks where the owners of pieces look for them. */
-    weft_status_t (*gradients)(weft_zero_t *zero, int bucket, weft_stream_h lane);
+    weft_status_t (*gradients)(weft_zero_t *zero, int bucket, weft_stream_h comm_stream);
 
     /* Optional. The compute stream has updated the weights of the pieces that this rank owns: queue what
      * brings them to ranks that will use them. `norm`: as weft__optimizer_norm, on those who own any. */
@@ -88,7 +88,7 @@ typedef struct weft_zero_options {
     weft_compress_t compress; /* of gradients on their way; they are f32 then */
     weft_piece_rules_t rules;
     int dp_index;
-    weft_comm_h dp_comm, weights_comm; /* NULL with a dry bill */
+    weft_comm_h dp_comm, weights_comm; /* NULL with a dry ledger */
     weft_stream_h stream;
     weft_meter_t *meter;
     weft_timeline_t *timeline;
@@ -101,7 +101,7 @@ weft_status_t weft__zero_layout(const weft_model_t *model, const weft_zero_optio
 /* Describe and allocate; everything is zero. The struct must not move afterwards. */
 weft_status_t weft__zero_open(weft_zero_t *zero, const weft_model_t *model,
                               const weft_compute_t *compute, const weft_zero_options_t *options,
-                              weft_bill_t *bill);
+                              weft_ledger_t *ledger);
 void weft__zero_close(weft_zero_t *zero);
 
 /* Does this rank update the piece? */
@@ -139,7 +139,7 @@ bool weft__zero_whole(const weft_zero_t *zero, weft_state_kind_t what);
 /* ---- weights (gather.c) -------------------------------------------------------------------------- */
 
 weft_status_t weft__gather_open(weft_zero_t *zero, weft_comm_h comm, bool overlap,
-                                weft_bill_t *bill, weft_gather_t **gather_p);
+                                weft_ledger_t *ledger, weft_gather_t **gather_p);
 void weft__gather_close(weft_gather_t *gather);
 
 /* The compute stream may use the weights of `bucket` from here on, until drop. Nothing to do with
@@ -157,19 +157,19 @@ weft_status_t weft__gather_updated(weft_zero_t *zero, float *norm);
 
 /* ---- gradients (grads.c) --------------------------------------------------------------------------
  *
- * When backward has completed the last gradient of a bucket, the bucket's exchange is queued on a lane,
+ * When backward has completed the last gradient of a bucket, the bucket's exchange is queued on a communication stream,
  * behind an event of the compute stream, and runs while backward goes on. Behind it, while the bucket is
  * in the cache, are the sums of its squares:
  *
  *     compute   forward | backward: head, block L-1 | block L-2 | ... | embedding | wait | optimizer
- *     lane                                 | bucket 0 | bucket 1 | ...         | last |
+ *     comm stream                          | bucket 0 | bucket 1 | ...         | last |
  *
  * Gradients are summed, not averaged: with the same loss_scale on all ranks, 1 / tokens of the whole
  * batch, the sum is the mean, and no pass over memory is spent on a division. Without overlap all
  * buckets come after backward, on the compute stream. */
 
 weft_status_t weft__grads_open(weft_zero_t *zero, const weft_zero_options_t *options,
-                               weft_bill_t *bill, weft_grads_t **grads_p);
+                               weft_ledger_t *ledger, weft_grads_t **grads_p);
 void weft__grads_close(weft_grads_t *grads);
 
 /* Start a step: gradients are zero, but for those that the first pass writes (model.h). */
@@ -197,7 +197,7 @@ weft_status_t weft__grads_finish(weft_zero_t *zero);
 /* The communicator of gradients. */
 weft_comm_h weft__grads_comm(const weft_zero_t *zero);
 
-/* Residuals of compressed gradients, as weft__squeeze_residuals has them; complete between steps. */
+/* Residuals of compressed gradients, as weft__compression_residuals has them; complete between steps. */
 float *weft__grads_residuals(const weft_zero_t *zero, int64_t *count_p);
 
 #endif

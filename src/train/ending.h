@@ -1,7 +1,7 @@
 /* How a run ends before its last step: a signal asks for it, and the ranks agree on it.
  *
  * A signal only sets a flag. Ranks tell each other with the statistics of every step whether theirs is set
- * (weft_vote_t), and after what comes between steps: validation, text, a checkpoint. On virtual GPUs a step is
+ * (weft_step_stats_t), and after what comes between steps: validation, text, a checkpoint. On virtual GPUs a step is
  * over when it has been queued, so the one under way when the signal comes is the last: at most one step passes,
  * or whatever was going on between two. On GPUs the host is a step ahead, so it may be two. Then the state is
  * saved.

@@ -36,7 +36,7 @@ typedef struct run {
     int skips;
     bool behind;         /* metrics of a step could not be written at once, which was said */
     double *memory;      /* peak of every rank */
-    bool votes_kept;     /* of a step: memory and times are known */
+    bool stats_kept;     /* of a step: memory and times are known */
     weft_plan_times_t times, all_times; /* of a step; added up over steps but the first */
     double all_seconds;
     int timed;
@@ -64,9 +64,9 @@ static weft_status_t open_feed(run_t *run)
 static double share_of_cores(const weft_machine_t *machine, int ranks)
 {
     int threads = weft__settings()->threads > 0 ? weft__settings()->threads : machine->cpus_here;
-    bool crowded = machine->gpus == 0 && machine->cpus_job > 0 &&
+    bool oversubscribed = machine->gpus == 0 && machine->cpus_job > 0 &&
                    ranks * threads > machine->cpus_job;
-    return crowded ? (double)machine->cpus_job / (ranks * threads) : 1.0;
+    return oversubscribed ? (double)machine->cpus_job / (ranks * threads) : 1.0;
 }
 
 /* What this rank's device could do, for MFU: its share of what the GPUs' maker states, or measured.
@@ -91,10 +91,10 @@ static weft_status_t find_peak(run_t *run, weft_comm_h comm, double *flops_p)
 
 static weft_status_t add_peaks(run_t *run, double flops)
 {
-    weft_vote_t vote = {.loss = flops};
-    WEFT_TRY(weft__vote(&run->t, &vote));
+    weft_step_stats_t mine = {.loss = flops};
+    WEFT_TRY(weft__step_stats_gather(&run->t, &mine));
     for (int i = 0; i < run->t.size; i++) {
-        run->peak += run->t.votes[i].loss;
+        run->peak += run->t.stats[i].loss;
     }
     return WEFT_OK;
 }
@@ -225,18 +225,18 @@ static void watch_writer(run_t *run)
 /* ---- after a step ------------------------------------------------------------------------------------- */
 
 /* Do the ranks agree on what they computed? Their gradients have the same bits, so this does. */
-static weft_status_t check_norms(run_t *run, const weft_flight_t *flight)
+static weft_status_t check_norms(run_t *run, const weft_inflight_step_t *queued)
 {
     const weft_trainer_t *t = &run->t;
     for (int i = 1; i < t->size; i++) {
-        double a = t->votes[0].norm, b = t->votes[i].norm;
+        double a = t->stats[0].norm, b = t->stats[i].norm;
         if (a != b && !(isnan(a) && isnan(b))) {
             run->result->told = true;
             return weft__fail(WEFT_ERR_MISMATCH,
                               "in step %llu rank %d has a gradient of norm %.9g and rank 0 one of "
                               "%.9g, though they are the sum of the same: the memory or arithmetic "
                               "of one of them is faulty",
-                              (unsigned long long)flight->step + 1, i, b, a);
+                              (unsigned long long)queued->step + 1, i, b, a);
         }
     }
     return WEFT_OK;
@@ -252,9 +252,9 @@ static bool may_skip(run_t *run, double norm)
     return run->skips < SKIPS_MOST;
 }
 
-static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, double loss)
+static weft_status_t check_numbers(run_t *run, const weft_inflight_step_t *queued, double loss)
 {
-    if (isfinite(loss) && may_skip(run, run->t.votes[0].norm)) {
+    if (isfinite(loss) && may_skip(run, run->t.stats[0].norm)) {
         return WEFT_OK;
     }
     run->result->told = run->result->diverged = true;
@@ -265,18 +265,18 @@ static weft_status_t check_numbers(run_t *run, const weft_flight_t *flight, doub
         WEFT_ERR_INVALID,
         "the %s is not a number in step %llu: training has diverged%s%s; a lower --lr "
         "(now %g), a longer --warmup or --clip may help",
-        isfinite(loss) ? "gradient" : "loss", (unsigned long long)flight->step + 1,
+        isfinite(loss) ? "gradient" : "loss", (unsigned long long)queued->step + 1,
         run->told_saved > 0 ? "; the last checkpoint is in " : "",
-        run->told_saved > 0 ? run->config->out : "", flight->lr);
+        run->told_saved > 0 ? run->config->out : "", queued->lr);
 }
 
-static double step_seconds(const run_t *run, const weft_flight_t *flight)
+static double step_seconds(const run_t *run, const weft_inflight_step_t *queued)
 {
     const weft_trainer_t *t = &run->t;
-    const weft_flight_t *before = &t->flights[(flight->step + WEFT_FLIGHTS - 1) % WEFT_FLIGHTS];
+    const weft_inflight_step_t *before = &t->inflight[(queued->step + WEFT_INFLIGHT_STEPS - 1) % WEFT_INFLIGHT_STEPS];
     double ms = NAN;
-    weft_event_h from = run->paused ? flight->start : before->end;
-    return weft_event_elapsed(from, flight->end, &ms) == WEFT_OK ? ms / 1e3 : NAN;
+    weft_event_h from = run->paused ? queued->start : before->end;
+    return weft_event_elapsed(from, queued->end, &ms) == WEFT_OK ? ms / 1e3 : NAN;
 }
 
 /* Here tensor_share and exchange_share are waiting that nothing hid, for tensor-parallel ranks
@@ -300,7 +300,7 @@ static void describe_plan(run_t *run, weft_metrics_step_t *step)
 }
 
 /* What rank 0 writes down about a step. */
-static weft_metrics_step_t describe(run_t *run, const weft_flight_t *flight, double loss)
+static weft_metrics_step_t describe(run_t *run, const weft_inflight_step_t *queued, double loss)
 {
     const weft_trainer_t *t = &run->t;
     uint64_t epoch, index;
@@ -310,16 +310,16 @@ static weft_metrics_step_t describe(run_t *run, const weft_flight_t *flight, dou
     weft__data_info(run->setup->data, &info);
     weft__data_position(run->setup->data, t->state.samples, &epoch, &index);
     for (int i = 0; i < t->size; i++) {
-        exposed += t->votes[i].exposed / t->size;
-        memory = fmax(memory, t->votes[i].memory);
+        exposed += t->stats[i].exposed / t->size;
+        memory = fmax(memory, t->stats[i].memory);
     }
-    step.step = flight->step + 1;
+    step.step = queued->step + 1;
     step.loss = loss;
-    step.lr = flight->lr;
-    step.grad_norm = t->votes[0].norm;
+    step.lr = queued->lr;
+    step.grad_norm = t->stats[0].norm;
     step.skipped = !isfinite(step.grad_norm);
-    step.loss_scale = weft__scale_used(run->setup) ? flight->loss_scale : NAN;
-    step.seconds = step_seconds(run, flight);
+    step.loss_scale = weft__scale_used(run->setup) ? queued->loss_scale : NAN;
+    step.seconds = step_seconds(run, queued);
     step.tokens_per_s = tokens / step.seconds;
     step.comm_share = t->size > 1 ? exposed : NAN;
     step.epoch = (double)epoch + (double)index / (double)info.windows;
@@ -334,56 +334,56 @@ static weft_metrics_step_t describe(run_t *run, const weft_flight_t *flight, dou
     return step;
 }
 
-static void advance(run_t *run, const weft_flight_t *flight, double loss)
+static void advance(run_t *run, const weft_inflight_step_t *queued, double loss)
 {
     weft_train_state_t *state = &run->t.state;
-    state->step = flight->step + 1;
+    state->step = queued->step + 1;
     state->samples += (uint64_t)run->config->batch;
     state->tokens += (uint64_t)run->config->batch * (uint64_t)run->config->length;
     state->loss = run->result->loss = loss;
     run->result->step = state->step;
 }
 
-/* For the end of the run; the next vote may be about something else. */
-static void keep_votes(run_t *run)
+/* For the end of the run; the next statistics may be about something else. */
+static void keep_stats(run_t *run)
 {
     const weft_trainer_t *t = &run->t;
     for (int i = 0; i < t->size; i++) {
-        run->memory[i] = t->votes[i].memory;
+        run->memory[i] = t->stats[i].memory;
     }
-    weft__vote_times(t, &run->times);
-    run->votes_kept = true;
+    weft__step_stats_times(t, &run->times);
+    run->stats_kept = true;
 }
 
-/* The ranks have voted: does one of them want to end? */
+/* The statistics of all ranks are there: does one of them want to end? */
 static void note_signals(run_t *run)
 {
     for (int i = 0; i < run->t.size; i++) {
-        int signal = (int)run->t.votes[i].stop;
+        int signal = (int)run->t.stats[i].stop;
         run->signal = signal > run->signal ? signal : run->signal;
     }
     weft__ending_looked(&run->ending);
 }
 
 /* Read what came of a step, on all ranks; write it down on rank 0. */
-static weft_status_t settle(run_t *run, weft_flight_t *flight, bool validate)
+static weft_status_t settle(run_t *run, weft_inflight_step_t *queued, bool validate)
 {
     weft_trainer_t *t = &run->t;
     double loss = 0.0;
-    if (!flight->there) {
+    if (!queued->there) {
         return WEFT_OK;
     }
-    WEFT_TRY(weft__step_settle(t, flight, weft__ending_signal()));
+    WEFT_TRY(weft__step_settle(t, queued, weft__ending_signal()));
     for (int i = 0; i < t->size; i++) {
-        loss += t->votes[i].loss;
+        loss += t->stats[i].loss;
     }
     note_signals(run);
     loss /= (double)run->config->batch * run->config->length;
-    keep_votes(run);
-    WEFT_TRY(check_norms(run, flight));
-    WEFT_TRY(check_numbers(run, flight, loss));
-    advance(run, flight, loss);
-    weft_metrics_step_t step = describe(run, flight, loss);
+    keep_stats(run);
+    WEFT_TRY(check_norms(run, queued));
+    WEFT_TRY(check_numbers(run, queued, loss));
+    advance(run, queued, loss);
+    weft_metrics_step_t step = describe(run, queued, loss);
     describe_plan(run, &step);
     run->paused = false;
     if (validate && run->signal == 0) {
@@ -527,9 +527,9 @@ static duties_t duties_after(const run_t *run, uint64_t steps_done)
  * look whether a signal came meanwhile. */
 static weft_status_t meet(run_t *run)
 {
-    weft_vote_t vote = {.stop = weft__ending_signal()};
+    weft_step_stats_t mine = {.stop = weft__ending_signal()};
     run->paused = true;
-    WEFT_TRY(weft__vote(&run->t, &vote));
+    WEFT_TRY(weft__step_stats_gather(&run->t, &mine));
     note_signals(run);
     return WEFT_OK;
 }
@@ -544,8 +544,8 @@ static weft_status_t end_early(run_t *run, bool saved)
 static weft_status_t one_step(run_t *run, uint64_t step)
 {
     weft_trainer_t *t = &run->t;
-    weft_flight_t *now = &t->flights[step % WEFT_FLIGHTS];
-    weft_flight_t *before = &t->flights[(step + WEFT_FLIGHTS - 1) % WEFT_FLIGHTS];
+    weft_inflight_step_t *now = &t->inflight[step % WEFT_INFLIGHT_STEPS];
+    weft_inflight_step_t *before = &t->inflight[(step + WEFT_INFLIGHT_STEPS - 1) % WEFT_INFLIGHT_STEPS];
     duties_t duties = duties_after(run, step + 1);
     bool ahead = t->stream != NULL; /* on virtual GPUs a step that was queued is over */
     bool pauses = duties.validate || duties.sample || duties.save;
@@ -588,10 +588,10 @@ static weft_status_t train(run_t *run)
         WEFT_TRY(one_step(run, step++));
     }
     if (step > run->t.state.step) {
-        WEFT_TRY(settle(run, &run->t.flights[(step - 1) % WEFT_FLIGHTS], false));
+        WEFT_TRY(settle(run, &run->t.inflight[(step - 1) % WEFT_INFLIGHT_STEPS], false));
     }
     weft__ending_finish(&run->ending);
-    if (run->votes_kept && run->t.rank == 0 && !weft__run_plan_plain(run->config)) {
+    if (run->stats_kept && run->t.rank == 0 && !weft__run_plan_plain(run->config)) {
         WEFT_TRY(tell_plan(run));
     }
     run->result->signal = step < end ? run->signal : 0;

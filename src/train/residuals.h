@@ -1,4 +1,4 @@
-/* Residuals of compressed gradients (parallel/squeeze.h) in checkpoints: residuals.safetensors.
+/* Residuals of compressed gradients (parallel/compression.h) in checkpoints: residuals.safetensors.
  *
  * With --compress int8 every rank keeps what rounding has left so far, and adds it to the next gradients. A
  * run that goes on bit for bit needs it. Unlike weights and moments it belongs to a plan: to as many ranks,

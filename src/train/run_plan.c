@@ -116,25 +116,25 @@ weft_status_t weft__run_plan_print_memory(const weft_setup_t *setup, const weft_
     weft_worker_options_t options = weft__run_plan_options(setup);
     const weft_compute_t *compute;
     WEFT_TRY(weft__compute(&compute));
-    weft_bill_t row = {0};
+    weft_ledger_t row = {0};
     int first = 0; /* of the ranks of a row */
-    weft__bill_print_head(out, measured != NULL);
+    weft__ledger_print_head(out, measured != NULL);
     for (int rank = 0; rank < mesh->ranks; rank++) {
-        weft_bill_t bill;
+        weft_ledger_t ledger;
         size_t peak = measured != NULL ? (size_t)measured[rank] : 0;
-        WEFT_TRY(weft__worker_predict(&options, compute, weft__mesh_place(mesh, rank), &bill));
+        WEFT_TRY(weft__worker_predict(&options, compute, weft__mesh_place(mesh, rank), &ledger));
         if (measured != NULL) {
-            weft__bill_print(out, rank, rank, &bill, &peak);
+            weft__ledger_print(out, rank, rank, &ledger, &peak);
             continue;
         }
-        if (rank > 0 && memcmp(row.bytes, bill.bytes, sizeof(row.bytes)) != 0) {
-            weft__bill_print(out, first, rank - 1, &row, NULL);
+        if (rank > 0 && memcmp(row.bytes, ledger.bytes, sizeof(row.bytes)) != 0) {
+            weft__ledger_print(out, first, rank - 1, &row, NULL);
             first = rank;
         }
-        row = bill;
+        row = ledger;
     }
     if (measured == NULL) {
-        weft__bill_print(out, first, mesh->ranks - 1, &row, NULL);
+        weft__ledger_print(out, first, mesh->ranks - 1, &row, NULL);
     }
     return WEFT_OK;
 }
@@ -149,12 +149,12 @@ weft_status_t weft__run_plan_bytes(const weft_setup_t *setup, uint64_t *all_p, u
     *all_p = *most_p = *host_p = 0;
     WEFT_TRY(weft__compute(&compute));
     for (int stage = 0; stage < options.plan.pp; stage++) {
-        weft_bill_t bill;
-        WEFT_TRY(weft__worker_predict(&options, compute, stage * row, &bill));
-        uint64_t bytes = weft__bill_total(&bill);
+        weft_ledger_t ledger;
+        WEFT_TRY(weft__worker_predict(&options, compute, stage * row, &ledger));
+        uint64_t bytes = weft__ledger_total(&ledger);
         *all_p += bytes * (uint64_t)row;
         *most_p = bytes > *most_p ? bytes : *most_p;
-        *host_p += bill.bytes[WEFT_MEMORY_HOST] * (uint64_t)row;
+        *host_p += ledger.bytes[WEFT_MEMORY_HOST] * (uint64_t)row;
     }
     return WEFT_OK;
 }

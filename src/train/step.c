@@ -25,61 +25,61 @@ static weft_status_t take_tokens(weft_trainer_t *t, uint64_t step, weft_worker_i
     return status;
 }
 
-static weft_worker_input_t input_of(const weft_trainer_t *t, const weft_flight_t *flight)
+static weft_worker_input_t input_of(const weft_trainer_t *t, const weft_inflight_step_t *queued)
 {
     const weft_train_config_t *config = t->config;
-    return (weft_worker_input_t){.step = flight->step,
-                                 .hyper = {.lr = (float)flight->lr,
+    return (weft_worker_input_t){.step = queued->step,
+                                 .hyper = {.lr = (float)queued->lr,
                                            .beta1 = (float)config->beta1,
                                            .beta2 = (float)config->beta2,
                                            .eps = (float)config->eps,
                                            .decay = (float)config->weight_decay,
                                            .max_norm = (float)config->clip,
-                                           .loss_scale = (float)flight->loss_scale,
+                                           .loss_scale = (float)queued->loss_scale,
                                            /* updates: steps, less those that were skipped */
-                                           .step = (int64_t)(flight->step + 1 - t->state.skipped)}};
+                                           .step = (int64_t)(queued->step + 1 - t->state.skipped)}};
 }
 
-weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, weft_flight_t *flight)
+weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, weft_inflight_step_t *queued)
 {
-    flight->there = true;
-    flight->step = step;
-    flight->lr = weft__train_lr(t->config, step);
-    flight->loss_scale = t->state.loss_scale;
-    weft_worker_input_t input = input_of(t, flight);
-    WEFT_TRY(weft_event_record(flight->start, t->stream));
+    queued->there = true;
+    queued->step = step;
+    queued->lr = weft__train_lr(t->config, step);
+    queued->loss_scale = t->state.loss_scale;
+    weft_worker_input_t input = input_of(t, queued);
+    WEFT_TRY(weft_event_record(queued->start, t->stream));
     weft__timeline_step(t->timeline, (int64_t)step + 1); /* as they are counted in the output */
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_STEP, "step", -1, t->stream);
     WEFT_TRY(take_tokens(t, step, &input));
     WEFT_TRY(weft__worker_queue(t->worker, &input));
     weft__timeline_end(t->timeline, span, t->stream);
-    return weft_event_record(flight->end, t->stream);
+    return weft_event_record(queued->end, t->stream);
 }
 
 /* Of this rank's own time: steps do not begin and end everywhere at once. */
-static double share_of(const weft_flight_t *flight, double seconds)
+static double share_of(const weft_inflight_step_t *queued, double seconds)
 {
     double ms;
-    bool known = weft_event_elapsed(flight->start, flight->end, &ms) == WEFT_OK && ms > 0.0;
+    bool known = weft_event_elapsed(queued->start, queued->end, &ms) == WEFT_OK && ms > 0.0;
     return known ? seconds / (ms / 1e3) : 0.0;
 }
 
-weft_status_t weft__step_settle(weft_trainer_t *t, weft_flight_t *flight, int stop)
+weft_status_t weft__step_settle(weft_trainer_t *t, weft_inflight_step_t *queued, int stop)
 {
     int device;
     weft_pool_stats_t pool;
     weft_worker_result_t result;
     WEFT_TRY(weft__worker_settle(t->worker, &result));
-    WEFT_TRY(weft_event_synchronize(flight->end));
-    flight->there = false;
-    weft__feed_done(t->feed, fed(t, flight->step));
+    WEFT_TRY(weft_event_synchronize(queued->end));
+    queued->there = false;
+    weft__feed_done(t->feed, fed(t, queued->step));
     weft__timeline_collect(t->timeline);
     WEFT_TRY(weft_comm_device(t->comm, &device));
     WEFT_TRY(weft_pool_stats(device, &pool));
-    weft_vote_t vote = {
+    weft_step_stats_t mine = {
         .loss = result.loss_sum,
         .norm = result.norm,
-        .exposed = share_of(flight, result.tensor_s + result.pipeline_s + result.exchange_s),
+        .exposed = share_of(queued, result.tensor_s + result.pipeline_s + result.exchange_s),
         .run = result.run_s,
         .waited = result.pipeline_s,
         .tensor = result.tensor_s,
@@ -87,7 +87,7 @@ weft_status_t weft__step_settle(weft_trainer_t *t, weft_flight_t *flight, int st
         .update = result.update_s,
         .memory = (double)pool.in_use_peak,
         .stop = stop};
-    return weft__vote(t, &vote);
+    return weft__step_stats_gather(t, &mine);
 }
 
 /* ---- validation ----------------------------------------------------------------------------------- */
@@ -140,20 +140,20 @@ weft_status_t weft__step_validate(weft_trainer_t *t, double *loss_p)
 {
     size_t tokens = (size_t)weft__trainer_sequences(t) * (size_t)t->config->length;
     uint64_t samples = validation_samples(t);
-    weft_vote_t vote = {0};
+    weft_step_stats_t mine = {0};
     int32_t *host;
     *loss_p = NAN;
     if (samples == 0) {
         return WEFT_OK;
     }
     WEFT_TRY(weft_host_malloc((void **)&host, 2 * tokens * sizeof(int32_t)));
-    weft_status_t status = validate(t, samples, host, &vote.loss);
+    weft_status_t status = validate(t, samples, host, &mine.loss);
     weft_host_free(host);
     WEFT_TRY(status);
-    WEFT_TRY(weft__vote(t, &vote));
+    WEFT_TRY(weft__step_stats_gather(t, &mine));
     double sum = 0.0;
     for (int i = 0; i < t->size; i++) {
-        sum += t->votes[i].loss;
+        sum += t->stats[i].loss;
     }
     *loss_p = sum / ((double)samples * t->config->length);
     return WEFT_OK;

@@ -33,13 +33,13 @@ static weft_status_t open_worker(weft_trainer_t *t)
     return weft__worker_create(&options, t->comm, t->compute, &t->worker);
 }
 
-static weft_status_t open_votes(weft_trainer_t *t)
+static weft_status_t open_stats(weft_trainer_t *t)
 {
-    WEFT_TRY(weft_malloc((void **)&t->vote_memory, (size_t)(t->size + 1) * sizeof(weft_vote_t)));
-    WEFT_TRY(weft_host_malloc((void **)&t->votes, (size_t)(t->size + 1) * sizeof(weft_vote_t)));
-    for (int i = 0; i < WEFT_FLIGHTS; i++) {
-        WEFT_TRY(weft_event_create(&t->flights[i].start));
-        WEFT_TRY(weft_event_create(&t->flights[i].end));
+    WEFT_TRY(weft_malloc((void **)&t->stats_memory, (size_t)(t->size + 1) * sizeof(weft_step_stats_t)));
+    WEFT_TRY(weft_host_malloc((void **)&t->stats, (size_t)(t->size + 1) * sizeof(weft_step_stats_t)));
+    for (int i = 0; i < WEFT_INFLIGHT_STEPS; i++) {
+        WEFT_TRY(weft_event_create(&t->inflight[i].start));
+        WEFT_TRY(weft_event_create(&t->inflight[i].end));
     }
     return WEFT_OK;
 }
@@ -52,7 +52,7 @@ static weft_status_t open_all(weft_trainer_t *t)
     WEFT_TRY(open_streams(t));
     WEFT_TRY(weft__timeline_create(t->trace, &t->timeline));
     WEFT_TRY(open_worker(t));
-    WEFT_TRY(open_votes(t));
+    WEFT_TRY(open_stats(t));
     WEFT_TRY(weft__weights_start(t));
     return weft__residuals_open(t);
 }
@@ -82,13 +82,13 @@ void weft__trainer_close(weft_trainer_t *t)
     }
     weft__feed_close(t->feed);
     weft__timeline_destroy(t->timeline);
-    for (int i = 0; i < WEFT_FLIGHTS; i++) {
-        drop_event(t->flights[i].start);
-        drop_event(t->flights[i].end);
+    for (int i = 0; i < WEFT_INFLIGHT_STEPS; i++) {
+        drop_event(t->inflight[i].start);
+        drop_event(t->inflight[i].end);
     }
-    if (t->votes != NULL) {
-        weft_host_free(t->votes);
+    if (t->stats != NULL) {
+        weft_host_free(t->stats);
     }
-    weft_free(t->vote_memory);
+    weft_free(t->stats_memory);
     *t = (weft_trainer_t){0};
 }

@@ -5,7 +5,7 @@
  *   run_plan.c  the plan that the configuration asks for, and its memory
  *   weights.c   where weights come from: initial ones, a checkpoint
  *   step.c      one step, validation
- *   vote.c      what ranks tell each other in every step
+ *   step_stats.c  what ranks tell each other in every step
  *   save.c      checkpoints
  *   residuals.c what ranks keep of compressed gradients, in checkpoints
  *   sample.c    text
@@ -20,19 +20,19 @@
 #include "train/metrics.h"
 
 /* One under way, the one before that is being settled, and the end of the one before that. */
-#define WEFT_FLIGHTS 3
+#define WEFT_INFLIGHT_STEPS 3
 
 /* A step that was queued. */
-typedef struct weft_flight {
+typedef struct weft_inflight_step {
     bool there;
     uint64_t step; /* 0 is the first of the whole run */
     double lr;
     double loss_scale; /* of this step: the state's may have changed since */
     weft_event_h start, end;
-} weft_flight_t;
+} weft_inflight_step_t;
 
 /* What every rank tells all others after each step. Doubles only: it travels as such. */
-typedef struct weft_vote {
+typedef struct weft_step_stats {
     double loss;    /* sum over the tokens that this rank answers for */
     double norm;    /* of the gradient */
     double exposed; /* share of its step: communication that nothing hid */
@@ -43,7 +43,7 @@ typedef struct weft_vote {
         update;    /* seconds after them: for gradients; and all, norm and optimizer too */
     double memory; /* peak bytes of the device */
     double stop;   /* the signal that asked it to end the run; 0: none did */
-} weft_vote_t;
+} weft_step_stats_t;
 
 typedef struct weft_trainer {
     weft_setup_t *setup;
@@ -52,14 +52,14 @@ typedef struct weft_trainer {
     int rank, size;
     const weft_compute_t *compute;
     weft_stream_h stream; /* of computation; NULL on virtual GPUs, where the caller computes */
-    weft_stream_h side;   /* of votes, likewise */
+    weft_stream_h side;   /* of step statistics, likewise */
     weft_trace_t *trace;
     weft_timeline_t *timeline;
     weft_worker_t *worker;
 
-    weft_vote_t *vote_memory;            /* on the device: this rank's, then everybody's */
-    weft_vote_t *votes;                  /* on the host: everybody's of the last vote */
-    weft_flight_t flights[WEFT_FLIGHTS]; /* in turn */
+    weft_step_stats_t *stats_memory;            /* on the device: this rank's, then everybody's */
+    weft_step_stats_t *stats;                  /* on the host: everybody's of the last step */
+    weft_inflight_step_t inflight[WEFT_INFLIGHT_STEPS]; /* in turn */
     weft_feed_t *feed;
     weft_train_state_t state;
     struct weft_residuals *residuals; /* of compressed gradients (residuals.h); NULL: none */
@@ -77,28 +77,28 @@ int64_t weft__trainer_sequences(const weft_trainer_t *trainer);
 /* Weights and optimizer state from the setup's checkpoint or the seed. Collective. */
 weft_status_t weft__weights_start(weft_trainer_t *trainer);
 
-/* Queue step `step` (0, 1, ...) and describe it in *flight. */
-weft_status_t weft__step_queue(weft_trainer_t *trainer, uint64_t step, weft_flight_t *flight);
+/* Queue step `step` (0, 1, ...) and describe it in *queued. */
+weft_status_t weft__step_queue(weft_trainer_t *trainer, uint64_t step, weft_inflight_step_t *queued);
 
-/* Wait for it, and gather what all ranks have to say about it in trainer->votes. `stop`: what this
- * rank says, as in weft_vote_t. */
-weft_status_t weft__step_settle(weft_trainer_t *trainer, weft_flight_t *flight, int stop);
+/* Wait for it, and gather what all ranks have to say about it in trainer->statistics. `stop`: what this
+ * rank says, as in weft_step_stats_t. */
+weft_status_t weft__step_settle(weft_trainer_t *trainer, weft_inflight_step_t *queued, int stop);
 
 /* The loss on validation data, over all ranks; NaN if there is none. No step is under way. Collective. */
 weft_status_t weft__step_validate(weft_trainer_t *trainer, double *loss_p);
 
-/* Tell everybody `mine`, and gather trainer->votes. Collective. */
-weft_status_t weft__vote(weft_trainer_t *trainer, const weft_vote_t *mine);
+/* Tell everybody `mine`, and gather trainer->statistics. Collective. */
+weft_status_t weft__step_stats_gather(weft_trainer_t *trainer, const weft_step_stats_t *mine);
 
-/* Where the time of a step went, from the votes on it. */
+/* Where the time of a step went, from the statistics on it. */
 typedef struct weft_plan_times {
     double bubble; /* share of forward and backward in which ranks waited for other stages, */
     double
         uneven; /* and what it should be with stages as unlike as they were; NaN without stages */
-    double tensor, exchange, update; /* seconds, as in weft_vote_t; mean over ranks */
+    double tensor, exchange, update; /* seconds, as in weft_step_stats_t; mean over ranks */
 } weft_plan_times_t;
 
-void weft__vote_times(const weft_trainer_t *trainer, weft_plan_times_t *times_p);
+void weft__step_stats_times(const weft_trainer_t *trainer, weft_plan_times_t *times_p);
 
 /* Begin to write a checkpoint of trainer->state; `writer` is rank 0's. Collective. */
 weft_status_t weft__save(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer);

@@ -229,9 +229,9 @@ static void will_is_executed_when_the_connection_ends(void **state)
     char value[8];
     size_t bytes = sizeof(value);
     char large[WEFT_STORE_WILL_MAX + 1] = {0};
-    assert_int_equal(weft__store_will(other, "will", large, sizeof(large)), WEFT_ERR_INVALID);
-    assert_int_equal(weft__store_will(other, "will", "first", 5), WEFT_OK);
-    assert_int_equal(weft__store_will(other, "will", "last", 4), WEFT_OK);
+    assert_int_equal(weft__store_last_will(other, "will", large, sizeof(large)), WEFT_ERR_INVALID);
+    assert_int_equal(weft__store_last_will(other, "will", "first", 5), WEFT_OK);
+    assert_int_equal(weft__store_last_will(other, "will", "last", 4), WEFT_OK);
     assert_int_equal(weft__store_get(store, "will", value, &bytes, 0), WEFT_ERR_NOT_FOUND);
     weft__store_close(other);
     bytes = sizeof(value);
@@ -247,12 +247,12 @@ static void will_taken_back_or_too_late_changes_nothing(void **state)
     weft_store_conn_t *store = connect_store(), *other = connect_store();
     char value[8];
     size_t bytes = sizeof(value);
-    assert_int_equal(weft__store_will(other, "back", "x", 1), WEFT_OK);
-    assert_int_equal(weft__store_will(other, "back", NULL, 0), WEFT_OK);
+    assert_int_equal(weft__store_last_will(other, "back", "x", 1), WEFT_OK);
+    assert_int_equal(weft__store_last_will(other, "back", NULL, 0), WEFT_OK);
     weft__store_close(other);
     assert_int_equal(weft__store_get(store, "back", value, &bytes, 100), WEFT_ERR_TIMEOUT);
     other = connect_store();
-    assert_int_equal(weft__store_will(other, "late", "x", 1), WEFT_OK);
+    assert_int_equal(weft__store_last_will(other, "late", "x", 1), WEFT_OK);
     assert_int_equal(weft__store_set(store, "late", "y", 1), WEFT_OK);
     weft__store_close(other);
     other = connect_store(); /* served after the end of the one before */

@@ -233,7 +233,7 @@ static void client_killed_while_waiting_is_forgotten(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         weft_store_conn_t *mine = connect_store();
-        weft__store_will(mine, "forgotten", "x", 1);
+        weft__store_last_will(mine, "forgotten", "x", 1);
         weft__store_barrier(mine, "kill", 2, -1);
         _exit(0);
     }
@@ -257,7 +257,7 @@ static void will_of_a_killed_client_reaches_those_who_wait(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         weft_store_conn_t *mine = connect_store();
-        weft__store_will(mine, "gone", "killed", 6);
+        weft__store_last_will(mine, "gone", "killed", 6);
         weft__store_set(mine, "ready", NULL, 0);
         pause();
     }

@@ -48,7 +48,7 @@ static void limits_are_those_measured(void **state)
 
 static void crowded_ranks_spare_an_exchange(void **state)
 {
-    weft_tuner_t tuner = {.size = 8, .crowded = true, .cache = (size_t)2 << 20};
+    weft_tuner_t tuner = {.size = 8, .oversubscribed = true, .cache = (size_t)2 << 20};
     (void)state;
     assert_int_equal(choice(&tuner, WEFT_COLL_ALLREDUCE, 4096), WEFT_ALGO_ONESHOT);
     assert_int_equal(choice(&tuner, WEFT_COLL_ALLREDUCE, 4097), WEFT_ALGO_DIRECT);

@@ -119,7 +119,7 @@ static weft_status_t call(weft_store_conn_t *store, uint8_t op)
         CHECK(status != WEFT_OK || bytes <= sizeof(value));
         return status;
     case 4:
-        return weft__store_will(store, "key", "value", 5);
+        return weft__store_last_will(store, "key", "value", 5);
     case 5:
         return weft__store_add(store, "key", 3, &sum);
     case 6:
@@ -135,7 +135,7 @@ static weft_status_t call(weft_store_conn_t *store, uint8_t op)
         CHECK(weft__store_set(store, "key", value, (size_t)2 << 20) != WEFT_OK);
         CHECK(weft__store_offer(store, "key", value, (size_t)2 << 20, &flag, value, &bytes) !=
               WEFT_OK);
-        return weft__store_will(store, "key", value, 8192);
+        return weft__store_last_will(store, "key", value, 8192);
     default:
         return weft__store_barrier(store, "key", 0, 7);
     }

@@ -56,7 +56,7 @@ static void read_tune(const char *gpu, const uint8_t *file, size_t size)
     CHECK(weft__tune_write(gpu, 4, true, WEFT_COLL_ALLREDUCE, 77, WEFT_TUNE_NEVER, path,
                            sizeof(path)) == WEFT_OK);
     weft__tune_read(gpu, 4, true, &again);
-    CHECK(strlen(gpu) >= 128 || (again.lines_most[WEFT_COLL_ALLREDUCE] == 77 &&
+    CHECK(strlen(gpu) >= 128 || (again.ll_most[WEFT_COLL_ALLREDUCE] == 77 &&
                                  again.nccl_min[WEFT_COLL_ALLREDUCE] == WEFT_TUNE_NEVER));
 }
 

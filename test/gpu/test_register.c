@@ -12,7 +12,7 @@
 #include "comm/comm.h"
 #include "device/cuda.h"
 
-#define LARGE ((size_t)(4 << 20) + 3) /* floats: beyond what travels in the lines */
+#define LARGE ((size_t)(4 << 20) + 3) /* floats: beyond what travels by the LL protocol */
 #define SMALL ((size_t)100)
 #define MANY 20
 

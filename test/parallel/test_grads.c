@@ -28,7 +28,7 @@ typedef struct rig {
     weft_model_t *model;
     weft_plan_t plan;
     weft_meter_t meter;
-    weft_bill_t bill;
+    weft_ledger_t ledger;
     weft_zero_t zero;
     double *squares;
 } rig_t;
@@ -65,7 +65,7 @@ static void open_rig(rig_t *rig, const team_t *team, const plan_t *plan)
     options.dp_index = team->rank;
     options.dp_comm = options.weights_comm = team->comm;
     CHECK_OK(weft__compute(&compute));
-    CHECK_OK(weft__zero_open(&rig->zero, rig->model, compute, &options, &rig->bill));
+    CHECK_OK(weft__zero_open(&rig->zero, rig->model, compute, &options, &rig->ledger));
     rig->squares = calloc((size_t)rig->zero.pieces.squares, sizeof(double));
     rig->zero.squares = rig->squares;
     CHECK(rig->squares != NULL);

@@ -53,17 +53,17 @@ static void check_near(int zero, int ranks, const char *what, double measured, d
 }
 
 /* By kind, and together: what the pool handed out, less activations and buffers as they were stated. */
-static void check_state(int zero, int ranks, const weft_bill_t *bill, double seen, double y)
+static void check_state(int zero, int ranks, const weft_ledger_t *ledger, double seen, double y)
 {
     static const double sums[][2] = {{16, 0}, {4, 12}, {2, 14}, {0, 16}}; /* Y, Y/N */
     static const char *const names[] = {"weights", "gradients", "optimizer state"};
     double kinds[WEFT_MEMORY_KINDS];
     formula(zero, y, ranks, kinds);
     for (int kind = WEFT_MEMORY_WEIGHTS; kind <= WEFT_MEMORY_OPTIMIZER; kind++) {
-        check_near(zero, ranks, names[kind], (double)bill->bytes[kind], kinds[kind]);
+        check_near(zero, ranks, names[kind], (double)ledger->bytes[kind], kinds[kind]);
     }
-    double other = (double)(bill->bytes[WEFT_MEMORY_ACTIVATIONS] +
-                            bill->bytes[WEFT_MEMORY_BUFFERS]);
+    double other = (double)(ledger->bytes[WEFT_MEMORY_ACTIVATIONS] +
+                            ledger->bytes[WEFT_MEMORY_BUFFERS]);
     check_near(zero, ranks, "state by the pool", seen - other,
                sums[zero][0] * y + sums[zero][1] * y / ranks);
 }
@@ -77,7 +77,7 @@ static void stages_take_what_they_should(team_t *team)
     CHECK_OK(weft_comm_device(team->comm, &device));
     for (int zero = 0; zero <= 3; zero++) {
         weft_worker_options_t options = large(team->size, 1, 1, zero);
-        weft_bill_t predicted;
+        weft_ledger_t predicted;
         weft_worker_t *worker;
         weft_pool_stats_t before, after;
         team_note("ZeRO-%d", zero);
@@ -86,13 +86,13 @@ static void stages_take_what_they_should(team_t *team)
         CHECK_OK(weft__worker_create(&options, team->comm, compute, &worker));
         one_step(worker, &options); /* with weights of zero, which cost no time to make */
         CHECK_OK(weft_pool_stats(device, &after));
-        const weft_bill_t *bill = weft__worker_bill(worker);
+        const weft_ledger_t *ledger = weft__worker_ledger(worker);
         for (int kind = 0; kind < WEFT_MEMORY_KINDS; kind++) {
-            CHECK_EQ(bill->bytes[kind], predicted.bytes[kind]);
+            CHECK_EQ(ledger->bytes[kind], predicted.bytes[kind]);
         }
         double seen = (double)(after.in_use - before.in_use);
-        CHECK(fabs(seen / (double)weft__bill_total(bill) - 1) < 0.02);
-        check_state(zero, team->size, bill, seen, (double)weft__config_params(&options.model));
+        CHECK(fabs(seen / (double)weft__ledger_total(ledger) - 1) < 0.02);
+        check_state(zero, team->size, ledger, seen, (double)weft__config_params(&options.model));
         weft__worker_destroy(worker);
     }
 }

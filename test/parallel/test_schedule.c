@@ -15,7 +15,7 @@ enum { MOST_RANKS = 8, MOST_OPS = 1024, MOST_STAGES = 64, MOST_MICRO = 64 };
 
 typedef struct world {
     weft_plan_t plan;
-    weft_turn_t ops[MOST_RANKS][MOST_OPS];
+    weft_action_t ops[MOST_RANKS][MOST_OPS];
     int count;
     int at[MOST_RANKS];                      /* entries done */
     double free[MOST_RANKS];                 /* when the rank is */
@@ -43,7 +43,7 @@ static void open_world(world_t *w, weft_schedule_t schedule, int pp, int v, int 
 }
 
 /* When what the entry reads is there; -1: not yet. */
-static double input_of(const world_t *w, int rank, const weft_turn_t *op)
+static double input_of(const world_t *w, int rank, const weft_action_t *op)
 {
     int stages = w->plan.pp * w->plan.virtual_stages, stage = op->chunk * w->plan.pp + rank;
     if (!op->backward) {
@@ -62,7 +62,7 @@ static double run_world(world_t *w, const double *forward)
         moved = false;
         for (int rank = 0; rank < w->plan.pp; rank++) {
             while (w->at[rank] < w->count) {
-                const weft_turn_t *op = &w->ops[rank][w->at[rank]];
+                const weft_action_t *op = &w->ops[rank][w->at[rank]];
                 double ready = input_of(w, rank, op), took = forward[rank] * (op->backward ? 2 : 1);
                 if (ready < 0) {
                     break;

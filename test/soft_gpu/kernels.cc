@@ -3,4 +3,4 @@
 #include "comm/cuda/batch.cu"
 #include "comm/cuda/direct.cu"
 #include "comm/cuda/kernels.cu"
-#include "comm/cuda/lines.cu"
+#include "comm/cuda/ll.cu"

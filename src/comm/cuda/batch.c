@@ -28,7 +28,7 @@ int weft__cuda_batch_size(void *ctx, const weft_call_t *calls, int n)
 static void add_piece(weft_cuda_batch_t *batch, const weft_call_t *call)
 {
     if (call->count > 0) {
-        batch->piece[batch->n++] = (weft_cuda_piece_t){
+        batch->piece[batch->n++] = (weft_cuda_batched_t){
             .src = call->src,
             .dst = call->dst,
             .first = batch->units,
@@ -42,7 +42,7 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
 {
     weft_cuda_batch_t batch = {0};
     weft_call_t copies[WEFT_CUDA_PIECES];
-    weft_cuda_stage_t stages[WEFT_CUDA_PIECES] = {0};
+    weft_cuda_staging_t stages[WEFT_CUDA_PIECES] = {0};
     weft_cuda_pinned_t pinned = {0};
     bool capturing = false, staged = false;
     for (int i = 0; i < n; i++) {
@@ -54,7 +54,7 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
     for (int i = 0; i < n && status == WEFT_OK; i++) {
         weft_call_t *c = &copies[i];
         size_t bytes = c->count * weft_dtype_size(c->type);
-        status = weft__cuda_stage_in(cuda, c, !weft__cuda_reaches(cuda, c->src, bytes),
+        status = weft__cuda_staging_in(cuda, c, !weft__cuda_reaches(cuda, c->src, bytes),
                                      !weft__cuda_reaches(cuda, c->dst, bytes), stream, &stages[i]);
         staged |= stages[i].loan != NULL;
         add_piece(&batch, c);
@@ -64,6 +64,6 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
         weft_cuda_call_t k = {.mark = staged ? 0 : mark};
         status = weft__cuda_queue(cuda, &all, &k, &batch, stream, capturing);
     }
-    status = weft__cuda_stage_end(cuda, copies, stages, n, stream, capturing, mark, status);
+    status = weft__cuda_staging_end(cuda, copies, stages, n, stream, capturing, mark, status);
     return weft__cuda_pin_out(cuda, &pinned, stream, capturing, mark, status);
 }

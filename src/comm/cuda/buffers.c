@@ -26,6 +26,6 @@ weft_status_t weft__cuda_ref(weft_cuda_t *cuda, const void *ptr, size_t bytes,
     WEFT_TRY(weft__cuda_number(&slab, &number));
     *ref_p = (uint64_t)(number + 1) << 48 | (uint64_t)((const char *)ptr - slab.base);
     WEFT_TRY(weft__cuda_publish(cuda, number));
-    *reached_p = cuda->cards[cuda->rank]->slab[number].bytes > 0;
+    *reached_p = cuda->infos[cuda->rank]->slab[number].bytes > 0;
     return WEFT_OK;
 }

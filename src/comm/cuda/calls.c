@@ -88,12 +88,12 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
 
 /* ---- choosing --------------------------------------------------------------------------- */
 
-/* Up to which size data travels in the lines: they cost a copy of everything for every peer, but save
+/* Up to which size data travels by the LL protocol: they cost a copy of everything for every peer, but save
  * a trip (docs/performance.md). */
-static uint64_t lines_most(const weft_cuda_t *cuda, weft_coll_t coll)
+static uint64_t ll_most(const weft_cuda_t *cuda, weft_coll_t coll)
 {
     uint64_t most = weft__settings()->eager_max;
-    most = most ? most : cuda->tune.lines_most[coll];
+    most = most ? most : cuda->tune.ll_most[coll];
     if (most == 0) {
         /* A grid that leaves room for the call behind it; beyond that the other way is faster. */
         uint64_t blocks = cuda->most_blocks > 1 ? (uint64_t)cuda->most_blocks / 2 : 1;
@@ -115,7 +115,7 @@ bool weft__cuda_goes_direct(const weft_cuda_t *cuda, weft_coll_t coll, uint64_t 
     if (forced == WEFT_ALGO_ONESHOT) {
         return bytes > weft__cuda_line_bytes(cuda);
     }
-    return forced != WEFT_ALGO_AUTO || bytes > lines_most(cuda, coll);
+    return forced != WEFT_ALGO_AUTO || bytes > ll_most(cuda, coll);
 }
 
 weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes)
@@ -158,11 +158,11 @@ static int blocks_for(const weft_cuda_t *cuda, const weft_call_t *call, bool dir
 
 static void note_issued(weft_cuda_t *cuda, uint64_t sig, uint64_t count)
 {
-    weft_cuda_card_t *card = cuda->cards[cuda->rank];
-    atomic_store_explicit(&card->sig, sig, memory_order_relaxed);
-    atomic_store_explicit(&card->count, count, memory_order_relaxed);
+    weft_cuda_peer_info_t *info = cuda->infos[cuda->rank];
+    atomic_store_explicit(&info->sig, sig, memory_order_relaxed);
+    atomic_store_explicit(&info->count, count, memory_order_relaxed);
     /* Partner: the loads in look_at_rank of the watches. */
-    atomic_store_explicit(&card->issued, ++cuda->issued, memory_order_release);
+    atomic_store_explicit(&info->issued, ++cuda->issued, memory_order_release);
 }
 
 /* What the lines carry in a call. */
@@ -205,7 +205,7 @@ static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call, weft_c
  * finds no place holds up all grids behind it that have its priority. Were that a product which waits for
  * whole multiprocessors, and behind it our grid that others wait for on those multiprocessors, none would
  * go on. */
-static void place(const weft_cuda_t *cuda, weft_cuda_call_t *k, bool capturing)
+static void binding(const weft_cuda_t *cuda, weft_cuda_call_t *k, bool capturing)
 {
     bool large = 2 * k->blocks > cuda->most_blocks;
     k->gate = k->direct && large && k->blocks > 1;
@@ -233,7 +233,7 @@ weft_status_t weft__cuda_queue(weft_cuda_t *cuda, const weft_call_t *call, weft_
         ragged  ? cuda->most_blocks /* the same on all ranks, which may have nothing in common */
         : batch ? weft__cuda_blocks(cuda, batch->units)
                 : blocks_for(cuda, call, k->direct, bytes);
-    place(cuda, k, capturing);
+    binding(cuda, k, capturing);
     if (!k->direct) {
         k->route = find_route(cuda, call, bytes);
         k->even = cuda->size <= WEFT_CUDA_POLL_FAN &&
@@ -252,7 +252,7 @@ weft_status_t weft__cuda_queue(weft_cuda_t *cuda, const weft_call_t *call, weft_
         return weft__cuda_failed(cuda, error, "a kernel cannot be launched");
     }
     /* Partner: the loads in weft__cuda_keep_up of the other ranks of this process. */
-    atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued, memory_order_release);
+    atomic_store_explicit(&cuda->infos[cuda->rank]->launched, cuda->issued, memory_order_release);
     return WEFT_OK;
 }
 
@@ -270,7 +270,7 @@ weft_status_t weft__cuda_check_alignment(const weft_call_t *call)
 }
 
 /* By whom buffers are read and written: by other ranks' kernels as well, by this rank's alone (calls that
- * travel in the lines), or by NCCL, which gets memory of the GPU. */
+ * travel by the LL protocol), or by NCCL, which gets memory of the GPU. */
 enum { BY_OTHERS, BY_US, BY_NCCL };
 
 static weft_status_t reach(weft_cuda_t *cuda, const void *ptr, size_t bytes, int by,
@@ -287,7 +287,7 @@ static weft_status_t reach(weft_cuda_t *cuda, const void *ptr, size_t bytes, int
 /* The buffers of a call, or memory of ours in their place: pinned where they are plain host memory, and of
  * the device where that does not do, as where others would have to read and write it. */
 static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_call_t *k, int by,
-                                  weft_stream_h stream, weft_cuda_stage_t *stage,
+                                  weft_stream_h stream, weft_cuda_staging_t *staging,
                                   weft_cuda_pinned_t *pinned)
 {
     size_t src_bytes = weft__call_extent(c, cuda->rank, cuda->size, false);
@@ -299,7 +299,7 @@ static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_c
         if (round == 1) {
             status = weft__cuda_pin_in(cuda, c, 1, stream, pinned);
         } else if (round == 2) {
-            status = weft__cuda_stage_in(cuda, c, !src, !dst, stream, stage);
+            status = weft__cuda_staging_in(cuda, c, !src, !dst, stream, staging);
         }
         WEFT_TRY(status);
         bool replaced = round == 1 && by == BY_OTHERS; /* what was pinned does not do for others */
@@ -318,7 +318,7 @@ static weft_status_t run_engine(weft_cuda_t *cuda, const weft_call_t *call, weft
     note_issued(cuda, weft__sig_pack(call, WEFT_ALGO_DIRECT), call->count);
     cuda->queued += WEFT_CUDA_ENGINE_OPS;
     weft_status_t status = weft__cuda_engine_launch(cuda, call, stream, capturing);
-    atomic_store_explicit(&cuda->cards[cuda->rank]->launched, cuda->issued, memory_order_release);
+    atomic_store_explicit(&cuda->infos[cuda->rank]->launched, cuda->issued, memory_order_release);
     return mark && status == WEFT_OK ? weft__cuda_await_idle(cuda) : status;
 }
 
@@ -327,7 +327,7 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
 {
     weft_call_t c = *call;
     weft_cuda_call_t k = {0};
-    weft_cuda_stage_t stage = {0};
+    weft_cuda_staging_t staging = {0};
     weft_cuda_pinned_t pinned = {0};
     bool capturing = false;
     uint64_t block = c.count * weft_dtype_size(c.type);
@@ -335,13 +335,13 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     WEFT_TRY(weft__cuda_in_order(cuda, stream, &capturing));
     bool engine = weft__cuda_engine_takes(cuda, c.coll, block);
     int by = engine ? BY_NCCL : weft__cuda_goes_direct(cuda, c.coll, block) ? BY_OTHERS : BY_US;
-    weft_status_t status = find_buffers(cuda, &c, &k, by, stream, &stage, &pinned);
-    k.mark = stage.loan ? 0 : mark; /* with a loan, the result is only there after the copy back */
+    weft_status_t status = find_buffers(cuda, &c, &k, by, stream, &staging, &pinned);
+    k.mark = staging.loan ? 0 : mark; /* with a loan, the result is only there after the copy back */
     if (status == WEFT_OK) {
         status = engine ? run_engine(cuda, &c, stream, capturing, k.mark)
                         : weft__cuda_queue(cuda, &c, &k, NULL, stream, capturing);
     }
-    status = weft__cuda_stage_end(cuda, &c, &stage, 1, stream, capturing, mark, status);
+    status = weft__cuda_staging_end(cuda, &c, &staging, 1, stream, capturing, mark, status);
     return weft__cuda_pin_out(cuda, &pinned, stream, capturing, mark, status);
 }
 

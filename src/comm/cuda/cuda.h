@@ -18,16 +18,16 @@
 
 /* What a rank tells the others about its GPU, behind its block of the segment. All but the atomics is
  * written before the rank is JOINED. */
-typedef struct weft_cuda_card {
+typedef struct weft_cuda_peer_info {
     uint8_t uuid[16];
     int32_t gpu, sms, mps;
     int32_t share,
-        crowd; /* blocks that this rank may have at once; communicators that share them */
+        concurrent_comms; /* blocks that this rank may have at once; communicators that share them */
     /* For NCCL: the id is rank 0's, made by whoever comes first; whether each rank came in. */
     _Atomic uint32_t id_state, came_in;
     weft_nccl_id_t id;
-    weft_cuda_ref_t box;      /* slab and offset */
-    uint64_t box_address;     /* in the owner's process */
+    weft_cuda_ref_t mailbox;      /* slab and offset */
+    uint64_t mailbox_address;     /* in the owner's process */
     _Atomic uint64_t issued;  /* calls made so far: released with what is below, acquired by watches */
     _Atomic uint64_t sig, count; /* of the last one */
     /* Messages asked for so far, to and from each rank: released by the rank, acquired by watches. */
@@ -45,7 +45,7 @@ typedef struct weft_cuda_card {
     /* How many slabs of rank [p] this rank has mapped: released by its watch, acquired by p before it
      * lets a kernel use such a slab. */
     _Atomic uint32_t mapped[WEFT_CUDA_RANKS];
-} weft_cuda_card_t;
+} weft_cuda_peer_info_t;
 
 /* Memory that queued work still uses; given back once `event` has passed. */
 typedef struct weft_cuda_loan {
@@ -58,9 +58,9 @@ typedef struct weft_cuda {
     weft_host_t *host;
     weft_comm_h comm;
     int rank, size, device, gpu;
-    weft_cuda_card_t *cards[WEFT_CUDA_RANKS];
+    weft_cuda_peer_info_t *infos[WEFT_CUDA_RANKS];
     weft_cuda_world_t world;
-    weft_cuda_box_t *box; /* this rank's own */
+    weft_cuda_mailbox_t *mailbox; /* this rank's own */
     bool far;             /* some ranks are other processes */
     int most_blocks;      /* of a kernel; see weft__cuda_blocks */
     weft_cuda_tune_t tune;
@@ -113,7 +113,7 @@ static inline const weft_cuda_comm_ops_t *weft__cuda_kernels(void)
 /* The largest block that the lines have room for: 4 bytes of data a word. */
 static inline uint64_t weft__cuda_line_bytes(const weft_cuda_t *cuda)
 {
-    return cuda->world.line_words * 4;
+    return cuda->world.ll_words * 4;
 }
 
 /* ---- joining (join.c) -------------------------------------------------------------------- */
@@ -226,19 +226,19 @@ weft_status_t weft__cuda_pin_out(weft_cuda_t *cuda, const weft_cuda_pinned_t *pi
 
 /* ---- other buffers that kernels cannot reach (stage.c) -------------------------------------- */
 
-typedef struct weft_cuda_stage {
+typedef struct weft_cuda_staging {
     weft_cuda_loan_t *loan; /* NULL: nothing is staged */
     void *to;               /* where the result goes; NULL: the kernel puts it there itself */
     size_t bytes;
-} weft_cuda_stage_t;
+} weft_cuda_staging_t;
 
 /* Replace those buffers of `call` (src, dst) by memory of the device, filled in stream order. */
-weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
-                                  weft_stream_h stream, weft_cuda_stage_t *stage_p);
+weft_status_t weft__cuda_staging_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
+                                  weft_stream_h stream, weft_cuda_staging_t *staging_p);
 /* After the kernel of `n` calls was queued, which went as `status` says: bring their results back, and lend
  * what was staged. If somebody waits for `mark` and something was, it is waited for here. */
-weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
-                                   const weft_cuda_stage_t *stages, int n, weft_stream_h stream,
+weft_status_t weft__cuda_staging_end(weft_cuda_t *cuda, const weft_call_t *calls,
+                                   const weft_cuda_staging_t *stages, int n, weft_stream_h stream,
                                    bool capturing, uint64_t mark, weft_status_t status);
 /* Lend memory until the stream has passed here, or `for_good`, until the communicator closes: to a graph, or
  * where something has failed, whose error must stay this thread's last one. */
@@ -256,7 +256,7 @@ void weft__cuda_reclaim(weft_cuda_t *cuda, bool all);
 void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* For the watch (comm/watch.h): what a rank says on its card that it has called, and its state; the
+/* For the watch (comm/watch.h): what a rank says in its peer info that it has called, and its state; the
  * same of all, who are `size`; what this one waits in: its last call. */
 weft_seen_t weft__cuda_see(const weft_cuda_t *cuda, int rank);
 int weft__cuda_see_all(const weft_cuda_t *cuda, weft_seen_t seen[WEFT_CUDA_RANKS]);
@@ -310,6 +310,6 @@ weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda);
 /* Let kernels that CUDA's stream `native` starts from here on find all slabs in device memory. */
 weft_status_t weft__cuda_copy_slabs(weft_cuda_t *cuda, void *native);
 /* Give device memory back when no kernel of another rank can write to it any more. */
-void weft__cuda_bury(void *memory);
+void weft__cuda_defer_free(void *memory);
 
 #endif

@@ -64,7 +64,7 @@ static __device__ __forceinline__ bool meet(const world_t &world, const call_t &
 static __device__ __forceinline__ void part(const world_t &world, const call_t &call,
                                             uint64_t number, bool fine)
 {
-    box_t *mine = world.box[world.rank];
+    mailbox_t *mine = world.mailbox[world.rank];
     int p = threadIdx.x;
     count_call(world, number); /* a barrier as well: the whole block is done */
     if (p >= 32 || !fine) { /* who gave up lets nobody believe that all is well */
@@ -74,7 +74,7 @@ static __device__ __forceinline__ void part(const world_t &world, const call_t &
         bool stop = false;
         waiter_t waiter = {0, 0};
         fence(world);
-        store64(&world.box[p]->done[blockIdx.x][world.rank], number);
+        store64(&world.mailbox[p]->done[blockIdx.x][world.rank], number);
         while (!stop && acquire64(world, &mine->done[blockIdx.x][p]) < number) {
             stop = poll_failed(world, &waiter, (uint32_t)p, number, call.sig, call.count);
         }

@@ -17,7 +17,7 @@ enum { UNKNOWN, CAME_IN, STAYED_OUT };
 /* The id that one of the ranks makes; false if there is none to be had. */
 static bool agree_on_id(weft_cuda_t *cuda, weft_nccl_id_t *id_p)
 {
-    weft_cuda_card_t *first = cuda->cards[0];
+    weft_cuda_peer_info_t *first = cuda->infos[0];
     uint32_t state = NO_ID;
     /* Of all ranks one wins; released as READY or NONE by it, acquired by the others below. */
     if (atomic_compare_exchange_strong(&first->id_state, &state, ID_CLAIMED)) {
@@ -38,21 +38,21 @@ static void stay_out(weft_cuda_t *cuda, const char *why)
     if (cuda->rank == 0) {
         weft__warn("NCCL is not used: %s; Weft's own kernels carry calls of all sizes", why);
     }
-    atomic_store_explicit(&cuda->cards[cuda->rank]->came_in, STAYED_OUT, memory_order_release);
+    atomic_store_explicit(&cuda->infos[cuda->rank]->came_in, STAYED_OUT, memory_order_release);
 }
 
 void weft__cuda_engine_enter(weft_cuda_t *cuda)
 {
     weft_nccl_id_t id;
     const char *why = NULL;
-    weft_nccl_place_t place = {cuda->device, cuda->gpu, weft__cuda()};
+    weft_nccl_binding_t binding = {cuda->device, cuda->gpu, weft__cuda()};
     bool wanted = strcmp(weft__settings()->engine, "weft") != 0 && cuda->size > 1;
     if (!wanted || weft__cuda_shares_gpu(cuda)) {
-        atomic_store_explicit(&cuda->cards[cuda->rank]->came_in, STAYED_OUT, memory_order_release);
+        atomic_store_explicit(&cuda->infos[cuda->rank]->came_in, STAYED_OUT, memory_order_release);
     } else if (!weft__nccl(&why)) {
         stay_out(cuda, why);
     } else if (!agree_on_id(cuda, &id) ||
-               weft__nccl_enter(&id, cuda->rank, cuda->size, &place, &cuda->nccl) != WEFT_OK) {
+               weft__nccl_enter(&id, cuda->rank, cuda->size, &binding, &cuda->nccl) != WEFT_OK) {
         stay_out(cuda, weft_last_error());
     }
 }
@@ -70,7 +70,7 @@ void weft__cuda_engine_settle(weft_cuda_t *cuda)
         return;
     }
     /* Partner: the loads in all_came_in. */
-    atomic_store_explicit(&cuda->cards[cuda->rank]->came_in, CAME_IN, memory_order_release);
+    atomic_store_explicit(&cuda->infos[cuda->rank]->came_in, CAME_IN, memory_order_release);
 }
 
 /* Known once all ranks have settled; the last of them may still be at it when the first call comes. */
@@ -78,7 +78,7 @@ static bool all_came_in(weft_cuda_t *cuda)
 {
     for (int p = 0; p < cuda->size; p++) {
         uint32_t state;
-        while ((state = atomic_load_explicit(&cuda->cards[p]->came_in, memory_order_acquire)) ==
+        while ((state = atomic_load_explicit(&cuda->infos[p]->came_in, memory_order_acquire)) ==
                UNKNOWN) {
             if (weft__cuda_broken(cuda)) {
                 return false;
@@ -115,7 +115,7 @@ static int mark(weft_cuda_t *cuda, void **event_p, weft_stream_h stream)
 
 static int announce(weft_cuda_t *cuda, weft_stream_h stream)
 {
-    const weft_cuda_card_t *mine = cuda->cards[cuda->rank];
+    const weft_cuda_peer_info_t *mine = cuda->infos[cuda->rank];
     int error = mark(cuda, &cuda->engine_start, stream);
     atomic_store_explicit(&cuda->engine_sig, atomic_load_explicit(&mine->sig, memory_order_relaxed),
                           memory_order_relaxed);
@@ -162,7 +162,7 @@ void weft__cuda_engine_close(weft_cuda_t *cuda)
 /* ---- for the watch ---------------------------------------------------------------------------- */
 
 /* What all have called, and what this rank waits in: its latest call of NCCL's. Messages since may have changed
- * our own card. */
+ * our own peer info. */
 static weft_waiting_t look_around(const weft_cuda_t *cuda, uint64_t call, weft_seen_t *seen)
 {
     weft_waiting_t waiting = weft__cuda_waiting(cuda, -1);

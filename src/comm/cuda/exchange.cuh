@@ -16,11 +16,11 @@ typedef weft_cuda_exchange_t exchange_t;
 static __device__ __forceinline__ bool send_message(const world_t &world, const message_t &m,
                                                     uint32_t number)
 {
-    box_t *mine = world.box[world.rank];
+    mailbox_t *mine = world.mailbox[world.rank];
     int lane = threadIdx.x;
     bool stop = false;
     if (lane < WEFT_CUDA_HEAD_WORDS) {
-        word_store(&world.box[m.peer]->chan[world.rank][lane],
+        word_store(&world.mailbox[m.peer]->chan[world.rank][lane],
                    head_word(lane, m.sig, m.count, m.ref, m.bytes), number);
     }
     if (lane == 0) {
@@ -37,7 +37,7 @@ static __device__ __forceinline__ bool send_message(const world_t &world, const 
 static __device__ __forceinline__ void await_message(const world_t &world, const message_t &m,
                                                      uint32_t number, char **from_p)
 {
-    box_t *mine = world.box[world.rank];
+    mailbox_t *mine = world.mailbox[world.rank];
     int lane = threadIdx.x, i = lane % WEFT_CUDA_HEAD_WORDS;
     uint32_t data = 0;
     bool stop = false;
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void await_message(const world_t &world, const
 static __device__ __forceinline__ bool take_message(const world_t &world, const message_t &m,
                                                     uint32_t number, const crew_t &crew)
 {
-    box_t *mine = world.box[world.rank];
+    mailbox_t *mine = world.mailbox[world.rank];
     __shared__ char *from;
     if (threadIdx.x < 32) {
         await_message(world, m, number, &from);
@@ -76,7 +76,7 @@ static __device__ __forceinline__ bool take_message(const world_t &world, const 
     __syncthreads();
     if (threadIdx.x == 0 && last_block(world, &mine->lane_blocks[m.lane], crew.blocks)) {
         *(volatile uint32_t *)&mine->taken[m.peer] = number;
-        store64(&world.box[m.peer]->ack[world.rank], number);
+        store64(&world.mailbox[m.peer]->ack[world.rank], number);
     }
     return true;
 }
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(WEFT_CUDA_THREADS, WEFT_CUDA_BLOCKS_PER
     if (world.size == 0) {
         return; /* only to be loaded */
     }
-    box_t *mine = world.box[world.rank];
+    mailbox_t *mine = world.mailbox[world.rank];
     int lane = blockIdx.x / exchange.lane_blocks;
     crew_t crew = {blockIdx.x % exchange.lane_blocks, (uint32_t)exchange.lane_blocks};
     int index = exchange.first[lane];
@@ -125,7 +125,7 @@ static __device__ __forceinline__ void announce_ragged(const world_t &world, con
     int lane = threadIdx.x, i = lane % WEFT_CUDA_HEAD_WORDS;
     for (int k = lane / WEFT_CUDA_HEAD_WORDS; k < world.size; k += 4) {
         if (k != world.rank) {
-            word_store(&world.box[k]->head[number & 1][world.rank][i],
+            word_store(&world.mailbox[k]->head[number & 1][world.rank][i],
                        head_word(i, call.sig, call.count, call.src_ref + ragged.send_at[k],
                                  ragged.send_bytes[k]),
                        (uint32_t)number);

@@ -23,7 +23,7 @@ void weft__cuda_break(weft_cuda_t *cuda, weft_status_t status, int culprit, cons
 
 weft_seen_t weft__cuda_see(const weft_cuda_t *cuda, int rank)
 {
-    const weft_cuda_card_t *card = cuda->cards[rank];
+    const weft_cuda_peer_info_t *info = cuda->infos[rank];
     const weft_peer_t *peer = &cuda->host->peers[rank];
     weft_seen_t seen = {.rank = rank, .state = weft__host_state(cuda->host, rank)};
     /* Once CUDA has failed here, the reason may be a process that is still being taken apart.
@@ -34,9 +34,9 @@ weft_seen_t weft__cuda_see(const weft_cuda_t *cuda, int rank)
     }
     seen.pid = seen.state == WEFT_SEEN_LEFT ? 0 : peer->pid;
     /* Partner: the store in note_issued. */
-    seen.calls = atomic_load_explicit(&card->issued, memory_order_acquire);
-    seen.sig = atomic_load_explicit(&card->sig, memory_order_relaxed);
-    seen.count = atomic_load_explicit(&card->count, memory_order_relaxed);
+    seen.calls = atomic_load_explicit(&info->issued, memory_order_acquire);
+    seen.sig = atomic_load_explicit(&info->sig, memory_order_relaxed);
+    seen.count = atomic_load_explicit(&info->count, memory_order_relaxed);
     return seen;
 }
 
@@ -50,7 +50,7 @@ int weft__cuda_see_all(const weft_cuda_t *cuda, weft_seen_t seen[WEFT_CUDA_RANKS
 
 weft_waiting_t weft__cuda_waiting(const weft_cuda_t *cuda, int peer)
 {
-    const weft_cuda_card_t *mine = cuda->cards[cuda->rank];
+    const weft_cuda_peer_info_t *mine = cuda->infos[cuda->rank];
     uint64_t issued = atomic_load_explicit(&mine->issued, memory_order_acquire);
     return (weft_waiting_t){.rank = cuda->rank,
                             .peer = peer,
@@ -189,7 +189,7 @@ static int laggard(const weft_cuda_t *cuda, uint64_t launched)
 {
     for (int p = 0; p < cuda->size; p++) {
         if (p != cuda->rank && cuda->host->peers[p].near &&
-            atomic_load_explicit(&cuda->cards[p]->launched, memory_order_acquire) < launched) {
+            atomic_load_explicit(&cuda->infos[p]->launched, memory_order_acquire) < launched) {
             return p;
         }
     }
@@ -198,7 +198,7 @@ static int laggard(const weft_cuda_t *cuda, uint64_t launched)
 
 weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)
 {
-    uint64_t launched = atomic_load_explicit(&cuda->cards[cuda->rank]->launched,
+    uint64_t launched = atomic_load_explicit(&cuda->infos[cuda->rank]->launched,
                                              memory_order_relaxed);
     int late = laggard(cuda, launched);
     uint64_t start = late < 0 ? 0 : weft__now_ns();

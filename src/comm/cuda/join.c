@@ -14,44 +14,44 @@
 
 /* ---- slabs ------------------------------------------------------------------------------ */
 
-/* Write those slabs of ours into the card that are not there yet. Others see them from here on. */
+/* Write those slabs of ours into the peer info that are not there yet. Others see them from here on. */
 static weft_status_t write_slabs(weft_cuda_t *cuda)
 {
-    weft_cuda_card_t *card = cuda->cards[cuda->rank];
+    weft_cuda_peer_info_t *info = cuda->infos[cuda->rank];
     int have = weft__cuda_slab_count(cuda->device);
-    int known = (int)atomic_load_explicit(&card->slabs, memory_order_relaxed);
+    int known = (int)atomic_load_explicit(&info->slabs, memory_order_relaxed);
     for (int i = known; i < have; i++) {
         weft_cuda_slab_t slab = weft__cuda_slab(cuda->device, i);
-        card->slab[i].base = (uint64_t)(uintptr_t)slab.base;
-        card->slab[i].bytes = slab.bytes;
-        card->slab[i].id = slab.id;
+        info->slab[i].base = (uint64_t)(uintptr_t)slab.base;
+        info->slab[i].bytes = slab.bytes;
+        info->slab[i].id = slab.id;
         int error = slab.bytes == 0
                         ? 0
-                        : weft__cuda()->ipc_export(cuda->gpu, slab.base, card->slab[i].handle);
+                        : weft__cuda()->ipc_export(cuda->gpu, slab.base, info->slab[i].handle);
         if (error != 0 && slab.uses > 0) { /* registered, and freed meanwhile: there is none */
-            card->slab[i].bytes = 0;
+            info->slab[i].bytes = 0;
         } else if (error != 0) {
             return weft__cuda_status(error, "memory of a GPU cannot be shared with other processes");
         }
     }
     /* Partner: the acquire loads in weft__cuda_map_slabs of the other ranks. */
-    atomic_store_explicit(&card->slabs, (uint32_t)have, memory_order_release);
+    atomic_store_explicit(&info->slabs, (uint32_t)have, memory_order_release);
     return WEFT_OK;
 }
 
 /* Slab `number` of rank `p`, as it is mapped here. */
 static weft_status_t map_slab(weft_cuda_t *cuda, int p, int number, void **base_p)
 {
-    weft_cuda_card_t *card = cuda->cards[p];
+    weft_cuda_peer_info_t *info = cuda->infos[p];
     *base_p = NULL;
-    if (card->slab[number].bytes == 0) {
+    if (info->slab[number].bytes == 0) {
         return WEFT_OK;
     }
     if (cuda->host->peers[p].near) {
-        *base_p = (void *)(uintptr_t)card->slab[number].base;
+        *base_p = (void *)(uintptr_t)info->slab[number].base;
         return WEFT_OK;
     }
-    int error = weft__cuda_map(cuda->gpu, card->slab[number].id, card->slab[number].handle, base_p);
+    int error = weft__cuda_map(cuda->gpu, info->slab[number].id, info->slab[number].handle, base_p);
     if (error == 0) {
         return WEFT_OK;
     }
@@ -59,7 +59,7 @@ static weft_status_t map_slab(weft_cuda_t *cuda, int p, int number, void **base_
                       "the memory of rank %d (process %d, %llu bytes) cannot be mapped: CUDA says: "
                       "%s",
                       p, cuda->host->peers[p].block->pid,
-                      (unsigned long long)card->slab[number].bytes,
+                      (unsigned long long)info->slab[number].bytes,
                       error > 0 ? weft__cuda()->error_text(error) : "no memory");
 }
 
@@ -70,10 +70,10 @@ static size_t table_bytes(const weft_cuda_t *cuda)
 
 weft_status_t weft__cuda_map_slabs(weft_cuda_t *cuda)
 {
-    weft_cuda_card_t *mine = cuda->cards[cuda->rank];
+    weft_cuda_peer_info_t *mine = cuda->infos[cuda->rank];
     for (int p = 0; p < cuda->size; p++) {
         /* Partner: the release store in write_slabs. */
-        uint32_t have = atomic_load_explicit(&cuda->cards[p]->slabs, memory_order_acquire);
+        uint32_t have = atomic_load_explicit(&cuda->infos[p]->slabs, memory_order_acquire);
         uint32_t known = atomic_load_explicit(&mine->mapped[p], memory_order_relaxed);
         if (known == have) {
             continue;
@@ -109,7 +109,7 @@ weft_status_t weft__cuda_copy_slabs(weft_cuda_t *cuda, void *native)
 static bool all_mapped(const weft_cuda_t *cuda, int slab, int *missing_p)
 {
     for (int p = 0; p < cuda->size; p++) {
-        if (atomic_load_explicit(&cuda->cards[p]->mapped[cuda->rank], memory_order_acquire) <=
+        if (atomic_load_explicit(&cuda->infos[p]->mapped[cuda->rank], memory_order_acquire) <=
             (uint32_t)slab) {
             *missing_p = p;
             return false;
@@ -161,10 +161,10 @@ static void free_cuda(weft_cuda_t *cuda, bool broken)
         weft_stream_destroy(cuda->own);
     }
     weft_free(cuda->slabs);
-    if (cuda->box && broken) {
-        weft__cuda_bury(cuda->box);
+    if (cuda->mailbox && broken) {
+        weft__cuda_defer_free(cuda->mailbox);
     } else {
-        weft_free(cuda->box);
+        weft_free(cuda->mailbox);
     }
     if (cuda->report) {
         weft_host_free(cuda->report);
@@ -181,9 +181,9 @@ static void free_cuda(weft_cuda_t *cuda, bool broken)
 
 static weft_status_t make_memory(weft_cuda_t *cuda)
 {
-    void *box, *slabs, *report, *mapped;
-    WEFT_TRY(weft__device_malloc(cuda->device, &box, sizeof(weft_cuda_box_t)));
-    cuda->box = box;
+    void *mailbox, *slabs, *report, *mapped;
+    WEFT_TRY(weft__device_malloc(cuda->device, &mailbox, sizeof(weft_cuda_mailbox_t)));
+    cuda->mailbox = mailbox;
     WEFT_TRY(weft__device_malloc(cuda->device, &slabs, table_bytes(cuda)));
     cuda->slabs = slabs;
     WEFT_TRY(weft_host_malloc(&mapped, table_bytes(cuda)));
@@ -194,37 +194,37 @@ static weft_status_t make_memory(weft_cuda_t *cuda)
     memset(report, 0, sizeof(weft_cuda_report_t) + 64);
     cuda->stop = (uint32_t *)((char *)report + sizeof(weft_cuda_report_t));
     void *own = WEFT_CUDA_THREAD_STREAM; /* the fewer streams there are, the fewer share a queue */
-    int error = weft__cuda()->fill(cuda->gpu, box, 0, sizeof(weft_cuda_box_t), own);
+    int error = weft__cuda()->fill(cuda->gpu, mailbox, 0, sizeof(weft_cuda_mailbox_t), own);
     error = error ? error : weft__cuda()->fill(cuda->gpu, slabs, 0, table_bytes(cuda), own);
     error = error ? error : weft__cuda()->stream_sync(cuda->gpu, own);
     return weft__cuda_status(error, "a communicator's memory on the GPU");
 }
 
-static weft_status_t fill_card(weft_cuda_t *cuda)
+static weft_status_t fill_peer_info(weft_cuda_t *cuda)
 {
-    weft_cuda_card_t *card = cuda->cards[cuda->rank];
+    weft_cuda_peer_info_t *info = cuda->infos[cuda->rank];
     const weft_cuda_props_t *props = weft__cuda_props(cuda->gpu);
     weft_cuda_slab_t slab;
-    memcpy(card->uuid, props->uuid, sizeof(card->uuid));
-    card->gpu = cuda->gpu;
-    card->sms = props->sms;
-    card->mps = props->mps;
-    card->share = weft__cuda_known_share(cuda->gpu);
-    card->crowd = cuda->comm->crowd;
-    weft__cuda_find(cuda->box, sizeof(*cuda->box), &slab);
+    memcpy(info->uuid, props->uuid, sizeof(info->uuid));
+    info->gpu = cuda->gpu;
+    info->sms = props->sms;
+    info->mps = props->mps;
+    info->share = weft__cuda_known_share(cuda->gpu);
+    info->concurrent_comms = cuda->comm->concurrent_comms;
+    weft__cuda_find(cuda->mailbox, sizeof(*cuda->mailbox), &slab);
     int number;
     WEFT_TRY(weft__cuda_number(&slab, &number));
-    card->box = (uint64_t)(number + 1) << 48 | (uint64_t)((char *)cuda->box - slab.base);
-    card->box_address = (uint64_t)(uintptr_t)cuda->box;
+    info->mailbox = (uint64_t)(number + 1) << 48 | (uint64_t)((char *)cuda->mailbox - slab.base);
+    info->mailbox_address = (uint64_t)(uintptr_t)cuda->mailbox;
     return write_slabs(cuda);
 }
 
-/* This rank's box, and its card. */
+/* This rank's mailbox, and its peer info. */
 static weft_status_t prepare(weft_cuda_t *cuda)
 {
     WEFT_TRY(weft__cuda_status(weft__cuda_kernels()->load(cuda->gpu), "kernels cannot be loaded"));
     WEFT_TRY(make_memory(cuda));
-    return fill_card(cuda);
+    return fill_peer_info(cuda);
 }
 
 static weft_status_t open_cuda(weft_comm_h comm)
@@ -248,7 +248,7 @@ static weft_status_t open_cuda(weft_comm_h comm)
     cuda->gpu = weft__cuda_gpu(comm->device);
     pthread_mutex_init(&cuda->lock, NULL);
     for (int p = 0; p < cuda->size; p++) {
-        cuda->cards[p] = weft__segment_rank(comm->host->segment, p);
+        cuda->infos[p] = weft__segment_rank(comm->host->segment, p);
     }
     weft__cuda_hold();
     weft_status_t status = prepare(cuda);
@@ -262,7 +262,7 @@ static weft_status_t open_cuda(weft_comm_h comm)
 
 static weft_status_t cuda_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank, int size)
 {
-    const weft_layout_t layout = {.rank_bytes = sizeof(weft_cuda_card_t)};
+    const weft_layout_t layout = {.rank_bytes = sizeof(weft_cuda_peer_info_t)};
     WEFT_TRY(weft__host_enter(comm, at, rank, size, layout));
     weft_status_t status = open_cuda(comm);
     if (status != WEFT_OK) {
@@ -274,7 +274,7 @@ static weft_status_t cuda_enter(weft_comm_h comm, weft_rendezvous_t *at, int ran
 
 static bool same_gpu(const weft_cuda_t *cuda, int a, int b)
 {
-    return memcmp(cuda->cards[a]->uuid, cuda->cards[b]->uuid, 16) == 0;
+    return memcmp(cuda->infos[a]->uuid, cuda->infos[b]->uuid, 16) == 0;
 }
 
 /* Do flags and data of these two go from one GPU to another? */
@@ -286,7 +286,7 @@ static bool apart(const weft_cuda_t *cuda, int a, int b)
 /* Ranks of other processes on one GPU only run at the same time under MPS. */
 static weft_status_t check_sharing(const weft_cuda_t *cuda, int p)
 {
-    int mps = cuda->cards[cuda->rank]->mps;
+    int mps = cuda->infos[cuda->rank]->mps;
     if (cuda->host->peers[p].near || !same_gpu(cuda, p, cuda->rank) || mps == 1 ||
         weft__settings()->take_turns) {
         return WEFT_OK;
@@ -332,12 +332,12 @@ static weft_status_t check_reach(const weft_cuda_t *cuda, int p)
     if (same_gpu(cuda, p, cuda->rank) || !cuda->host->peers[p].near) {
         return WEFT_OK; /* opening the memory of another process finds out */
     }
-    int error = weft__cuda()->reach(cuda->gpu, cuda->cards[p]->gpu, &reached);
+    int error = weft__cuda()->reach(cuda->gpu, cuda->infos[p]->gpu, &reached);
     if (error == 0 && !reached) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "GPU %d of rank %d cannot reach the memory of GPU %d of rank %d; "
                           "WEFT_ENGINE=nccl goes other ways",
-                          cuda->gpu, cuda->rank, cuda->cards[p]->gpu, p);
+                          cuda->gpu, cuda->rank, cuda->infos[p]->gpu, p);
     }
     return weft__cuda_status(error, "peer access between GPUs");
 }
@@ -349,16 +349,16 @@ static void fill_world(weft_cuda_t *cuda)
     world->rank = cuda->rank;
     world->size = cuda->size;
     world->timeout_ns = (uint64_t)cuda->comm->timeout_ms * 1000000u;
-    world->line_words = WEFT_CUDA_LINE_SPACE / 8 / 2 / (uint64_t)cuda->size / 2 * 2;
+    world->ll_words = WEFT_CUDA_LL_SPACE / 8 / 2 / (uint64_t)cuda->size / 2 * 2;
     world->slabs = cuda->far ? cuda->slabs : NULL;
     world->new_slabs = (const uint64_t *)(const void *)cuda->mapped;
     world->report = cuda->report;
     world->stop = cuda->stop;
     for (int p = 0; p < cuda->size; p++) {
-        const weft_cuda_card_t *card = cuda->cards[p];
-        size_t slab = (size_t)(card->box >> 48) - 1;
+        const weft_cuda_peer_info_t *info = cuda->infos[p];
+        size_t slab = (size_t)(info->mailbox >> 48) - 1;
         char *base = cuda->mapped[(size_t)p * WEFT_CUDA_SLABS + slab];
-        world->box[p] = (weft_cuda_box_t *)(base + (card->box & 0xffffffffffffu));
+        world->mailbox[p] = (weft_cuda_mailbox_t *)(base + (info->mailbox & 0xffffffffffffu));
         world->wide |= apart(cuda, p, cuda->rank);
     }
 }
@@ -366,19 +366,19 @@ static void fill_world(weft_cuda_t *cuda)
 /* The share of a rank in the GPU it is on, for the rank with the least: all grids are alike. */
 static void share_gpus(weft_cuda_t *cuda)
 {
-    int share = WEFT_CUDA_BLOCKS, crowd = 1;
+    int share = WEFT_CUDA_BLOCKS, concurrent_comms = 1;
     for (int p = 0; p < cuda->size; p++) {
-        const weft_cuda_card_t *card = cuda->cards[p];
+        const weft_cuda_peer_info_t *info = cuda->infos[p];
         int here = 0;
         for (int q = 0; q < cuda->size; q++) {
             here += same_gpu(cuda, p, q);
         }
-        share = card->sms / here < share ? card->sms / here : share;
-        share = card->share < share ? card->share : share;
-        crowd = card->crowd > crowd ? card->crowd : crowd;
+        share = info->sms / here < share ? info->sms / here : share;
+        share = info->share < share ? info->share : share;
+        concurrent_comms = info->concurrent_comms > concurrent_comms ? info->concurrent_comms : concurrent_comms;
     }
     weft__cuda_note_share(cuda->gpu, share > 0 ? share : 1);
-    cuda->most_blocks = share / crowd > 0 ? share / crowd : 1;
+    cuda->most_blocks = share / concurrent_comms > 0 ? share / concurrent_comms : 1;
     cuda->overlaps = weft__cuda_props(cuda->gpu)->major >= 9 && weft__settings()->overlap;
 }
 
@@ -394,7 +394,7 @@ bool weft__cuda_shares_gpu(const weft_cuda_t *cuda)
     return false;
 }
 
-/* All cards are there: check that the GPUs can reach each other, and map what is needed. */
+/* All peer infos are there: check that the GPUs can reach each other, and map what is needed. */
 static weft_status_t connect(weft_cuda_t *cuda)
 {
     WEFT_TRY(check_threads(cuda));
@@ -440,7 +440,7 @@ static void unmap_slabs(weft_cuda_t *cuda)
     for (int p = 0; p < cuda->size; p++) {
         for (int i = 0; i < WEFT_CUDA_SLABS && !cuda->host->peers[p].near; i++) {
             if (cuda->mapped[(size_t)p * WEFT_CUDA_SLABS + (size_t)i]) {
-                weft__cuda_unmap(cuda->gpu, cuda->cards[p]->slab[i].id);
+                weft__cuda_unmap(cuda->gpu, cuda->infos[p]->slab[i].id);
             }
         }
     }

@@ -2,10 +2,10 @@
  * the ranks meet. Shared by the host side (C) and the kernels (CUDA C++).
  *
  * Each rank launches one kernel per call, on its own stream. The kernels of one call meet in the
- * ranks' boxes: memory of every rank that all the others write to. A rank writes into the boxes of
+ * ranks' mailboxes: memory of every rank that all the others write to. A rank writes into the mailboxes of
  * its peers and reads only its own, so that between GPUs nothing is polled over a link.
  *
- *     box of rank r
+ *     mailbox of rank r
  *     +-----------------------------------+
  *     | state: calls made, blocks done    |  r's own kernels
  *     +-----------------------------------+
@@ -13,13 +13,13 @@
  *     | done[block][from]                 |  a block of it no longer touches others' buffers
  *     | chan[from], ack[from]             |  messages from that rank, and taken by that rank
  *     +-----------------------------------+
- *     | line[2][from][..]                 |  data of small calls, with flags in it
+ *     | ll[2][from][..]                 |  data of small calls, with flags in it
  *     +-----------------------------------+
  *
  * Calls are numbered from 1, by the GPU, so that they can be captured in a graph. A flag holds the number of its call and fills the upper half of every
  * 8 bytes, beside 4 bytes of data: both arrive at once, so that no fence is needed, and a flag of
  * an older call is never taken for one of this call (numbers wrap after 2^32 calls: a line would
- * have to stay unused for exactly so many). Call k uses half k % 2 of head and line. Every call
+ * have to stay unused for exactly so many). Call k uses half k % 2 of head and ll. Every call
  * waits for everybody's head before it ends, so whoever starts k has seen that all have started
  * k - 1, that is, have finished k - 2, and may overwrite its half. */
 #ifndef WEFT_COMM_CUDA_LAUNCH_H
@@ -39,14 +39,14 @@ extern "C" {
 #define WEFT_CUDA_PIECES 64        /* small all-reduces that one kernel carries out */
 #define WEFT_CUDA_POLL_FAN 8       /* ranks that a kernel for few ranks has */
 #define WEFT_CUDA_HEAD_WORDS 8     /* 32-bit words of an announcement */
-#define WEFT_CUDA_LINE_SPACE ((size_t)4 << 20) /* bytes of line[][][] in a box */
+#define WEFT_CUDA_LL_SPACE ((size_t)4 << 20) /* bytes of ll[][][] in a mailbox */
 
 #define WEFT_CUDA_APART __attribute__((aligned(128))) /* on lines of its own */
 
 /* 4 bytes of data and the number of the call they belong to. */
 typedef uint64_t weft_cuda_word_t;
 
-typedef struct weft_cuda_box {
+typedef struct weft_cuda_mailbox {
     /* Written by this rank's own kernels, one after the other. */
     /* Calls finished, one count per block: each block reads and writes its own, so that a count is
      * never written while another block has yet to read it, and none waits for the others. Block 0
@@ -62,8 +62,8 @@ typedef struct weft_cuda_box {
     uint64_t done[WEFT_CUDA_BLOCKS][WEFT_CUDA_RANKS];
     weft_cuda_word_t chan[WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS];
     uint64_t ack[WEFT_CUDA_RANKS]; /* messages to [from] that it has taken */
-    weft_cuda_word_t line[WEFT_CUDA_LINE_SPACE / 8] WEFT_CUDA_APART; /* 16 bytes at a time */
-} weft_cuda_box_t;
+    weft_cuda_word_t ll[WEFT_CUDA_LL_SPACE / 8] WEFT_CUDA_APART; /* 16 bytes at a time */
+} weft_cuda_mailbox_t;
 
 /* Why a kernel gave up. */
 enum { WEFT_CUDA_FINE, WEFT_CUDA_MISMATCH, WEFT_CUDA_LATE };
@@ -88,13 +88,13 @@ typedef struct weft_cuda_world {
     int rank, size;
     int wide;              /* ranks are on several GPUs: flags need the scope of the system */
     uint64_t timeout_ns;   /* 0: none */
-    uint64_t line_words;   /* of one rank in one half of line[] */
+    uint64_t ll_words;   /* of one rank in one half of ll[] */
     const uint64_t *slabs; /* [size][WEFT_CUDA_SLABS]: where others' memory is mapped here. NULL:
                             * all ranks are threads of one process, and addresses are their own */
     const uint64_t *new_slabs;  /* host memory: the same, for what is still 0 there */
     weft_cuda_report_t *report; /* host memory */
     const uint32_t *stop;       /* host memory: not 0: give up */
-    weft_cuda_box_t *box[WEFT_CUDA_RANKS];
+    weft_cuda_mailbox_t *mailbox[WEFT_CUDA_RANKS];
 } weft_cuda_world_t;
 
 /* A buffer, as announced to others: its address, or with slabs: number of the slab << 48 | offset. */
@@ -110,7 +110,7 @@ typedef struct weft_cuda_route {
 
 typedef struct weft_cuda_call {
     int coll, type, op, root; /* weft_coll_t, weft_dtype_t, weft_op_t */
-    int direct;    /* 0: data travels in the lines; 1: everybody's buffers are read and written */
+    int direct;    /* 0: data travels by the LL protocol; 1: everybody's buffers are read and written */
     int overlap;   /* may be made resident before the kernel before has ended */
     int gate; /* one warp waits for all before the grid is launched, see direct.cuh; both have the
                     * highest priority */
@@ -131,17 +131,17 @@ typedef struct weft_cuda_ragged {
 } weft_cuda_ragged_t;
 
 /* Small all-reduces of a group as one call: their units stand one behind the other in the lines. */
-typedef struct weft_cuda_piece {
+typedef struct weft_cuda_batched {
     const void *src;
     void *dst;
     uint32_t first; /* unit of the call that it starts with */
     uint32_t bytes;
-} weft_cuda_piece_t;
+} weft_cuda_batched_t;
 
 typedef struct weft_cuda_batch {
     int n;
     uint32_t units; /* of all */
-    weft_cuda_piece_t piece[WEFT_CUDA_PIECES];
+    weft_cuda_batched_t piece[WEFT_CUDA_PIECES];
 } weft_cuda_batch_t;
 
 /* A send or receive. Messages of one lane (a peer and a direction) go one after the other. */

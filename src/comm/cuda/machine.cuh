@@ -31,7 +31,7 @@ static __device__ __forceinline__ bool word_load(const weft_cuda_word_t *from, u
 }
 
 /* Two words at once: 8 bytes of data. */
-static __device__ __forceinline__ void line_store(weft_cuda_word_t *to, const uint32_t (&data)[2],
+static __device__ __forceinline__ void ll_store(weft_cuda_word_t *to, const uint32_t (&data)[2],
                                                   uint32_t flag)
 {
     asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to), "r"(data[0]),
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void line_store(weft_cuda_word_t *to, const ui
                  : "memory");
 }
 
-static __device__ __forceinline__ bool line_load(const weft_cuda_word_t *from, uint32_t flag,
+static __device__ __forceinline__ bool ll_load(const weft_cuda_word_t *from, uint32_t flag,
                                                  uint32_t (&data)[2])
 {
     uint32_t first, second;

@@ -3,12 +3,12 @@
 
 #define SIZES 17 /* 1 KiB to 64 MiB */
 
-enum { LINES, DIRECT, NCCL, WAYS };
+enum { LL, DIRECT, NCCL, WAYS };
 
 /* Let all calls go one way. */
 static void force(weft_cuda_t *cuda, weft_coll_t coll, int way)
 {
-    cuda->comm->tuner.forced[coll] = way == LINES ? WEFT_ALGO_ONESHOT : WEFT_ALGO_DIRECT;
+    cuda->comm->tuner.forced[coll] = way == LL ? WEFT_ALGO_ONESHOT : WEFT_ALGO_DIRECT;
     cuda->tune.nccl_min[coll] = way == NCCL ? 0 : WEFT_TUNE_NEVER;
 }
 
@@ -16,7 +16,7 @@ static void force(weft_cuda_t *cuda, weft_coll_t coll, int way)
 static uint64_t lines_until(double us[WAYS][SIZES], int last)
 {
     uint64_t most = 1;
-    for (int i = 0; i <= last && us[LINES][i] <= us[DIRECT][i]; i++) {
+    for (int i = 0; i <= last && us[LL][i] <= us[DIRECT][i]; i++) {
         most = (uint64_t)1024 << i;
     }
     return most;
@@ -27,7 +27,7 @@ static uint64_t nccl_from(double us[WAYS][SIZES], int last)
 {
     uint64_t least = WEFT_TUNE_NEVER;
     for (int i = SIZES - 1; i >= 0; i--) {
-        double ours = i <= last && us[LINES][i] < us[DIRECT][i] ? us[LINES][i] : us[DIRECT][i];
+        double ours = i <= last && us[LL][i] < us[DIRECT][i] ? us[LL][i] : us[DIRECT][i];
         if (us[NCCL][i] >= ours) {
             break;
         }
@@ -49,7 +49,7 @@ weft_status_t weft__cuda_tune(void *ctx, weft_coll_t coll, weft_tune_time_fn tim
         size_t bytes = (size_t)1024 << i;
         last = bytes <= weft__cuda_line_bytes(cuda) ? i : last;
         for (int way = 0; way < (cuda->nccl ? WAYS : NCCL) && status == WEFT_OK; way++) {
-            if (way == LINES && i > last) {
+            if (way == LL && i > last) {
                 continue;
             }
             force(cuda, coll, way);
@@ -62,9 +62,9 @@ weft_status_t weft__cuda_tune(void *ctx, weft_coll_t coll, weft_tune_time_fn tim
         return status;
     }
     tuned_p->has_nccl = cuda->nccl != NULL;
-    tuned_p->lines_most = lines_until(us, last);
+    tuned_p->ll_most = lines_until(us, last);
     tuned_p->nccl_min = cuda->nccl ? nccl_from(us, last) : WEFT_TUNE_NEVER;
     return weft__tune_write(weft__cuda_props(cuda->gpu)->name, cuda->size,
-                            weft__cuda_shares_gpu(cuda), coll, tuned_p->lines_most,
+                            weft__cuda_shares_gpu(cuda), coll, tuned_p->ll_most,
                             tuned_p->nccl_min, tuned_p->path, sizeof(tuned_p->path));
 }

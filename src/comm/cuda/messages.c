@@ -45,19 +45,19 @@ static void add_message(batch_t *b, int i, const weft_call_t *call, weft_cuda_re
 }
 
 /* Replace a buffer that cannot be reached: of a send by others, of a receive by our own GPU. */
-static weft_status_t stage(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h stream,
-                           weft_cuda_stage_t *stage_p, weft_cuda_ref_t *ref_p)
+static weft_status_t staging(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h stream,
+                           weft_cuda_staging_t *staging_p, weft_cuda_ref_t *ref_p)
 {
     bool sends = call->coll == WEFT_COLL_SEND, reached = true;
     size_t bytes = call->count * weft_dtype_size(call->type);
     if (!sends) {
         return weft__cuda_reaches(cuda, call->dst, bytes)
                    ? WEFT_OK
-                   : weft__cuda_stage_in(cuda, call, false, true, stream, stage_p);
+                   : weft__cuda_staging_in(cuda, call, false, true, stream, staging_p);
     }
     WEFT_TRY(weft__cuda_ref(cuda, call->src, bytes, ref_p, &reached));
     if (!reached) {
-        WEFT_TRY(weft__cuda_stage_in(cuda, call, true, false, stream, stage_p));
+        WEFT_TRY(weft__cuda_staging_in(cuda, call, true, false, stream, staging_p));
         WEFT_TRY(weft__cuda_ref(cuda, call->src, bytes, ref_p, &reached));
     }
     return reached ? WEFT_OK
@@ -66,13 +66,13 @@ static weft_status_t stage(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h s
 
 static void count_messages(weft_cuda_t *cuda, const weft_call_t *calls, int n)
 {
-    weft_cuda_card_t *card = cuda->cards[cuda->rank];
+    weft_cuda_peer_info_t *info = cuda->infos[cuda->rank];
     for (int i = 0; i < n; i++) {
-        _Atomic uint32_t *count = calls[i].coll == WEFT_COLL_SEND ? &card->sends[calls[i].root]
-                                                                  : &card->recvs[calls[i].root];
-        atomic_store_explicit(&card->sig, weft__sig_pack(&calls[i], WEFT_ALGO_DIRECT),
+        _Atomic uint32_t *count = calls[i].coll == WEFT_COLL_SEND ? &info->sends[calls[i].root]
+                                                                  : &info->recvs[calls[i].root];
+        atomic_store_explicit(&info->sig, weft__sig_pack(&calls[i], WEFT_ALGO_DIRECT),
                               memory_order_relaxed);
-        atomic_store_explicit(&card->count, calls[i].count, memory_order_relaxed);
+        atomic_store_explicit(&info->count, calls[i].count, memory_order_relaxed);
         /* Partner: the loads in misses_messages of the watches. */
         atomic_fetch_add_explicit(count, 1, memory_order_release);
     }
@@ -117,13 +117,13 @@ static weft_status_t make_room(batch_t *b, int n, weft_cuda_loan_t **loan_p)
 }
 
 static weft_status_t run(weft_cuda_t *cuda, const weft_call_t *calls, int n, batch_t *b,
-                         weft_cuda_stage_t *stages, weft_call_t *copies, weft_stream_h stream,
+                         weft_cuda_staging_t *stages, weft_call_t *copies, weft_stream_h stream,
                          uint64_t mark)
 {
     weft_status_t status = WEFT_OK;
     for (int i = 0; i < n && status == WEFT_OK; i++) {
         weft_cuda_ref_t ref = 0;
-        status = stage(cuda, &copies[i], stream, &stages[i], &ref);
+        status = staging(cuda, &copies[i], stream, &stages[i], &ref);
         if (status == WEFT_OK) {
             add_message(b, i, &copies[i], ref);
         }
@@ -141,7 +141,7 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
     weft_cuda_pinned_t pinned = {0};
     bool capturing = false;
     memset(b.lane_of, -1, sizeof(b.lane_of));
-    weft_cuda_stage_t *stages = calloc((size_t)n, sizeof(*stages));
+    weft_cuda_staging_t *stages = calloc((size_t)n, sizeof(*stages));
     weft_call_t *copies = calloc((size_t)n, sizeof(*copies));
     weft_status_t status = stages && copies
                                ? weft__cuda_in_order(cuda, stream, &capturing)
@@ -153,7 +153,7 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
     }
     status = status == WEFT_OK ? run(cuda, calls, n, &b, stages, copies, stream, mark) : status;
     if (stages && copies) {
-        status = weft__cuda_stage_end(cuda, copies, stages, n, stream, capturing, mark, status);
+        status = weft__cuda_staging_end(cuda, copies, stages, n, stream, capturing, mark, status);
         status = weft__cuda_pin_out(cuda, &pinned, stream, capturing, mark, status);
     }
     if (loan) {

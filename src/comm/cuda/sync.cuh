@@ -5,7 +5,7 @@
 #include "comm/cuda/machine.cuh"
 
 typedef weft_cuda_call_t call_t;
-typedef weft_cuda_box_t box_t;
+typedef weft_cuda_mailbox_t mailbox_t;
 
 /* ---- giving up -------------------------------------------------------------------------- */
 
@@ -17,7 +17,7 @@ typedef struct waiter {
 
 /* Of all threads of a rank that find something wrong, one reports. Partner: every other thread's
  * look at `stopped` in stop_now; the host's look at `ready`. */
-static __device__ __forceinline__ bool first_to_stop(box_t *mine)
+static __device__ __forceinline__ bool first_to_stop(mailbox_t *mine)
 {
     return atomicCAS(&mine->stopped, 0u, 1u) == 0u;
 }
@@ -26,7 +26,7 @@ static __device__ __noinline__ void send_report(const world_t &world, uint32_t k
                                                 uint64_t call, uint64_t sig, uint64_t count,
                                                 uint64_t peer_sig, uint64_t peer_count)
 {
-    box_t *mine = world.box[world.rank];
+    mailbox_t *mine = world.mailbox[world.rank];
     volatile weft_cuda_report_t *report = world.report;
     if (!first_to_stop(mine)) {
         return;
@@ -59,7 +59,7 @@ static __device__ __noinline__ void send_report(const world_t &world, uint32_t k
 static __device__ __noinline__ bool stop_now(const world_t &world, waiter_t *waiter, uint32_t peer,
                                              uint64_t call, uint64_t sig, uint64_t count)
 {
-    box_t *mine = world.box[world.rank];
+    mailbox_t *mine = world.mailbox[world.rank];
     uint64_t now = now_ns();
     if (*(volatile uint32_t *)&mine->stopped) {
         return true;
@@ -97,13 +97,13 @@ static __device__ __forceinline__ void await_turn()
 /* The number of this call. */
 static __device__ __forceinline__ uint64_t call_number(const world_t &world)
 {
-    return load64(&world.box[world.rank]->calls[blockIdx.x]) + 1;
+    return load64(&world.mailbox[world.rank]->calls[blockIdx.x]) + 1;
 }
 
 /* Called by all threads of a block that have read the number: the next call has the next one. */
 static __device__ __forceinline__ void count_call(const world_t &world, uint64_t number)
 {
-    uint64_t *calls = world.box[world.rank]->calls;
+    uint64_t *calls = world.mailbox[world.rank]->calls;
     __syncthreads();
     if (threadIdx.x == 0) {
         calls[blockIdx.x] = number;
@@ -136,7 +136,7 @@ static __device__ __forceinline__ void announce(const world_t &world, const call
     for (int k = lane / WEFT_CUDA_HEAD_WORDS; k < world.size - 1; k += 4) {
         int p = world.rank + 1 + k;
         p -= p >= world.size ? world.size : 0;
-        word_store(&world.box[p]->head[number & 1][world.rank][i], data, (uint32_t)number);
+        word_store(&world.mailbox[p]->head[number & 1][world.rank][i], data, (uint32_t)number);
     }
 }
 
@@ -167,7 +167,7 @@ static __device__ __forceinline__ head_t gather_head(uint32_t data)
 static __device__ __noinline__ void report_mismatch(const world_t &world, const call_t &call,
                                                     uint64_t number, int peer)
 {
-    const weft_cuda_word_t *word = world.box[world.rank]->head[number & 1][peer];
+    const weft_cuda_word_t *word = world.mailbox[world.rank]->head[number & 1][peer];
     uint64_t value[4];
     for (int i = 0; i < 4; i++) {
         value[i] = load64(&word[i]);
@@ -182,7 +182,7 @@ template <typename USE>
 static __device__ __forceinline__ bool await_heads(const world_t &world, const call_t &call,
                                                    uint64_t number, USE use)
 {
-    box_t *mine = world.box[world.rank];
+    mailbox_t *mine = world.mailbox[world.rank];
     int lane = threadIdx.x % 32, i = lane % WEFT_CUDA_HEAD_WORDS;
     uint32_t expected = head_word(i, call.sig, call.count, 0, 0);
     bool stop = false;

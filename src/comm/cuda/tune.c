@@ -66,7 +66,7 @@ void weft__tune_read(const char *gpu, int ranks, bool shared, weft_cuda_tune_t *
                 weft__warn("%s: this line makes no sense and is skipped: %s", path, line);
                 continue;
             }
-            tune_p->lines_most[c] = lines;
+            tune_p->ll_most[c] = lines;
             tune_p->nccl_min[c] = nccl ? nccl : WEFT_TUNE_NEVER;
         }
     }
@@ -103,7 +103,7 @@ static void copy_others(const char *path, const char *key, FILE *to)
 }
 
 weft_status_t weft__tune_write(const char *gpu, int ranks, bool shared, weft_coll_t coll,
-                               uint64_t lines_most, uint64_t nccl_min, char *path, size_t room)
+                               uint64_t ll_most, uint64_t nccl_min, char *path, size_t room)
 {
     char key[LINE_ROOM];
     make_key(gpu, ranks, shared, coll, key, sizeof(key));
@@ -115,7 +115,7 @@ weft_status_t weft__tune_write(const char *gpu, int ranks, bool shared, weft_col
     WEFT_TRY(make_folder_of(path));
     WEFT_TRY(weft__output_open(path, &file));
     copy_others(path, key, weft__output_stream(file));
-    fprintf(weft__output_stream(file), "%slines %" PRIu64 " nccl %" PRIu64 "\n", key, lines_most,
+    fprintf(weft__output_stream(file), "%slines %" PRIu64 " nccl %" PRIu64 "\n", key, ll_most,
             nccl_min == WEFT_TUNE_NEVER ? 0 : nccl_min);
     return weft__output_commit(file);
 }

@@ -11,7 +11,7 @@
 #include "comm/tuner.h"
 
 typedef struct weft_cuda_tune {
-    uint64_t lines_most[WEFT_COLL_COUNT]; /* blocks up to here travel in the lines; 0: by rule */
+    uint64_t ll_most[WEFT_COLL_COUNT]; /* blocks up to here travel by the LL protocol; 0: by rule */
     uint64_t nccl_min[WEFT_COLL_COUNT];   /* from here on NCCL takes them, where it can */
 } weft_cuda_tune_t;
 
@@ -21,6 +21,6 @@ void weft__tune_read(const char *gpu, int ranks, bool shared, weft_cuda_tune_t *
 
 /* Put the values of one collective into the file, in place of those it has for the same machine. */
 weft_status_t weft__tune_write(const char *gpu, int ranks, bool shared, weft_coll_t coll,
-                               uint64_t lines_most, uint64_t nccl_min, char *path, size_t room);
+                               uint64_t ll_most, uint64_t nccl_min, char *path, size_t room);
 
 #endif

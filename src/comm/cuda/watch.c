@@ -10,19 +10,19 @@
 
 #define TICK_NS 1000000
 #define MISSED_NS 300000000u /* a rank has ended, and our kernels still wait */
-#define BURIED_NS 3000000000u
+#define DEFERRED_NS 3000000000u
 #define ENGINE_NS 20000000u
 
-typedef struct grave {
+typedef struct deferred {
     void *memory;
     uint64_t since_ns;
-    struct grave *next;
-} grave_t;
+    struct deferred *next;
+} deferred_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
 static weft_cuda_t *watched;
-static grave_t *graves;
+static deferred_t *deferred;
 static bool running;
 
 /* ---- a rank that is gone ------------------------------------------------------------------ */
@@ -38,7 +38,7 @@ static bool busy(weft_cuda_t *cuda)
 /* Has this rank asked for messages to or from rank `p` that it never asked for? */
 static bool misses_messages(const weft_cuda_t *cuda, int p)
 {
-    const weft_cuda_card_t *mine = cuda->cards[cuda->rank], *theirs = cuda->cards[p];
+    const weft_cuda_peer_info_t *mine = cuda->infos[cuda->rank], *theirs = cuda->infos[p];
     return atomic_load_explicit(&mine->sends[p], memory_order_acquire) >
                atomic_load_explicit(&theirs->recvs[cuda->rank], memory_order_acquire) ||
            atomic_load_explicit(&mine->recvs[p], memory_order_acquire) >
@@ -130,15 +130,15 @@ static void look_at(weft_cuda_t *cuda, uint64_t now)
 
 static void dig_up(uint64_t now)
 {
-    for (grave_t **at = &graves; *at;) {
-        grave_t *grave = *at;
-        if (now - grave->since_ns < BURIED_NS) {
-            at = &grave->next;
+    for (deferred_t **at = &deferred; *at;) {
+        deferred_t *entry = *at;
+        if (now - entry->since_ns < DEFERRED_NS) {
+            at = &entry->next;
             continue;
         }
-        *at = grave->next;
-        weft_free(grave->memory);
-        free(grave);
+        *at = entry->next;
+        weft_free(entry->memory);
+        free(entry);
     }
 }
 
@@ -148,7 +148,7 @@ static void *watch(void *arg)
     weft__cuda()->relax();
     pthread_mutex_lock(&lock);
     for (;;) {
-        while (!watched && !graves) {
+        while (!watched && !deferred) {
             pthread_cond_wait(&work, &lock);
         }
         uint64_t now = weft__now_ns();
@@ -214,16 +214,16 @@ void weft__cuda_observe(void *ctx, weft_reach_observer_t *observer, bool comes)
     pthread_mutex_unlock(&lock);
 }
 
-void weft__cuda_bury(void *memory)
+void weft__cuda_defer_free(void *memory)
 {
-    grave_t *grave = malloc(sizeof(*grave));
+    deferred_t *entry = malloc(sizeof(*entry));
     pthread_mutex_lock(&lock);
-    if (grave && running) {
-        *grave = (grave_t){memory, weft__now_ns(), graves};
-        graves = grave;
+    if (entry && running) {
+        *entry = (deferred_t){memory, weft__now_ns(), deferred};
+        deferred = entry;
         pthread_cond_signal(&work);
     } else {
-        free(grave);
+        free(entry);
     }
     pthread_mutex_unlock(&lock);
 }

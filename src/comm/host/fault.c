@@ -136,7 +136,7 @@ static weft_waiting_t waiting_for(const weft_host_t *host, int peer, uint64_t wa
                             .count = call ? call->count : 0};
 }
 
-/* The call that a rank made last: the one that goes in pieces, or the newest in its slots. */
+/* The call that a rank made last: the one that goes in chunks, or the newest in its slots. */
 static void see_call(weft_rank_block_t *block, weft_seen_t *seen)
 {
     if (seen->calls != 0 &&

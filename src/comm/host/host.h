@@ -28,7 +28,7 @@ typedef struct weft_host {
     weft_peer_t *peers; /* [size], this rank included */
     int rank, size;
     weft_comm_h comm;
-    bool crowded;     /* there are more ranks than cores */
+    bool oversubscribed;     /* there are more ranks than cores */
     bool one_process; /* every rank is a thread of this process */
     int spin;         /* polls before yielding */
     bool naps;        /* no membarrier here: sleep in short naps instead of waiting for the bell */

@@ -26,7 +26,7 @@ static inline void weft__prefetch_own(const char *line)
 }
 
 /* Polls before yielding, from the setting WEFT_SPIN and whether ranks share cores. */
-int weft__wait_spin(bool crowded);
+int weft__wait_spin(bool oversubscribed);
 
 /* A wait without a bell: whoever writes does not know of us. Starts as {0}. */
 typedef struct weft_idler {
@@ -37,6 +37,6 @@ typedef struct weft_idler {
 
 /* Give the core away once: yield, and after some milliseconds nap, for at most one. True if it looked
  * at the clock, which costs a tenth of a yield: every 16th time, and after each nap. */
-bool weft__wait_idle(weft_idler_t *idler, bool crowded);
+bool weft__wait_idle(weft_idler_t *idler, bool oversubscribed);
 
 #endif

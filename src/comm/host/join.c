@@ -9,14 +9,14 @@
 #include "comm/host/wait.h"
 
 /* Is this process one of more ranks than the machine has cores? */
-static bool job_crowded(void)
+static bool job_oversubscribed(void)
 {
     const weft_job_t *job;
     return weft__job(&job) == WEFT_OK && job->local_size > (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 /* Take the place of a rank, and write who we are. */
-static weft_status_t take_place(weft_host_t *host, bool parent_crowded)
+static weft_status_t take_place(weft_host_t *host, bool parent_oversubscribed)
 {
     weft_rank_block_t *me = host->me;
     uint64_t absent = WEFT_RANK_ABSENT;
@@ -28,7 +28,7 @@ static weft_status_t take_place(weft_host_t *host, bool parent_crowded)
     me->pid = getpid();
     CPU_ZERO(&me->cpus);
     sched_getaffinity(0, sizeof(me->cpus), &me->cpus);
-    me->crowded = parent_crowded || job_crowded();
+    me->oversubscribed = parent_oversubscribed || job_oversubscribed();
     return WEFT_OK;
 }
 
@@ -61,7 +61,7 @@ weft_status_t weft__host_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank
     comm->size = size;
     comm->tuner.size = size;
     comm->host = host;
-    return take_place(host, at->crowded);
+    return take_place(host, at->oversubscribed);
 }
 
 static void set_state(weft_host_t *host, uint64_t state)
@@ -87,14 +87,14 @@ static weft_status_t wait_state(weft_host_t *host, uint64_t state)
 
 /* More ranks than cores, among ourselves or for what some of us belong to? Then a waiting rank must
  * give way at once. All ranks come to the same answer, the tuner depends on it. */
-static bool is_crowded(const weft_host_t *host)
+static bool is_oversubscribed(const weft_host_t *host)
 {
     cpu_set_t all;
     bool any = false;
     CPU_ZERO(&all);
     for (int p = 0; p < host->size; p++) {
         CPU_OR(&all, &all, &host->peers[p].block->cpus);
-        any = any || host->peers[p].block->crowded;
+        any = any || host->peers[p].block->oversubscribed;
     }
     return any || host->size > CPU_COUNT(&all);
 }
@@ -121,9 +121,9 @@ weft_status_t weft__host_meet(weft_host_t *host)
         }
         host->one_process = host->one_process && peer->near;
     }
-    host->crowded = is_crowded(host);
-    weft__tuner_settle(&host->comm->tuner, host->size, host->crowded);
-    host->spin = weft__wait_spin(host->crowded);
+    host->oversubscribed = is_oversubscribed(host);
+    weft__tuner_settle(&host->comm->tuner, host->size, host->oversubscribed);
+    host->spin = weft__wait_spin(host->oversubscribed);
     return WEFT_OK;
 }
 

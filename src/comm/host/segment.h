@@ -64,7 +64,7 @@ typedef struct weft_rank_block {
     _Alignas(128) _Atomic uint64_t state;
     int32_t pid;
     cpu_set_t cpus; /* where the rank may run when it joined */
-    bool crowded;   /* it belongs to a job or communicator with more ranks than cores */
+    bool oversubscribed;   /* it belongs to a job or communicator with more ranks than cores */
 
     /* Doorbell: whoever sleeps until this rank does something counts itself in `sleepers` and waits
      * on `wake`; the rank rings after every flag it writes (wait.h has the ordering). */
@@ -72,7 +72,7 @@ typedef struct weft_rank_block {
     _Atomic uint32_t wake;
 
     /* For error texts, relaxed: the number of the collective it is in or was in last, and of the last
-     * one that went in pieces, with signature and count of the whole. */
+     * one that went in chunks, with signature and count of the whole. */
     _Atomic uint64_t call, whole_call, whole_sig, whole_count;
 
     /* Not 0 while the rank may read or write others' buffers. Stored before it looks at `broken`;

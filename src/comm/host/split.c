@@ -97,7 +97,7 @@ static void watch_family(const weft_host_t *host, const ballot_t *ballots, weft_
 static weft_status_t join_child(weft_host_t *host, const ballot_t *ballots, weft_segment_t *segment,
                                 int rank, weft_comm_h child)
 {
-    weft_rendezvous_t at = {.local = true, .shared = &segment, .crowded = host->crowded};
+    weft_rendezvous_t at = {.local = true, .shared = &segment, .oversubscribed = host->oversubscribed};
     child->backend = host->comm->backend;
     weft_status_t status = child->backend->enter(child, &at, rank, (int)segment->head->size);
     if (status == WEFT_OK) {

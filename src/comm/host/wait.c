@@ -39,14 +39,14 @@ bool weft__wait_init(void)
            membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
 }
 
-int weft__wait_spin(bool crowded)
+int weft__wait_spin(bool oversubscribed)
 {
     int asked = weft__settings()->spin;
     if (asked >= 0) {
         return asked;
     }
     /* Crowded: whoever we wait for may need this very core. Otherwise about 50 us. */
-    return crowded ? 0 : 1000;
+    return oversubscribed ? 0 : 1000;
 }
 
 void weft__wake_all(weft_rank_block_t *block)
@@ -63,7 +63,7 @@ void weft__wait_fence(const weft_host_t *host)
     }
 }
 
-bool weft__wait_idle(weft_idler_t *idler, bool crowded)
+bool weft__wait_idle(weft_idler_t *idler, bool oversubscribed)
 {
     if ((idler->yields++ & 15) != 15) {
         sched_yield();
@@ -72,7 +72,7 @@ bool weft__wait_idle(weft_idler_t *idler, bool crowded)
     uint64_t now = weft__now_ns();
     idler->start_ns = idler->start_ns == 0 ? now : idler->start_ns;
     idler->waited_ns = now - idler->start_ns;
-    if (idler->waited_ns < (crowded ? YIELD_CROWDED_NS : YIELD_NS)) {
+    if (idler->waited_ns < (oversubscribed ? YIELD_CROWDED_NS : YIELD_NS)) {
         sched_yield();
         return true;
     }
@@ -109,7 +109,7 @@ static uint64_t patience(const weft_host_t *host)
         call->count * weft_dtype_size(call->type) >= LANE_BYTES) {
         return YIELD_LANE_NS;
     }
-    return host->crowded ? YIELD_CROWDED_NS : YIELD_NS;
+    return host->oversubscribed ? YIELD_CROWDED_NS : YIELD_NS;
 }
 
 weft_status_t weft__wait_step(weft_host_t *host, weft_waiter_t *waiter, int peer,

@@ -65,7 +65,7 @@ static weft_status_t say(weft_nccl_t *nccl, weft_nccl_result_t result, const cha
     char quoted[512];
     quote(said, quoted, sizeof(quoted));
     return weft__fail(status_of(result), "%s failed on rank %d of %d (GPU %d): %s%s%s", what,
-                      nccl->rank, nccl->size, nccl->place.gpu, nccl->api->GetErrorString(result),
+                      nccl->rank, nccl->size, nccl->binding.gpu, nccl->api->GetErrorString(result),
                       quoted, advice(nccl, result));
 }
 
@@ -229,14 +229,14 @@ weft_status_t weft__nccl_id_create(weft_nccl_id_t *id_p)
                       api->GetErrorString(result), quoted);
 }
 
-static weft_nccl_t *alloc_engine(const weft_nccl_api_t *api, const weft_nccl_place_t *place)
+static weft_nccl_t *alloc_engine(const weft_nccl_api_t *api, const weft_nccl_binding_t *binding)
 {
     weft_nccl_t *nccl = calloc(1, sizeof(*nccl));
     if (!nccl) {
         return NULL;
     }
     nccl->api = api;
-    nccl->place = *place;
+    nccl->binding = *binding;
     nccl->refs = 1;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -260,21 +260,21 @@ static weft_status_t no_memory(void)
 }
 
 weft_status_t weft__nccl_enter(const weft_nccl_id_t *id, int rank, int size,
-                               const weft_nccl_place_t *place, weft_nccl_t **nccl_p)
+                               const weft_nccl_binding_t *binding, weft_nccl_t **nccl_p)
 {
     weft_status_t status;
     const weft_nccl_api_t *api = require(&status);
     if (!api) {
         return status;
     }
-    weft_nccl_t *nccl = alloc_engine(api, place);
+    weft_nccl_t *nccl = alloc_engine(api, binding);
     if (!nccl) {
         return no_memory();
     }
     nccl->rank = rank;
     nccl->size = size;
     const weft_nccl_request_t request = {
-        .api = api, .place = *place, .id = *id, .rank = rank, .size = size};
+        .api = api, .binding = *binding, .id = *id, .rank = rank, .size = size};
     status = weft__nccl_join_start(&request, &nccl->join);
     if (status != WEFT_OK) {
         free_engine(nccl);
@@ -336,10 +336,10 @@ static int patience(int timeout_ms)
 }
 
 weft_status_t weft__nccl_open(const weft_nccl_id_t *id, int rank, int size,
-                              const weft_nccl_place_t *place, int timeout_ms, weft_nccl_t **nccl_p)
+                              const weft_nccl_binding_t *binding, int timeout_ms, weft_nccl_t **nccl_p)
 {
     weft_nccl_t *nccl;
-    weft_status_t status = weft__nccl_enter(id, rank, size, place, &nccl);
+    weft_status_t status = weft__nccl_enter(id, rank, size, binding, &nccl);
     if (status != WEFT_OK) {
         return status;
     }
@@ -373,7 +373,7 @@ int weft__nccl_size(const weft_nccl_t *nccl)
 static weft_status_t start_split(weft_nccl_t *nccl, int color, int key, weft_nccl_join_t **join_p)
 {
     const weft_nccl_request_t request = {.api = nccl->api,
-                                         .place = nccl->place,
+                                         .binding = nccl->binding,
                                          .parent = nccl,
                                          .color = color < 0 ? WEFT_NCCL_NO_COLOR : color,
                                          .key = key};
@@ -393,7 +393,7 @@ static weft_status_t start_split(weft_nccl_t *nccl, int color, int key, weft_ncc
 static weft_status_t make_child(weft_nccl_t *nccl, weft_nccl_joined_t *joined,
                                 weft_nccl_t **child_p)
 {
-    weft_nccl_t *child = alloc_engine(nccl->api, &nccl->place);
+    weft_nccl_t *child = alloc_engine(nccl->api, &nccl->binding);
     if (!child) {
         return no_memory();
     }

@@ -11,7 +11,7 @@ struct weft_nccl_join;
 
 struct weft_nccl {
     const weft_nccl_api_t *api;
-    weft_nccl_place_t place;
+    weft_nccl_binding_t binding;
     int rank, size;
     struct weft_nccl_join *join; /* under way, or NULL */
 
@@ -69,7 +69,7 @@ typedef struct weft_nccl_join weft_nccl_join_t;
 
 typedef struct weft_nccl_request {
     const weft_nccl_api_t *api;
-    weft_nccl_place_t place;
+    weft_nccl_binding_t binding;
     weft_nccl_id_t id; /* ncclCommInitRank */
     int rank, size;
     weft_nccl_t *parent; /* ncclCommSplit, if not NULL; inside NCCL until the thread ends */

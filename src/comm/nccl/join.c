@@ -21,24 +21,24 @@ struct weft_nccl_join {
 };
 
 /* Device memory for barriers. */
-static weft_status_t make_word(const weft_nccl_place_t *place, void **word_p)
+static weft_status_t make_word(const weft_nccl_binding_t *binding, void **word_p)
 {
-    weft_status_t status = weft__device_malloc(place->device, word_p, WORD_BYTES);
+    weft_status_t status = weft__device_malloc(binding->device, word_p, WORD_BYTES);
     if (status != WEFT_OK) {
         *word_p = NULL;
         return status;
     }
-    int error = place->ops->fill(place->gpu, *word_p, 0, WORD_BYTES, WEFT_CUDA_THREAD_STREAM);
-    error = error != 0 ? error : place->ops->stream_sync(place->gpu, WEFT_CUDA_THREAD_STREAM);
+    int error = binding->ops->fill(binding->gpu, *word_p, 0, WORD_BYTES, WEFT_CUDA_THREAD_STREAM);
+    error = error != 0 ? error : binding->ops->stream_sync(binding->gpu, WEFT_CUDA_THREAD_STREAM);
     return error == 0 ? WEFT_OK
-                      : weft__fail(WEFT_ERR_SYSTEM, "GPU %d cannot be used: %s", place->gpu,
-                                   place->ops->error_text(error));
+                      : weft__fail(WEFT_ERR_SYSTEM, "GPU %d cannot be used: %s", binding->gpu,
+                                   binding->ops->error_text(error));
 }
 
 static void call_nccl(const weft_nccl_request_t *request, weft_nccl_joined_t *joined)
 {
     const weft_nccl_api_t *api = request->api;
-    joined->status = make_word(&request->place, &joined->word); /* and selects the GPU */
+    joined->status = make_word(&request->binding, &joined->word); /* and selects the GPU */
     if (joined->status != WEFT_OK) {
         snprintf(joined->text, sizeof(joined->text), "%s", weft_last_error());
         return;
@@ -82,7 +82,7 @@ static void *run(void *arg)
 {
     weft_nccl_join_t *join = arg;
     weft_nccl_t *parent = join->request.parent;
-    join->request.place.ops->relax();
+    join->request.binding.ops->relax();
     call_nccl(&join->request, &join->joined);
     if (parent) {
         weft__nccl_end(parent);

@@ -74,7 +74,7 @@ static weft_status_t grow_scratch(weft_nccl_t *nccl, size_t bytes)
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to remember scratch of %zu bytes", bytes);
     }
     room = room < bytes ? bytes : room;
-    weft_status_t status = weft__device_malloc(nccl->place.device, &block->bytes, room);
+    weft_status_t status = weft__device_malloc(nccl->binding.device, &block->bytes, room);
     if (status != WEFT_OK) {
         free(block);
         return weft__fail(status, "an alltoall in place needs a copy; use two buffers, or less: %s",
@@ -102,17 +102,17 @@ void weft__nccl_free_scratch(weft_nccl_t *nccl)
 static weft_status_t copy_aside(weft_nccl_t *nccl, const void *src, size_t bytes, void *stream,
                                 const void **copy_p)
 {
-    const weft_cuda_device_ops_t *cuda = nccl->place.ops;
+    const weft_cuda_device_ops_t *cuda = nccl->binding.ops;
     size_t room = (bytes + 255) / 256 * 256;
     if (nccl->scratch_bytes - nccl->scratch_used < room) {
         WEFT_TRY(grow_scratch(nccl, room));
     }
     void *copy = nccl->scratch + nccl->scratch_used;
     nccl->scratch_used += room;
-    int error = cuda->copy(nccl->place.gpu, copy, src, bytes, stream);
+    int error = cuda->copy(nccl->binding.gpu, copy, src, bytes, stream);
     if (error != 0) {
         return weft__fail(WEFT_ERR_SYSTEM, "copying %zu bytes on GPU %d failed: %s", bytes,
-                          nccl->place.gpu, cuda->error_text(error));
+                          nccl->binding.gpu, cuda->error_text(error));
     }
     *copy_p = copy;
     return WEFT_OK;

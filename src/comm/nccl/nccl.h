@@ -18,11 +18,11 @@
 typedef struct weft_nccl weft_nccl_t;
 
 /* Where a rank's engine works. */
-typedef struct weft_nccl_place {
+typedef struct weft_nccl_binding {
     int device;                        /* Weft's: whose pool memory comes from */
     int gpu;                           /* CUDA's */
     const weft_cuda_device_ops_t *ops; /* weft__cuda(), or a test's */
-} weft_nccl_place_t;
+} weft_nccl_binding_t;
 
 /* Names a communicator of NCCL to be. Made by one rank and handed to all; its process must live
  * until all have joined. */
@@ -34,9 +34,9 @@ weft_status_t weft__nccl_id_create(weft_nccl_id_t *id_p);
  * things meanwhile: enter begins, meet waits for at most timeout_ms and returns WEFT_PENDING if it is
  * not done by then. What was entered is closed, also if meet fails. */
 weft_status_t weft__nccl_open(const weft_nccl_id_t *id, int rank, int size,
-                              const weft_nccl_place_t *place, int timeout_ms, weft_nccl_t **nccl_p);
+                              const weft_nccl_binding_t *binding, int timeout_ms, weft_nccl_t **nccl_p);
 weft_status_t weft__nccl_enter(const weft_nccl_id_t *id, int rank, int size,
-                               const weft_nccl_place_t *place, weft_nccl_t **nccl_p);
+                               const weft_nccl_binding_t *binding, weft_nccl_t **nccl_p);
 weft_status_t weft__nccl_meet(weft_nccl_t *nccl, int timeout_ms);
 
 int weft__nccl_rank(const weft_nccl_t *nccl);

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/nccl/seat.h"
+#include "comm/nccl/member.h"
 #include "comm/watch.h"
 
 /* How often to look, while this rank is in a call, and while it is not; more often where the timeout
@@ -19,9 +19,9 @@
 /* How long the store may take to say who died, once NCCL has said that somebody did. */
 #define NAME_MS 2000
 
-static int period(const weft_nccl_seat_t *seat, int most_ms)
+static int period(const weft_nccl_member_t *member, int most_ms)
 {
-    int quarter = seat->timeout_ms / 4;
+    int quarter = member->timeout_ms / 4;
     return quarter > 0 && quarter < most_ms ? quarter : most_ms;
 }
 
@@ -32,9 +32,9 @@ typedef struct position {
     int32_t left;        /* it destroyed its handle after that */
 } position_t;
 
-void weft__nccl_key(const weft_nccl_seat_t *seat, const char *name, char *key, size_t room)
+void weft__nccl_key(const weft_nccl_member_t *member, const char *name, char *key, size_t room)
 {
-    snprintf(key, room, "%s/%s", seat->road.key, name);
+    snprintf(key, room, "%s/%s", member->road.key, name);
 }
 
 static void rank_name(int rank, char name[32])
@@ -45,27 +45,27 @@ static void rank_name(int rank, char name[32])
 /* ---- the store -------------------------------------------------------------------------- */
 
 /* Without a store ranks do not hear of each other any more; NCCL's own errors and timeouts remain. */
-static void lose_store(weft_nccl_seat_t *seat)
+static void lose_store(weft_nccl_member_t *member)
 {
-    weft__info("rank %d goes on without the store: %s", seat->rank, weft_last_error());
-    weft__store_close(seat->store);
-    seat->store = NULL;
-    seat->lost_ns = weft__now_ns();
+    weft__info("rank %d goes on without the store: %s", member->rank, weft_last_error());
+    weft__store_close(member->store);
+    member->store = NULL;
+    member->lost_ns = weft__now_ns();
 }
 
 /* What lies under that name, if it is as large as that; what is lost with the store is not there.
  * */
-static bool fetch(weft_nccl_seat_t *seat, const char *name, void *value, size_t bytes)
+static bool fetch(weft_nccl_member_t *member, const char *name, void *value, size_t bytes)
 {
     char key[128];
     size_t got = bytes;
     bool found = false;
-    if (!seat->store) {
+    if (!member->store) {
         return false;
     }
-    weft__nccl_key(seat, name, key, sizeof(key));
-    if (weft__store_look(seat->store, key, value, &got, &found) != WEFT_OK) {
-        lose_store(seat);
+    weft__nccl_key(member, name, key, sizeof(key));
+    if (weft__store_look(member->store, key, value, &got, &found) != WEFT_OK) {
+        lose_store(member);
         return false;
     }
     return found && got == bytes;
@@ -77,32 +77,32 @@ static void take(weft_nccl_verdict_t *out, const weft_fault_t *fault)
     memcpy(out->text, fault->text, sizeof(out->text));
 }
 
-void weft__nccl_offer(weft_nccl_seat_t *seat, const weft_nccl_verdict_t *mine,
+void weft__nccl_offer(weft_nccl_member_t *member, const weft_nccl_verdict_t *mine,
                       weft_nccl_verdict_t *verdict_p)
 {
     char key[128];
     weft_nccl_verdict_t theirs = {0};
     size_t bytes = sizeof(theirs);
     bool taken = true;
-    weft__nccl_key(seat, "broken", key, sizeof(key));
-    if (seat->store && weft__store_offer(seat->store, key, mine, sizeof(*mine), &taken, &theirs,
+    weft__nccl_key(member, "broken", key, sizeof(key));
+    if (member->store && weft__store_offer(member->store, key, mine, sizeof(*mine), &taken, &theirs,
                                          &bytes) != WEFT_OK) {
-        lose_store(seat);
+        lose_store(member);
         taken = true;
     }
     theirs.text[sizeof(theirs.text) - 1] = '\0';
     *verdict_p = taken || bytes != sizeof(theirs) ? *mine : theirs;
 }
 
-bool weft__nccl_look(weft_nccl_seat_t *seat, const weft_waiting_t *waiting,
+bool weft__nccl_look(weft_nccl_member_t *member, const weft_waiting_t *waiting,
                      weft_nccl_verdict_t *verdict_p)
 {
     weft_nccl_death_t death;
-    if (fetch(seat, "broken", verdict_p, sizeof(*verdict_p))) {
+    if (fetch(member, "broken", verdict_p, sizeof(*verdict_p))) {
         verdict_p->text[sizeof(verdict_p->text) - 1] = '\0';
         return true;
     }
-    if (!fetch(seat, "died", &death, sizeof(death))) {
+    if (!fetch(member, "died", &death, sizeof(death))) {
         return false;
     }
     death.host[sizeof(death.host) - 1] = '\0';
@@ -114,63 +114,63 @@ bool weft__nccl_look(weft_nccl_seat_t *seat, const weft_waiting_t *waiting,
     weft_waiting_t in = *waiting;
     weft_nccl_verdict_t mine = {0};
     weft_fault_t fault;
-    in.rank = seat->rank;
+    in.rank = member->rank;
     weft__watch(&in, &seen, 1, &fault);
     take(&mine, &fault);
-    weft__nccl_offer(seat, &mine, verdict_p);
+    weft__nccl_offer(member, &mine, verdict_p);
     return true;
 }
 
 /* Say where this rank is, if that has changed and enough time has passed. */
-static void post(weft_nccl_seat_t *seat, bool left)
+static void post(weft_nccl_member_t *member, bool left)
 {
     char name[32], key[128];
     position_t position = {.left = left};
     uint64_t now = weft__now_ns();
-    uint64_t due = seat->posted_ns + (uint64_t)period(seat, IDLE_MS) * 1000000u;
-    pthread_mutex_lock(&seat->lock);
-    position.calls = seat->calls;
-    position.sig = weft__sig_pack(&seat->last, WEFT_ALGO_AUTO);
-    position.count = seat->last.count;
-    pthread_mutex_unlock(&seat->lock);
-    if (!seat->store || (!left && (position.calls == seat->posted || now < due))) {
+    uint64_t due = member->posted_ns + (uint64_t)period(member, IDLE_MS) * 1000000u;
+    pthread_mutex_lock(&member->lock);
+    position.calls = member->calls;
+    position.sig = weft__sig_pack(&member->last, WEFT_ALGO_AUTO);
+    position.count = member->last.count;
+    pthread_mutex_unlock(&member->lock);
+    if (!member->store || (!left && (position.calls == member->posted || now < due))) {
         return;
     }
-    seat->posted = position.calls;
-    seat->posted_ns = now;
-    rank_name(seat->rank, name);
-    weft__nccl_key(seat, name, key, sizeof(key));
-    if (weft__store_set(seat->store, key, &position, sizeof(position)) != WEFT_OK) {
-        lose_store(seat);
+    member->posted = position.calls;
+    member->posted_ns = now;
+    rank_name(member->rank, name);
+    weft__nccl_key(member, name, key, sizeof(key));
+    if (weft__store_set(member->store, key, &position, sizeof(position)) != WEFT_OK) {
+        lose_store(member);
     }
 }
 
-void weft__nccl_say_left(weft_nccl_seat_t *seat)
+void weft__nccl_say_left(weft_nccl_member_t *member)
 {
     char key[128];
     int64_t left;
-    if (!seat->store) {
+    if (!member->store) {
         return;
     }
-    post(seat, true);
-    weft__nccl_key(seat, "left", key, sizeof(key));
-    if (seat->store && (weft__store_add(seat->store, key, 1, &left) != WEFT_OK ||
-                        weft__store_will(seat->store, key, NULL, 0) != WEFT_OK)) {
-        lose_store(seat);
+    post(member, true);
+    weft__nccl_key(member, "left", key, sizeof(key));
+    if (member->store && (weft__store_add(member->store, key, 1, &left) != WEFT_OK ||
+                        weft__store_last_will(member->store, key, NULL, 0) != WEFT_OK)) {
+        lose_store(member);
     }
 }
 
 /* ---- what is wrong ---------------------------------------------------------------------- */
 
 /* What this rank is in; NULL: in no call. */
-static weft_waiting_t waiting_in(const weft_nccl_seat_t *seat, const weft_nccl_sight_t *sight)
+static weft_waiting_t waiting_in(const weft_nccl_member_t *member, const weft_nccl_sight_t *sight)
 {
     if (!sight) {
-        return (weft_waiting_t){.rank = seat->rank, .peer = -1, .doing = "in no call"};
+        return (weft_waiting_t){.rank = member->rank, .peer = -1, .doing = "in no call"};
     }
-    return (weft_waiting_t){.rank = seat->rank,
+    return (weft_waiting_t){.rank = member->rank,
                             .peer = weft__is_message(sight->call.coll) ? sight->call.root : -1,
-                            .timeout_ms = seat->timeout_ms,
+                            .timeout_ms = member->timeout_ms,
                             .waited_ns = weft__now_ns() - sight->since,
                             .lag_ns = SERVER_LAG_NS,
                             .compare = true,
@@ -181,15 +181,15 @@ static weft_waiting_t waiting_in(const weft_nccl_seat_t *seat, const weft_nccl_s
 }
 
 /* Where all ranks say that they are. */
-static int see_all(weft_nccl_seat_t *seat, weft_seen_t *seen)
+static int see_all(weft_nccl_member_t *member, weft_seen_t *seen)
 {
     int n = 0;
-    for (int p = 0; p < seat->size && seat->store; p++) {
+    for (int p = 0; p < member->size && member->store; p++) {
         position_t at = {0};
         char name[32];
         rank_name(p, name);
-        bool known = p == seat->rank ||
-                     (fetch(seat, name, &at, sizeof(at)) && (at.calls > 0 || at.left));
+        bool known = p == member->rank ||
+                     (fetch(member, name, &at, sizeof(at)) && (at.calls > 0 || at.left));
         seen[n++] = (weft_seen_t){.rank = p,
                                   .state = !known    ? WEFT_SEEN_UNKNOWN
                                            : at.left ? WEFT_SEEN_LEFT
@@ -198,20 +198,20 @@ static int see_all(weft_nccl_seat_t *seat, weft_seen_t *seen)
                                   .sig = at.sig,
                                   .count = at.count};
     }
-    return seat->store ? n : 0; /* half of them would look like all */
+    return member->store ? n : 0; /* half of them would look like all */
 }
 
 /* The rank whose process served the store, which is lost with it. It may have made the call we are
  * in before. */
-static int see_server(const weft_nccl_seat_t *seat, const weft_waiting_t *waiting, bool failed,
+static int see_server(const weft_nccl_member_t *member, const weft_waiting_t *waiting, bool failed,
                       weft_seen_t *seen)
 {
-    uint64_t gone_ns = weft__now_ns() - seat->lost_ns;
-    if (seat->lost_ns == 0 || seat->server < 0 || seat->server == seat->rank ||
+    uint64_t gone_ns = weft__now_ns() - member->lost_ns;
+    if (member->lost_ns == 0 || member->server < 0 || member->server == member->rank ||
         (!failed && weft__is_message((weft_coll_t)(waiting->sig & 0xff)))) {
         return 0;
     }
-    *seen = (weft_seen_t){.rank = seat->server,
+    *seen = (weft_seen_t){.rank = member->server,
                           .state = WEFT_SEEN_ENDED,
                           .owes = failed ? WEFT_OWES_ALL : WEFT_OWES_REST,
                           .calls = waiting->last,
@@ -223,39 +223,39 @@ static int see_server(const weft_nccl_seat_t *seat, const weft_waiting_t *waitin
 }
 
 /* Have ranks left since this was last asked in this call? */
-static bool some_have_left(weft_nccl_seat_t *seat, const weft_waiting_t *waiting)
+static bool some_have_left(weft_nccl_member_t *member, const weft_waiting_t *waiting)
 {
     char key[128];
     int64_t left = 0;
-    if (!seat->store) {
+    if (!member->store) {
         return false;
     }
-    weft__nccl_key(seat, "left", key, sizeof(key));
-    if (weft__store_add(seat->store, key, 0, &left) != WEFT_OK) {
-        lose_store(seat);
+    weft__nccl_key(member, "left", key, sizeof(key));
+    if (weft__store_add(member->store, key, 0, &left) != WEFT_OK) {
+        lose_store(member);
         return false;
     }
-    bool news = left != 0 && (left != seat->left || waiting->last != seat->left_call);
-    seat->left = left;
-    seat->left_call = waiting->last;
+    bool news = left != 0 && (left != member->left || waiting->last != member->left_call);
+    member->left = left;
+    member->left_call = waiting->last;
     return news;
 }
 
 /* Report what is known of all ranks, as far as they say where they are: when time is up, or there
  * is news. */
-static bool judge(weft_nccl_seat_t *seat, const weft_waiting_t *waiting, weft_nccl_verdict_t *out)
+static bool judge(weft_nccl_member_t *member, const weft_waiting_t *waiting, weft_nccl_verdict_t *out)
 {
-    bool up = seat->timeout_ms > 0 && waiting->waited_ns / 1000000u >= (uint64_t)seat->timeout_ms;
+    bool up = member->timeout_ms > 0 && waiting->waited_ns / 1000000u >= (uint64_t)member->timeout_ms;
     weft_seen_t server, *seen = &server;
     weft_fault_t fault;
     int n = 0;
-    if (some_have_left(seat, waiting) || (up && seat->store)) {
-        weft_seen_t *all = calloc((size_t)seat->size, sizeof(*seen));
-        n = all ? see_all(seat, all) : 0;
+    if (some_have_left(member, waiting) || (up && member->store)) {
+        weft_seen_t *all = calloc((size_t)member->size, sizeof(*seen));
+        n = all ? see_all(member, all) : 0;
         seen = all ? all : seen;
     }
-    if (!seat->store) {
-        n = see_server(seat, waiting, false, seen);
+    if (!member->store) {
+        n = see_server(member, waiting, false, seen);
     }
     bool found = weft__watch(waiting, seen, n, &fault);
     if (found) {
@@ -270,25 +270,25 @@ static bool judge(weft_nccl_seat_t *seat, const weft_waiting_t *waiting, weft_nc
 /* NCCL says that a peer is gone, but not which. The store knows, now or a little later, by the will of the
  * dead; or it was the dead that served it. True: all can read it there. If neither is so in time, NCCL's words
  * remain. */
-static bool name_dead(weft_nccl_seat_t *seat, weft_nccl_verdict_t *found)
+static bool name_dead(weft_nccl_member_t *member, weft_nccl_verdict_t *found)
 {
     uint64_t end = weft__now_ns() + NAME_MS * 1000000ull;
     weft_nccl_verdict_t verdict;
     weft_nccl_sight_t sight;
     weft_seen_t server;
     weft_fault_t fault;
-    weft_waiting_t waiting = {.rank = seat->rank, .peer = -1, .in = "a call of NCCL's"};
-    if (weft__nccl_oldest(seat, &sight)) {
-        waiting = waiting_in(seat, &sight);
+    weft_waiting_t waiting = {.rank = member->rank, .peer = -1, .in = "a call of NCCL's"};
+    if (weft__nccl_oldest(member, &sight)) {
+        waiting = waiting_in(member, &sight);
     }
-    for (; seat->store && weft__now_ns() < end;
+    for (; member->store && weft__now_ns() < end;
          nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL)) {
-        if (weft__nccl_look(seat, &waiting, &verdict)) {
+        if (weft__nccl_look(member, &waiting, &verdict)) {
             *found = verdict;
             return true;
         }
     }
-    if (see_server(seat, &waiting, true, &server) > 0 &&
+    if (see_server(member, &waiting, true, &server) > 0 &&
         weft__watch(&waiting, &server, 1, &fault)) {
         take(found, &fault);
     }
@@ -296,42 +296,42 @@ static bool name_dead(weft_nccl_seat_t *seat, weft_nccl_verdict_t *found)
 }
 
 /* Look everywhere. *offer_p: the others are yet to be told. */
-static bool find_fault(weft_nccl_seat_t *seat, weft_nccl_verdict_t *out, bool *busy_p,
+static bool find_fault(weft_nccl_member_t *member, weft_nccl_verdict_t *out, bool *busy_p,
                        bool *offer_p)
 {
     weft_nccl_sight_t sight;
     const char *text;
     *offer_p = false;
-    *busy_p = weft__nccl_oldest(seat, &sight);
-    const weft_waiting_t waiting = waiting_in(seat, *busy_p ? &sight : NULL);
-    if (weft__nccl_look(seat, &waiting, out)) {
+    *busy_p = weft__nccl_oldest(member, &sight);
+    const weft_waiting_t waiting = waiting_in(member, *busy_p ? &sight : NULL);
+    if (weft__nccl_look(member, &waiting, out)) {
         return true;
     }
     *offer_p = true;
-    out->status = weft__nccl_error(seat->engine, &text);
+    out->status = weft__nccl_error(member->engine, &text);
     if (out->status != WEFT_OK) {
         snprintf(out->text, sizeof(out->text), "%s", text);
-        *offer_p = out->status != WEFT_ERR_RANK_DEAD || !name_dead(seat, out);
+        *offer_p = out->status != WEFT_ERR_RANK_DEAD || !name_dead(member, out);
         return true;
     }
-    post(seat, false);
-    return *busy_p && judge(seat, &waiting, out);
+    post(member, false);
+    return *busy_p && judge(member, &waiting, out);
 }
 
 /* ---- the watcher ------------------------------------------------------------------------ */
 
 /* The error is known to all: end what runs here. */
-static void settle(weft_nccl_seat_t *seat, const weft_nccl_verdict_t *verdict)
+static void settle(weft_nccl_member_t *member, const weft_nccl_verdict_t *verdict)
 {
-    pthread_mutex_lock(&seat->lock);
-    seat->verdict = *verdict;
-    pthread_mutex_unlock(&seat->lock);
-    atomic_store_explicit(&seat->broken, true, memory_order_release);
-    weft__nccl_abort(seat->engine);
-    pthread_mutex_lock(&seat->lock);
-    seat->aborted = true;
-    pthread_cond_broadcast(&seat->settled);
-    pthread_mutex_unlock(&seat->lock);
+    pthread_mutex_lock(&member->lock);
+    member->verdict = *verdict;
+    pthread_mutex_unlock(&member->lock);
+    atomic_store_explicit(&member->broken, true, memory_order_release);
+    weft__nccl_abort(member->engine);
+    pthread_mutex_lock(&member->lock);
+    member->aborted = true;
+    pthread_cond_broadcast(&member->settled);
+    pthread_mutex_unlock(&member->lock);
 }
 
 static void wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end)
@@ -342,99 +342,99 @@ static void wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t end
 }
 
 /* Sleep until it is time to look, or somebody has something. False: stop. */
-static bool nap(weft_nccl_seat_t *seat, int ms, weft_nccl_verdict_t *claim)
+static bool nap(weft_nccl_member_t *member, int ms, weft_nccl_verdict_t *claim)
 {
     uint64_t end = weft__now_ns() + (uint64_t)ms * 1000000u;
-    pthread_mutex_lock(&seat->lock);
-    while (!seat->stop && seat->aborted) { /* there is nothing left to find */
-        pthread_cond_wait(&seat->wake, &seat->lock);
+    pthread_mutex_lock(&member->lock);
+    while (!member->stop && member->aborted) { /* there is nothing left to find */
+        pthread_cond_wait(&member->wake, &member->lock);
     }
-    while (!seat->stop && seat->claim.status == WEFT_OK && weft__now_ns() < end) {
-        wait_until(&seat->wake, &seat->lock, end);
+    while (!member->stop && member->claim.status == WEFT_OK && weft__now_ns() < end) {
+        wait_until(&member->wake, &member->lock, end);
     }
-    bool on = !seat->stop;
-    *claim = seat->claim;
-    pthread_mutex_unlock(&seat->lock);
+    bool on = !member->stop;
+    *claim = member->claim;
+    pthread_mutex_unlock(&member->lock);
     return on;
 }
 
 static void *watch(void *arg)
 {
-    weft_nccl_seat_t *seat = arg;
+    weft_nccl_member_t *member = arg;
     weft_nccl_verdict_t found, verdict;
     bool busy = false, offer;
-    seat->place.ops->relax();
-    while (nap(seat, period(seat, busy ? BUSY_MS : IDLE_MS), &found)) {
-        if (found.status == WEFT_ERR_RANK_DEAD && name_dead(seat, &found)) {
+    member->binding.ops->relax();
+    while (nap(member, period(member, busy ? BUSY_MS : IDLE_MS), &found)) {
+        if (found.status == WEFT_ERR_RANK_DEAD && name_dead(member, &found)) {
             verdict = found;
         } else if (found.status != WEFT_OK) {
-            weft__nccl_offer(seat, &found, &verdict);
-        } else if (!find_fault(seat, &found, &busy, &offer)) {
+            weft__nccl_offer(member, &found, &verdict);
+        } else if (!find_fault(member, &found, &busy, &offer)) {
             continue;
         } else if (offer) {
-            weft__nccl_offer(seat, &found, &verdict);
+            weft__nccl_offer(member, &found, &verdict);
         } else {
             verdict = found;
         }
-        settle(seat, &verdict);
+        settle(member, &verdict);
     }
     return NULL;
 }
 
-weft_status_t weft__nccl_watch_start(weft_nccl_seat_t *seat)
+weft_status_t weft__nccl_watch_start(weft_nccl_member_t *member)
 {
-    int error = pthread_create(&seat->watcher, NULL, watch, seat);
+    int error = pthread_create(&member->watcher, NULL, watch, member);
     if (error != 0) {
         return weft__fail(WEFT_ERR_SYSTEM, "starting the watcher of a communicator failed: %s",
                           strerror(error));
     }
-    seat->watching = true;
+    member->watching = true;
     return WEFT_OK;
 }
 
-void weft__nccl_watch_stop(weft_nccl_seat_t *seat)
+void weft__nccl_watch_stop(weft_nccl_member_t *member)
 {
-    if (!seat->watching) {
+    if (!member->watching) {
         return;
     }
-    pthread_mutex_lock(&seat->lock);
-    seat->stop = true;
-    pthread_cond_signal(&seat->wake);
-    pthread_mutex_unlock(&seat->lock);
-    pthread_join(seat->watcher, NULL);
-    seat->watching = false;
+    pthread_mutex_lock(&member->lock);
+    member->stop = true;
+    pthread_cond_signal(&member->wake);
+    pthread_mutex_unlock(&member->lock);
+    pthread_join(member->watcher, NULL);
+    member->watching = false;
 }
 
 /* ---- those who make calls --------------------------------------------------------------- */
 
-static weft_status_t tell(weft_nccl_seat_t *seat)
+static weft_status_t tell(weft_nccl_member_t *member)
 {
-    atomic_store_explicit(&seat->told, true, memory_order_relaxed);
-    return weft__fail((weft_status_t)seat->verdict.status, "%s", seat->verdict.text);
+    atomic_store_explicit(&member->told, true, memory_order_relaxed);
+    return weft__fail((weft_status_t)member->verdict.status, "%s", member->verdict.text);
 }
 
-weft_status_t weft__nccl_claim(weft_nccl_seat_t *seat, weft_status_t status)
+weft_status_t weft__nccl_claim(weft_nccl_member_t *member, weft_status_t status)
 {
-    pthread_mutex_lock(&seat->lock);
-    if (status != WEFT_OK && seat->claim.status == WEFT_OK && !seat->aborted) {
-        seat->claim.status = status;
-        snprintf(seat->claim.text, sizeof(seat->claim.text), "%s", weft_last_error());
-        pthread_cond_signal(&seat->wake);
+    pthread_mutex_lock(&member->lock);
+    if (status != WEFT_OK && member->claim.status == WEFT_OK && !member->aborted) {
+        member->claim.status = status;
+        snprintf(member->claim.text, sizeof(member->claim.text), "%s", weft_last_error());
+        pthread_cond_signal(&member->wake);
     }
-    while (!seat->aborted) {
-        pthread_cond_wait(&seat->settled, &seat->lock);
+    while (!member->aborted) {
+        pthread_cond_wait(&member->settled, &member->lock);
     }
-    pthread_mutex_unlock(&seat->lock);
-    return tell(seat);
+    pthread_mutex_unlock(&member->lock);
+    return tell(member);
 }
 
-weft_status_t weft__nccl_refuse(weft_nccl_seat_t *seat)
+weft_status_t weft__nccl_refuse(weft_nccl_member_t *member)
 {
-    bool told = atomic_load_explicit(&seat->told, memory_order_relaxed);
-    weft_status_t status = tell(seat);
+    bool told = atomic_load_explicit(&member->told, memory_order_relaxed);
+    weft_status_t status = tell(member);
     if (!told) {
         return status; /* it broke between two calls of this rank */
     }
     return weft__fail(WEFT_ERR_BROKEN, "the communicator is broken by an earlier error: %s",
-                      seat->verdict.text);
+                      member->verdict.text);
 }

@@ -37,7 +37,7 @@ static void shm_close(void *ctx)
         weft__heap_free(shm->bounce);
     }
     free(shm->peers);
-    free(shm->lanes);
+    free(shm->states);
     free(shm->pointers);
     free(shm);
 }
@@ -50,9 +50,9 @@ static weft_shm_t *alloc_shm(weft_comm_h comm)
         return NULL;
     }
     shm->peers = calloc(size, sizeof(*shm->peers));
-    shm->lanes = calloc(size, sizeof(*shm->lanes));
+    shm->states = calloc(size, sizeof(*shm->states));
     shm->pointers = calloc(3 * size, sizeof(*shm->pointers));
-    if (!shm->peers || !shm->lanes || !shm->pointers) {
+    if (!shm->peers || !shm->states || !shm->pointers) {
         shm_close(shm);
         return NULL;
     }

@@ -39,7 +39,7 @@ typedef struct weft_channel {
     uint64_t dst;
     uint32_t shared;
     /* Pieces of that message: claimed by CAS on `next`, counted in `done` (acquire-release on both
-     * sides). Both hold message << 32 | piece, so a late claim for an old message fails. */
+     * sides). Both hold message << 32 | chunk, so a late claim for an old message fails. */
     _Alignas(128) _Atomic uint64_t next;
     _Alignas(128) _Atomic uint64_t done;
     _Alignas(4096) char payload[WEFT_FRAGS][WEFT_FRAG_BYTES];

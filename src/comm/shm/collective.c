@@ -48,13 +48,13 @@ static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t
             return weft__shm_oneshot(shm, call);
         }
     }
-    /* Before it goes in pieces: is it the same call for all? */
+    /* Before it goes in chunks: is it the same call for all? */
     WEFT_TRY(weft__shm_announce(shm, call, choice.algo));
     if (choice.algo != WEFT_ALGO_ONESHOT && shm->shared == WEFT_SLOT_ALL_SHARED) {
         return weft__shm_window(shm, call, choice);
     }
     shm->host->seq++;
-    return weft__shm_pieces(shm, call, choice.algo);
+    return weft__shm_chunks(shm, call, choice.algo);
 }
 
 weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
@@ -79,9 +79,9 @@ weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
     return status;
 }
 
-/* For pieces: a part of a call, by the same algorithm as the whole. */
-weft_status_t weft__shm_run_piece(weft_shm_t *shm, const weft_call_t *piece, weft_algo_t algo)
+/* For chunks: a part of a call, by the same algorithm as the whole. */
+weft_status_t weft__shm_run_chunk(weft_shm_t *shm, const weft_call_t *chunk, weft_algo_t algo)
 {
     weft_choice_t choice = {algo, WEFT_STORE_CACHED, "a piece"};
-    return run(shm, piece, choice);
+    return run(shm, chunk, choice);
 }

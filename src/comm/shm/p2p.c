@@ -5,7 +5,7 @@
  *  - Small (1 KiB, or 8 KiB where it cannot be reached): the message is one fragment; the sender is
  *    done when it is written.
  *  - Large: the sender posts where the message is; the receiver says where it goes; then both copy
- *    pieces of it, claimed one by one, until all are done. Whoever cannot reach the other's buffer
+ *    chunks of it, claimed one by one, until all are done. Whoever cannot reach the other's buffer
  *    leaves the copying to the other. So two idle cores share the work, and on one core whoever
  *    runs does it.
  *  - Large, and neither reaches the other's buffer: fragments stream through the ring.
@@ -21,7 +21,7 @@
 #define PIECE_BYTES ((size_t)128 << 10)
 #define SMALL_BYTES ((size_t)1 << 10) /* copied twice up to here even if once is possible */
 #define LINGER                                                                                     \
-    300 /* polls before a receiver yields even a crowded core, about 15 us: if its partner
+    300 /* polls before a receiver yields even an oversubscribed core, about 15 us: if its partner
                     * runs right now, messages go to and fro without a change of process */
 #define STREAM_BYTES ((size_t)8 << 20) /* messages from here on bypass the cache */
 
@@ -32,7 +32,7 @@ typedef enum phase { START, MEET, COPY, STREAM, DONE } phase_t;
 typedef struct transfer {
     const weft_call_t *call;
     weft_channel_t *channel;
-    weft_lane_t *lane;
+    weft_channel_state_t *state;
     int peer;
     int before; /* index of the earlier transfer on the same channel, or -1 */
     bool sends;
@@ -86,14 +86,14 @@ static uint64_t pieces_of(const transfer_t *t)
     return (t->bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 }
 
-/* Claim and copy pieces until there are none left. */
+/* Claim and copy chunks until there are none left. */
 static void copy_pieces(weft_shm_t *shm, transfer_t *t)
 {
     weft_store_t store = t->bytes >= STREAM_BYTES ? WEFT_STORE_STREAM : WEFT_STORE_CACHED;
     uint64_t end = t->message << 32 | pieces_of(t);
     uint64_t next = atomic_load_explicit(&t->channel->next, memory_order_acquire);
     while (t->can_copy && weft__host_touch(shm->host) && next >> 32 == t->message && next < end) {
-        /* Partner: the other side's CAS; one of the two gets each piece. */
+        /* Partner: the other side's CAS; one of the two gets each chunk. */
         if (!atomic_compare_exchange_weak(&t->channel->next, &next, next + 1)) {
             continue;
         }
@@ -116,13 +116,13 @@ static void copy_pieces(weft_shm_t *shm, transfer_t *t)
 /* Is there room in the ring? If not, what to wait for. */
 static bool ring_room(transfer_t *t)
 {
-    weft_lane_t *lane = t->lane;
-    if (lane->sent - lane->acked < WEFT_FRAGS) {
+    weft_channel_state_t *state = t->state;
+    if (state->sent - state->acked < WEFT_FRAGS) {
         return true;
     }
-    lane->acked = atomic_load_explicit(&t->channel->consumed, memory_order_acquire);
-    wait_on(t, &t->channel->consumed, lane->sent - WEFT_FRAGS + 1);
-    return lane->sent - lane->acked < WEFT_FRAGS;
+    state->acked = atomic_load_explicit(&t->channel->consumed, memory_order_acquire);
+    wait_on(t, &t->channel->consumed, state->sent - WEFT_FRAGS + 1);
+    return state->sent - state->acked < WEFT_FRAGS;
 }
 
 /* Can the receiver reach the sender's buffer? */
@@ -133,30 +133,30 @@ static bool src_shared(const weft_shm_t *shm, const transfer_t *t)
 
 /* Fill the next fragment of a channel, whose ring has room, and let the receiver see it. With
  * KIND_MEET there is no data: the fragment tells where it is. */
-static void write_frag(weft_shm_t *shm, weft_channel_t *channel, weft_lane_t *lane,
+static void write_frag(weft_shm_t *shm, weft_channel_t *channel, weft_channel_state_t *state,
                        const weft_call_t *call, uint32_t kind, const char *data, size_t bytes)
 {
-    weft_frag_t *frag = &channel->frag[lane->sent % WEFT_FRAGS];
+    weft_frag_t *frag = &channel->frag[state->sent % WEFT_FRAGS];
     frag->count = call->count;
     frag->sig = weft__sig_pack(call, WEFT_ALGO_AUTO);
     frag->kind = kind;
     frag->bytes = (uint32_t)bytes;
     if (bytes > 0) {
-        shm->kernels->copy(frag_data(channel, lane->sent), data, bytes, WEFT_STORE_CACHED);
+        shm->kernels->copy(frag_data(channel, state->sent), data, bytes, WEFT_STORE_CACHED);
     }
     /* Partner: the acquire load of the receiver's wait. */
-    atomic_store_explicit(&frag->seq, ++lane->sent, memory_order_release);
+    atomic_store_explicit(&frag->seq, ++state->sent, memory_order_release);
     weft__ring_bell(shm->host->me);
 }
 
 static void post(weft_shm_t *shm, transfer_t *t, uint32_t kind, const char *data, size_t bytes)
 {
     if (kind == KIND_MEET) {
-        weft_frag_t *frag = frag_of(t, t->lane->sent);
+        weft_frag_t *frag = frag_of(t, t->state->sent);
         frag->u.at.src = (uint64_t)(uintptr_t)t->here;
         frag->u.at.shared = src_shared(shm, t);
     }
-    write_frag(shm, t->channel, t->lane, t->call, kind, data, bytes);
+    write_frag(shm, t->channel, t->state, t->call, kind, data, bytes);
 }
 
 static void send_start(weft_shm_t *shm, transfer_t *t)
@@ -168,7 +168,7 @@ static void send_start(weft_shm_t *shm, transfer_t *t)
         return;
     }
     post(shm, t, KIND_MEET, NULL, 0);
-    t->message = ++t->lane->met_out;
+    t->message = ++t->state->met_out;
     t->phase = MEET;
     wait_on(t, &t->channel->clear, t->message);
 }
@@ -230,7 +230,7 @@ static bool progress_send(weft_shm_t *shm, transfer_t *t)
 
 static void consume(weft_shm_t *shm, transfer_t *t)
 {
-    atomic_store_explicit(&t->channel->consumed, ++t->lane->got, memory_order_release);
+    atomic_store_explicit(&t->channel->consumed, ++t->state->got, memory_order_release);
     weft__ring_bell(shm->host->me);
 }
 
@@ -249,7 +249,7 @@ static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
     bool dst_shared = near || weft__shm_shared(shm, t->here, t->bytes);
     t->there = weft__shm_reach(shm, t->peer, frag->u.at.src);
     t->can_copy = frag->u.at.shared;
-    t->message = ++t->lane->met_in;
+    t->message = ++t->state->met_in;
     consume(shm, t);
     channel->dst = (uint64_t)(uintptr_t)t->here;
     channel->shared = dst_shared;
@@ -261,19 +261,19 @@ static void recv_meet(weft_shm_t *shm, transfer_t *t, weft_frag_t *frag)
         copy_pieces(shm, t);
     } else {
         t->phase = STREAM;
-        wait_on(t, &frag_of(t, t->lane->got)->seq, t->lane->got + 1);
+        wait_on(t, &frag_of(t, t->state->got)->seq, t->state->got + 1);
     }
 }
 
 static weft_status_t recv_start(weft_shm_t *shm, transfer_t *t)
 {
-    weft_frag_t *frag = frag_of(t, t->lane->got);
+    weft_frag_t *frag = frag_of(t, t->state->got);
     WEFT_TRY(check_match(shm, t, frag));
     if (frag->kind == KIND_MEET) {
         recv_meet(shm, t, frag);
         return WEFT_OK;
     }
-    copy(t->here, frag_data(t->channel, t->lane->got), frag->bytes);
+    copy(t->here, frag_data(t->channel, t->state->got), frag->bytes);
     consume(shm, t);
     t->phase = DONE;
     return WEFT_OK;
@@ -281,18 +281,18 @@ static weft_status_t recv_start(weft_shm_t *shm, transfer_t *t)
 
 static void recv_part(weft_shm_t *shm, transfer_t *t)
 {
-    weft_frag_t *frag = frag_of(t, t->lane->got);
-    copy(t->here + t->moved, frag_data(t->channel, t->lane->got), frag->bytes);
+    weft_frag_t *frag = frag_of(t, t->state->got);
+    copy(t->here + t->moved, frag_data(t->channel, t->state->got), frag->bytes);
     t->moved += frag->bytes;
     consume(shm, t);
-    wait_on(t, &frag_of(t, t->lane->got)->seq, t->lane->got + 1);
+    wait_on(t, &frag_of(t, t->state->got)->seq, t->state->got + 1);
     t->phase = t->moved == t->bytes ? DONE : STREAM;
 }
 
 static weft_status_t progress_recv(weft_shm_t *shm, transfer_t *t, bool *moved_p)
 {
     if (t->phase == START) {
-        wait_on(t, &frag_of(t, t->lane->got)->seq, t->lane->got + 1);
+        wait_on(t, &frag_of(t, t->state->got)->seq, t->state->got + 1);
     }
     *moved_p = ready(t);
     if (!*moved_p) {
@@ -318,7 +318,7 @@ static void make_transfer(weft_shm_t *shm, const weft_call_t *call, transfer_t *
     *t = (transfer_t){.call = call,
                       .channel = sends ? weft__shm_channel(shm, shm->rank, peer)
                                        : weft__shm_channel(shm, peer, shm->rank),
-                      .lane = &shm->lanes[peer],
+                      .state = &shm->states[peer],
                       .peer = peer,
                       .before = -1,
                       .sends = sends,
@@ -333,9 +333,9 @@ static void link_transfers(weft_shm_t *shm, transfer_t *all, int n, int *last)
         last[i] = -1;
     }
     for (int i = 0; i < n; i++) {
-        int lane = 2 * all[i].peer + all[i].sends;
-        all[i].before = last[lane];
-        last[lane] = i;
+        int state = 2 * all[i].peer + all[i].sends;
+        all[i].before = last[state];
+        last[state] = i;
     }
 }
 
@@ -411,25 +411,25 @@ static weft_status_t run_transfers(weft_shm_t *shm, transfer_t *all, int n)
 /* A message on its own. Small ones, the common case, go without a state machine. */
 static weft_status_t run_one(weft_shm_t *shm, const weft_call_t *call)
 {
-    weft_lane_t *lane = &shm->lanes[call->root];
+    weft_channel_state_t *state = &shm->states[call->root];
     size_t bytes = call->count * weft_dtype_size(call->type);
     transfer_t t;
     shm->host->current = call;
     if (call->coll == WEFT_COLL_SEND) {
-        if (bytes > SMALL_BYTES || lane->sent - lane->acked >= WEFT_FRAGS) {
+        if (bytes > SMALL_BYTES || state->sent - state->acked >= WEFT_FRAGS) {
             goto general;
         }
         weft_channel_t *channel = weft__shm_channel(shm, shm->rank, call->root);
-        write_frag(shm, channel, lane, call, KIND_WHOLE, call->src, bytes);
+        write_frag(shm, channel, state, call, KIND_WHOLE, call->src, bytes);
         return WEFT_OK;
     }
     weft_channel_t *channel = weft__shm_channel(shm, call->root, shm->rank);
-    weft_frag_t *frag = &channel->frag[lane->got % WEFT_FRAGS];
-    weft__linger(&frag->seq, lane->got + 1, LINGER);
-    WEFT_TRY(weft__wait(shm->host, call->root, &frag->seq, lane->got + 1));
+    weft_frag_t *frag = &channel->frag[state->got % WEFT_FRAGS];
+    weft__linger(&frag->seq, state->got + 1, LINGER);
+    WEFT_TRY(weft__wait(shm->host, call->root, &frag->seq, state->got + 1));
     if (frag->kind == KIND_WHOLE && frag->count == call->count && frag_type(frag) == call->type) {
-        shm->kernels->copy(call->dst, frag_data(channel, lane->got), bytes, WEFT_STORE_CACHED);
-        atomic_store_explicit(&channel->consumed, ++lane->got, memory_order_release);
+        shm->kernels->copy(call->dst, frag_data(channel, state->got), bytes, WEFT_STORE_CACHED);
+        atomic_store_explicit(&channel->consumed, ++state->got, memory_order_release);
         weft__ring_bell(shm->host->me);
         return WEFT_OK;
     }

@@ -28,11 +28,11 @@ typedef struct weft_shm_peer {
 } weft_shm_peer_t;
 
 /* How far this rank is with another one's two channels. */
-typedef struct weft_lane {
+typedef struct weft_channel_state {
     uint64_t sent, acked;     /* fragments posted to it; those we know it took */
     uint64_t got;             /* fragments taken from it */
     uint64_t met_out, met_in; /* large messages to and from it */
-} weft_lane_t;
+} weft_channel_state_t;
 
 typedef struct weft_shm {
     weft_host_t *host;
@@ -49,7 +49,7 @@ typedef struct weft_shm {
     size_t bounce_bytes;
     uint32_t shared;    /* flags that all ranks set for the call that was announced */
     char **pointers;    /* [3 x size]: src, dst, tmp of the open window */
-    weft_lane_t *lanes; /* [size]: where sends to and receives from each rank stand */
+    weft_channel_state_t *states; /* [size]: where sends to and receives from each rank stand */
 } weft_shm_t;
 
 /* Announce `call` with the addresses of its buffers, and learn those of the others. (collective.c) */
@@ -62,12 +62,12 @@ weft_status_t weft__shm_exchange(void *ctx, const weft_call_t *calls, int n);
 weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call);
 weft_status_t weft__shm_small(void *ctx, const weft_call_t *call); /* with all that is around it */
 
-/* A call in pieces: through bounce buffers (staged), or as many one-shots. (stage.c) */
-weft_status_t weft__shm_pieces(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo);
-/* A piece of a call, as made by weft__shm_pieces. (collective.c) */
-weft_status_t weft__shm_run_piece(weft_shm_t *shm, const weft_call_t *piece, weft_algo_t algo);
+/* A call in chunks: through bounce buffers (staged), or as many one-shots. (staging.c) */
+weft_status_t weft__shm_chunks(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo);
+/* A chunk of a call, as made by weft__shm_chunks. (collective.c) */
+weft_status_t weft__shm_run_chunk(weft_shm_t *shm, const weft_call_t *chunk, weft_algo_t algo);
 
-/* Blocks of different sizes. (stage.c) */
+/* Blocks of different sizes. (staging.c) */
 weft_status_t weft__shm_alltoallv(weft_shm_t *shm, const weft_call_t *call);
 
 /* One call on everybody's own buffers, which have been announced; `algorithm` may be NULL: just

@@ -178,7 +178,7 @@ weft_status_t weft__heap_bounds(const void *ptr, weft_bounds_t *bounds, int *dev
         return WEFT_PENDING;
     }
     memory_t *memory = made_memory(*device_p);
-    weft_pool_piece_t piece;
+    weft_pool_allocation_t piece;
     if (!weft__pool_find(&memory->pool, offset, &piece)) {
         return WEFT_ERR_NOT_FOUND;
     }

@@ -204,7 +204,7 @@ weft_status_t weft__pool_free(weft_pool_t *pool, uint64_t offset)
     return WEFT_OK;
 }
 
-bool weft__pool_find(weft_pool_t *pool, uint64_t offset, weft_pool_piece_t *piece_p)
+bool weft__pool_find(weft_pool_t *pool, uint64_t offset, weft_pool_allocation_t *piece_p)
 {
     pthread_mutex_lock(&pool->lock);
     weft_block_t *block = weft__space_around(&pool->pages, offset);
@@ -212,7 +212,7 @@ bool weft__pool_find(weft_pool_t *pool, uint64_t offset, weft_pool_piece_t *piec
         block = weft__space_around(&pool->small, offset);
     }
     if (block != NULL) {
-        *piece_p = (weft_pool_piece_t){.offset = block->offset,
+        *piece_p = (weft_pool_allocation_t){.offset = block->offset,
                                        .bytes = block->asked,
                                        .serial_p = &block->serial,
                                        .serial = atomic_load(&block->serial)};

@@ -32,12 +32,12 @@ weft_status_t weft__pool_alloc(weft_pool_t *pool, size_t bytes, void **ptr_p,
 weft_status_t weft__pool_free(weft_pool_t *pool, uint64_t offset);
 
 /* The allocation in use that `offset` is in; false: there is none. */
-typedef struct weft_pool_piece {
+typedef struct weft_pool_allocation {
     uint64_t offset, bytes; /* as asked for */
     const _Atomic uint64_t *serial_p;
     uint64_t serial; /* it is in use while *serial_p is this */
-} weft_pool_piece_t;
-bool weft__pool_find(weft_pool_t *pool, uint64_t offset, weft_pool_piece_t *piece_p);
+} weft_pool_allocation_t;
+bool weft__pool_find(weft_pool_t *pool, uint64_t offset, weft_pool_allocation_t *piece_p);
 
 /* Give memory back until at most `keep` unused bytes are held; returns how much was given. Pages
  * that also hold small allocations in use stay. */

@@ -32,7 +32,7 @@ typedef struct member {
 typedef struct team {
     int size;
     int asked;    /* what size should have been, had all threads started */
-    bool crowded; /* more threads than CPUs: polling would keep the others from running */
+    bool oversubscribed; /* more threads than CPUs: polling would keep the others from running */
     member_t *members;
     void *memory;
     size_t memory_bytes;
@@ -77,7 +77,7 @@ static void pause_briefly(void)
 static bool wait_more(const team_t *team, uint64_t start)
 {
     uint64_t waited = weft__now_ns() - start;
-    if (waited < POLL_NS && !team->crowded) {
+    if (waited < POLL_NS && !team->oversubscribed) {
         pause_briefly();
     } else {
         sched_yield();
@@ -212,7 +212,7 @@ static team_t *create(int size)
     memset(members, 0, sizeof(*members) * (size_t)size);
     team->members = members;
     team->asked = size;
-    team->crowded = size > usable_cpus();
+    team->oversubscribed = size > usable_cpus();
     pthread_mutex_init(&team->lock, NULL);
     pthread_cond_init(&team->wake, NULL);
     start_workers(team, size);

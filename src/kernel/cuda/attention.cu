@@ -111,52 +111,52 @@ static __global__ void __launch_bounds__(S::THREADS)
 }
 
 template <typename S, bool DROP>
-static int launch(const weft_cuda_place_t *place, const weft_attention_t *args)
+static int launch(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     typedef typename S::T T;
     heads_t at = heads_of(args);
     unsigned grid = (unsigned)(ceil_div(args->seq, S::ROWS) * args->batch * args->heads);
     WEFT_TRY(cudaFuncSetAttribute((const void *)attend<S, DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, S::SHARED));
-    attend<S, DROP><<<grid, S::THREADS, S::SHARED, stream_of(place)>>>(
+    attend<S, DROP><<<grid, S::THREADS, S::SHARED, stream_of(exec)>>>(
         at, (const T *)args->qkv, (T *)args->out, args->lse);
     return launched();
 }
 
 template <typename T>
-static int run_forward(const weft_cuda_place_t *place, const weft_attention_t *args)
+static int run_forward(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     typedef forward_shape<T, NARROW_HEAD, 4, 2, 64> narrow;
     typedef forward_shape<T, BROAD_HEAD, 8, 1, 64> broad;
     bool drops = args->mask.rate != 0.0f;
     if (args->head_dim <= NARROW_HEAD) {
-        return drops ? launch<narrow, true>(place, args) : launch<narrow, false>(place, args);
+        return drops ? launch<narrow, true>(exec, args) : launch<narrow, false>(exec, args);
     }
-    return drops ? launch<broad, true>(place, args) : launch<broad, false>(place, args);
+    return drops ? launch<broad, true>(exec, args) : launch<broad, false>(exec, args);
 }
 
-int weft_cuda_attention_forward(const weft_cuda_place_t *place, const weft_attention_t *args)
+int weft_cuda_attention_forward(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     if (args->batch == 0 || args->seq == 0) {
         return 0;
     }
-    if (!attention_is_fast(place, args)) {
-        return weft_cuda_attention_forward_plain(place, args);
+    if (!attention_is_fast(exec, args)) {
+        return weft_cuda_attention_forward_plain(exec, args);
     }
-    if (attention_is_hopper(place, args)) {
-        return weft_cuda_attention_forward_hopper(place, args);
+    if (attention_is_hopper(exec, args)) {
+        return weft_cuda_attention_forward_hopper(exec, args);
     }
-    return args->type == WEFT_F16 ? run_forward<f16_t>(place, args)
-                                  : run_forward<bf16_t>(place, args);
+    return args->type == WEFT_F16 ? run_forward<f16_t>(exec, args)
+                                  : run_forward<bf16_t>(exec, args);
 }
 
-int weft_cuda_attention_backward(const weft_cuda_place_t *place, const weft_attention_t *args)
+int weft_cuda_attention_backward(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     if (args->batch == 0 || args->seq == 0) {
         return 0;
     }
-    return attention_is_fast(place, args) ? weft_cuda_attention_backward_fast(place, args)
-                                   : weft_cuda_attention_backward_plain(place, args);
+    return attention_is_fast(exec, args) ? weft_cuda_attention_backward_fast(exec, args)
+                                   : weft_cuda_attention_backward_plain(exec, args);
 }
 
 /* Room for delta, and for what the kernels with tensor cores want beside it. */

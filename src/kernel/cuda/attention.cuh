@@ -33,11 +33,11 @@ static __device__ __forceinline__ int64_t mask_row(const heads_t &at, int64_t b,
 }
 
 /* Own kernels without tensor cores, for f32 and for heads of any size. */
-int weft_cuda_attention_forward_plain(const weft_cuda_place_t *place, const weft_attention_t *args);
-int weft_cuda_attention_backward_plain(const weft_cuda_place_t *place,
+int weft_cuda_attention_forward_plain(const weft_cuda_exec_t *exec, const weft_attention_t *args);
+int weft_cuda_attention_backward_plain(const weft_cuda_exec_t *exec,
                                        const weft_attention_t *args);
 /* delta[b][h][t] = sum of dout x out over the head; `flags` (if not NULL) become 0. */
-int weft_cuda_attention_delta(const weft_cuda_place_t *place, const weft_attention_t *args,
+int weft_cuda_attention_delta(const weft_cuda_exec_t *exec, const weft_attention_t *args,
                               float *delta, uint32_t *flags, int64_t flag_count);
 
 /* With tensor cores: bf16 and f16, heads of a multiple of 8 up to 128, aligned to 16 bytes. Tiles have rows of
@@ -47,19 +47,19 @@ static inline bool attention_has_tiles(const weft_attention_t *args)
 {
     return args->type != WEFT_F32 && args->head_dim % LANE == 0 && args->head_dim <= BROAD_HEAD;
 }
-static inline bool attention_is_fast(const weft_cuda_place_t *place, const weft_attention_t *args)
+static inline bool attention_is_fast(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
-    return place->attention != WEFT_CUDA_ATTENTION_PLAIN && attention_has_tiles(args) &&
+    return exec->attention != WEFT_CUDA_ATTENTION_PLAIN && attention_has_tiles(args) &&
            is_wide(LANE, args->qkv, args->out, args->dout, args->dqkv, args->work);
 }
-int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft_attention_t *args);
+int weft_cuda_attention_backward_fast(const weft_cuda_exec_t *exec, const weft_attention_t *args);
 size_t weft_cuda_attention_fast_work(const weft_attention_t *args);
 
 /* With Hopper's, which only sm_90 has: heads of 64. */
-bool attention_is_hopper(const weft_cuda_place_t *place, const weft_attention_t *args);
-int weft_cuda_attention_forward_hopper(const weft_cuda_place_t *place,
+bool attention_is_hopper(const weft_cuda_exec_t *exec, const weft_attention_t *args);
+int weft_cuda_attention_forward_hopper(const weft_cuda_exec_t *exec,
                                        const weft_attention_t *args);
-int weft_cuda_attention_backward_hopper(const weft_cuda_place_t *place,
+int weft_cuda_attention_backward_hopper(const weft_cuda_exec_t *exec,
                                         const weft_attention_t *args);
 size_t weft_cuda_attention_hopper_work(const weft_attention_t *args);
 

@@ -130,22 +130,22 @@ size_t weft_cuda_attention_fast_work(const weft_attention_t *args)
 }
 
 template <typename S>
-static int run_backward(const weft_cuda_place_t *place, const weft_attention_t *args)
+static int run_backward(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     bool drops = args->mask.rate != 0.0f;
-    return launch_backward<S>(place, args,
+    return launch_backward<S>(exec, args,
                               drops ? attend_backward<S, true> : attend_backward<S, false>);
 }
 
-int weft_cuda_attention_backward_fast(const weft_cuda_place_t *place, const weft_attention_t *args)
+int weft_cuda_attention_backward_fast(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     bool f16 = args->type == WEFT_F16;
-    if (attention_is_hopper(place, args)) {
-        return weft_cuda_attention_backward_hopper(place, args);
+    if (attention_is_hopper(exec, args)) {
+        return weft_cuda_attention_backward_hopper(exec, args);
     }
     if (args->head_dim <= NARROW_HEAD) {
-        return f16 ? run_backward<narrow<f16_t>>(place, args)
-                   : run_backward<narrow<bf16_t>>(place, args);
+        return f16 ? run_backward<narrow<f16_t>>(exec, args)
+                   : run_backward<narrow<bf16_t>>(exec, args);
     }
-    return f16 ? run_backward<broad<f16_t>>(place, args) : run_backward<broad<bf16_t>>(place, args);
+    return f16 ? run_backward<broad<f16_t>>(exec, args) : run_backward<broad<bf16_t>>(exec, args);
 }

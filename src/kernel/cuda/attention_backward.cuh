@@ -340,7 +340,7 @@ template <typename S> static parts_t parts_of(const weft_attention_t *args)
 
 /* Find delta and set flags to 0; then run the kernel. */
 template <typename S>
-static int launch_backward(const weft_cuda_place_t *place, const weft_attention_t *args,
+static int launch_backward(const weft_cuda_exec_t *exec, const weft_attention_t *args,
                            void (*kernel)(backward_t<typename S::T>))
 {
     typedef typename S::T T;
@@ -359,10 +359,10 @@ static int launch_backward(const weft_cuda_place_t *place, const weft_attention_
                          parts.tiles,
                          ceil_div(args->seq, S::KEYS)};
     unsigned grid = (unsigned)(all.blocks * args->batch * args->kv_heads);
-    WEFT_TRY(weft_cuda_attention_delta(place, args, delta, flags, parts.flags));
+    WEFT_TRY(weft_cuda_attention_delta(exec, args, delta, flags, parts.flags));
     WEFT_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   S::SHARED));
-    kernel<<<grid, S::THREADS, S::SHARED, stream_of(place)>>>(all);
+    kernel<<<grid, S::THREADS, S::SHARED, stream_of(exec)>>>(all);
     return launched();
 }
 

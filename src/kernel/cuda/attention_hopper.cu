@@ -228,47 +228,47 @@ int weft_cuda_tile_map(CUtensorMap *map, weft_dtype_t type, const void *tensor, 
 
 /* Only sm_90a has the instructions, so this is for chips of that very number, and for modules built for
  * it. */
-bool attention_is_hopper(const weft_cuda_place_t *place, const weft_attention_t *args)
+bool attention_is_hopper(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
 #ifdef WEFT_SM_90A
     int major = 0, minor = 0;
-    return place->attention == WEFT_CUDA_ATTENTION_AUTO && args->head_dim == SIDE &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, place->gpu) == 0 &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, place->gpu) == 0 &&
+    return exec->attention == WEFT_CUDA_ATTENTION_AUTO && args->head_dim == SIDE &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, exec->gpu) == 0 &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, exec->gpu) == 0 &&
            major == 9 && minor == 0;
 #else
-    (void)place;
+    (void)exec;
     (void)args;
     return false;
 #endif
 }
 
 template <typename T, bool DROP>
-static int launch(const weft_cuda_place_t *place, const attend_maps_t &maps, const attend_t &all)
+static int launch(const weft_cuda_exec_t *exec, const attend_maps_t &maps, const attend_t &all)
 {
     int sms = 0;
-    WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, place->gpu));
+    WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, exec->gpu));
     WEFT_TRY(cudaFuncSetAttribute((const void *)attend_hopper<T, DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED));
     unsigned grid = blocks_of(all.pieces, WEFT_HOPPER_BLOCKS * sms);
-    attend_hopper<T, DROP><<<grid, HOPPER_THREADS, SHARED, stream_of(place)>>>(maps, all);
+    attend_hopper<T, DROP><<<grid, HOPPER_THREADS, SHARED, stream_of(exec)>>>(maps, all);
     return launched();
 }
 
-int weft_cuda_attention_forward_hopper(const weft_cuda_place_t *place, const weft_attention_t *args)
+int weft_cuda_attention_forward_hopper(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     attend_maps_t maps;
     int64_t width = (int64_t)args->heads * SIDE;
     int blocks = (int)ceil_div(args->seq, BLOCK_ROWS);
-    attend_t all = {heads_of(args), args->lse, (uint32_t *)place->space, blocks,
+    attend_t all = {heads_of(args), args->lse, (uint32_t *)exec->space, blocks,
                     (uint32_t)(args->batch * args->heads * blocks)};
     WEFT_TRY(weft_cuda_tile_map(&maps.qkv, args->type, args->qkv, args->batch, args->seq,
                                 width + 2 * (int64_t)args->kv_heads * SIDE));
     WEFT_TRY(weft_cuda_tile_map(&maps.out, args->type, args->out, args->batch, args->seq, width));
-    WEFT_TRY(cudaMemsetAsync(all.ticket, 0, sizeof(*all.ticket), stream_of(place)));
+    WEFT_TRY(cudaMemsetAsync(all.ticket, 0, sizeof(*all.ticket), stream_of(exec)));
     bool drops = args->mask.rate != 0.0f;
     if (args->type == WEFT_F16) {
-        return drops ? launch<f16_t, true>(place, maps, all) : launch<f16_t, false>(place, maps, all);
+        return drops ? launch<f16_t, true>(exec, maps, all) : launch<f16_t, false>(exec, maps, all);
     }
-    return drops ? launch<bf16_t, true>(place, maps, all) : launch<bf16_t, false>(place, maps, all);
+    return drops ? launch<bf16_t, true>(exec, maps, all) : launch<bf16_t, false>(exec, maps, all);
 }

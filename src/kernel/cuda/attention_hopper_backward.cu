@@ -486,22 +486,22 @@ size_t weft_cuda_attention_hopper_work(const weft_attention_t *args)
 }
 
 template <typename T, bool DROP>
-static int launch(const weft_cuda_place_t *place, const slope_maps_t &maps, const slopes_t &all)
+static int launch(const weft_cuda_exec_t *exec, const slope_maps_t &maps, const slopes_t &all)
 {
     int sms = 0;
-    WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, place->gpu));
+    WEFT_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, exec->gpu));
     WEFT_TRY(cudaFuncSetAttribute((const void *)slopes_of_queries<T, DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, QUERY_SHARED));
     WEFT_TRY(cudaFuncSetAttribute((const void *)slopes_of_keys<T, DROP>,
                                   cudaFuncAttributeMaxDynamicSharedMemorySize, KEY_SHARED));
     unsigned queries = blocks_of(all.query_pieces, sms), keys = blocks_of(all.key_pieces, sms);
-    cudaStream_t stream = stream_of(place);
+    cudaStream_t stream = stream_of(exec);
     slopes_of_queries<T, DROP><<<queries, HOPPER_THREADS, QUERY_SHARED, stream>>>(maps, all);
     slopes_of_keys<T, DROP><<<keys, HOPPER_THREADS, KEY_SHARED, stream>>>(maps, all);
     return launched();
 }
 
-int weft_cuda_attention_backward_hopper(const weft_cuda_place_t *place,
+int weft_cuda_attention_backward_hopper(const weft_cuda_exec_t *exec,
                                         const weft_attention_t *args)
 {
     slope_maps_t maps;
@@ -517,10 +517,10 @@ int weft_cuda_attention_backward_hopper(const weft_cuda_place_t *place,
                     (uint32_t)(args->batch * args->heads * blocks),
                     (uint32_t)(args->batch * args->kv_heads * blocks)};
     WEFT_TRY(make_maps(args, &maps));
-    WEFT_TRY(cudaMemsetAsync(tickets, 0, 2 * sizeof(*tickets), stream_of(place)));
+    WEFT_TRY(cudaMemsetAsync(tickets, 0, 2 * sizeof(*tickets), stream_of(exec)));
     bool drops = args->mask.rate != 0.0f;
     if (args->type == WEFT_F16) {
-        return drops ? launch<f16_t, true>(place, maps, all) : launch<f16_t, false>(place, maps, all);
+        return drops ? launch<f16_t, true>(exec, maps, all) : launch<f16_t, false>(exec, maps, all);
     }
-    return drops ? launch<bf16_t, true>(place, maps, all) : launch<bf16_t, false>(place, maps, all);
+    return drops ? launch<bf16_t, true>(exec, maps, all) : launch<bf16_t, false>(exec, maps, all);
 }

@@ -87,24 +87,24 @@ static __global__ void __launch_bounds__(THREADS) attend_plain(heads_t at, rows_
 }
 
 template <typename T>
-static int run_forward(const weft_cuda_place_t *place, const weft_attention_t *args)
+static int run_forward(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     heads_t at = heads_of(args);
     const T *qkv = (const T *)args->qkv, *k = qkv + args->heads * args->head_dim;
     rows_t<T> rows = {qkv, k, k + args->kv_heads * args->head_dim, (T *)args->out, args->lse,
                       at.seq * at.row, at.row, at.seq * at.row, at.row, 0};
     unsigned grid = grid_of(at.batch * at.heads * at.seq, WARPS);
-    attend_plain<T><<<grid, THREADS, 0, stream_of(place)>>>(at, rows);
+    attend_plain<T><<<grid, THREADS, 0, stream_of(exec)>>>(at, rows);
     return launched();
 }
 
-int weft_cuda_attention_forward_plain(const weft_cuda_place_t *place, const weft_attention_t *args)
+int weft_cuda_attention_forward_plain(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     if (args->head_dim > MOST_D) {
         return WEFT_CUDA_UNSUPPORTED;
     }
     return by_type(args->type,
-                   [&](auto zero) { return run_forward<decltype(zero)>(place, args); });
+                   [&](auto zero) { return run_forward<decltype(zero)>(exec, args); });
 }
 
 /* ---- decoding ------------------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ static __global__ void __launch_bounds__(THREADS) append(weft_decode_t args)
     ((T *)args.values)[to] = from[width];
 }
 
-template <typename T> static int run_decode(const weft_cuda_place_t *place, const weft_decode_t *args)
+template <typename T> static int run_decode(const weft_cuda_exec_t *exec, const weft_decode_t *args)
 {
     int64_t width = (int64_t)args->kv_heads * args->head_dim;
     int64_t row = (args->heads + 2 * args->kv_heads) * (int64_t)args->head_dim;
@@ -136,18 +136,18 @@ template <typename T> static int run_decode(const weft_cuda_place_t *place, cons
                       (T *)args->out, NULL, at.seq * row, row, args->capacity * width, width,
                       args->past};
     append<T><<<grid_of(args->batch * args->seq * width, THREADS), THREADS, 0,
-                stream_of(place)>>>(*args);
+                stream_of(exec)>>>(*args);
     attend_plain<T><<<grid_of(at.batch * at.heads * at.seq, WARPS), THREADS, 0,
-                      stream_of(place)>>>(at, rows);
+                      stream_of(exec)>>>(at, rows);
     return launched();
 }
 
-int weft_cuda_decode(const weft_cuda_place_t *place, const weft_decode_t *args)
+int weft_cuda_decode(const weft_cuda_exec_t *exec, const weft_decode_t *args)
 {
     if (args->head_dim > MOST_D) {
         return WEFT_CUDA_UNSUPPORTED;
     }
-    return by_type(args->type, [&](auto zero) { return run_decode<decltype(zero)>(place, args); });
+    return by_type(args->type, [&](auto zero) { return run_decode<decltype(zero)>(exec, args); });
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -210,13 +210,13 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename T>
-static int run_delta(const weft_cuda_place_t *place, const weft_attention_t *args, float *delta,
+static int run_delta(const weft_cuda_exec_t *exec, const weft_attention_t *args, float *delta,
                      uint32_t *flags, int64_t flag_count)
 {
     heads_t at = heads_of(args);
     int64_t items = at.batch * at.seq * at.heads;
     const T *out = (const T *)args->out, *dout = (const T *)args->dout;
-    cudaStream_t stream = stream_of(place);
+    cudaStream_t stream = stream_of(exec);
     if constexpr (sizeof(T) == 2) {
         if (is_wide(args->head_dim, out, dout)) {
             delta_of_units<<<grid_of(items, THREADS / 8), THREADS, 0, stream>>>(
@@ -229,11 +229,11 @@ static int run_delta(const weft_cuda_place_t *place, const weft_attention_t *arg
     return launched();
 }
 
-int weft_cuda_attention_delta(const weft_cuda_place_t *place, const weft_attention_t *args,
+int weft_cuda_attention_delta(const weft_cuda_exec_t *exec, const weft_attention_t *args,
                               float *delta, uint32_t *flags, int64_t flag_count)
 {
     return by_type(args->type, [&](auto zero) {
-        return run_delta<decltype(zero)>(place, args, delta, flags, flag_count);
+        return run_delta<decltype(zero)>(exec, args, delta, flags, flag_count);
     });
 }
 
@@ -354,25 +354,25 @@ static __global__ void __launch_bounds__(THREADS) key_gradients(heads_t at, grad
 }
 
 template <typename T>
-static int run_backward(const weft_cuda_place_t *place, const weft_attention_t *args)
+static int run_backward(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     heads_t at = heads_of(args);
     float *delta = (float *)args->work;
     gradients_t<T> all = {(const T *)args->qkv, (const T *)args->dout, args->lse, delta,
                           (T *)args->dqkv};
-    WEFT_TRY(weft_cuda_attention_delta(place, args, delta, NULL, 0));
+    WEFT_TRY(weft_cuda_attention_delta(exec, args, delta, NULL, 0));
     query_gradients<T><<<grid_of(at.batch * at.heads * at.seq, WARPS), THREADS, 0,
-                         stream_of(place)>>>(at, all);
+                         stream_of(exec)>>>(at, all);
     key_gradients<T><<<grid_of(at.batch * at.kv_heads * at.seq, WARPS), THREADS, 0,
-                       stream_of(place)>>>(at, all);
+                       stream_of(exec)>>>(at, all);
     return launched();
 }
 
-int weft_cuda_attention_backward_plain(const weft_cuda_place_t *place, const weft_attention_t *args)
+int weft_cuda_attention_backward_plain(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
     if (args->head_dim > MOST_D) {
         return WEFT_CUDA_UNSUPPORTED;
     }
     return by_type(args->type,
-                   [&](auto zero) { return run_backward<decltype(zero)>(place, args); });
+                   [&](auto zero) { return run_backward<decltype(zero)>(exec, args); });
 }

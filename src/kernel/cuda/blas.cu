@@ -224,10 +224,10 @@ static int ask(weft_cuda_blas_t *blas, product_plan_t *plan, size_t work_bytes,
 }
 
 /* A plan with as much in the epilogue as there is an algorithm for. */
-static int make_plan(const weft_cuda_place_t *place, const weft_matmul_t *args, size_t work_bytes,
+static int make_plan(const weft_cuda_exec_t *exec, const weft_matmul_t *args, size_t work_bytes,
                      product_plan_t *plan)
 {
-    weft_cuda_blas_t *blas = place->blas;
+    weft_cuda_blas_t *blas = exec->blas;
     cublasLtMatmulHeuristicResult_t results[WEFT_BLAS_ALGORITHMS];
     const product_key_t *key = &plan->key;
     int count = 0, most = blas->tune > 0 ? blas->tune : 1, error = 0;
@@ -248,15 +248,15 @@ static int make_plan(const weft_cuda_place_t *place, const weft_matmul_t *args, 
     }
     plan->algo = results[0].algo;
     if (blas->tune > 0) {
-        weft_cuda_blas_choose(place, args, work_bytes, results, count, plan);
+        weft_cuda_blas_choose(exec, args, work_bytes, results, count, plan);
     }
     return 0;
 }
 
-int weft_cuda_blas_plan(const weft_cuda_place_t *place, const weft_matmul_t *args,
+int weft_cuda_blas_plan(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
                         size_t work_bytes, product_plan_t *plan_p)
 {
-    weft_cuda_blas_t *blas = place->blas;
+    weft_cuda_blas_t *blas = exec->blas;
     product_key_t key = key_of(args);
     int error = 0, i;
     pthread_mutex_lock(&blas->lock);
@@ -267,7 +267,7 @@ int weft_cuda_blas_plan(const weft_cuda_place_t *place, const weft_matmul_t *arg
         product_plan_t plan;
         memset(&plan, 0, sizeof(plan));
         plan.key = key;
-        error = make_plan(place, args, work_bytes, &plan);
+        error = make_plan(exec, args, work_bytes, &plan);
         i = blas->count % WEFT_BLAS_PLANS; /* the oldest gives way */
         if (error == 0) {
             blas->plans[i] = plan;
@@ -281,15 +281,15 @@ int weft_cuda_blas_plan(const weft_cuda_place_t *place, const weft_matmul_t *arg
     return error;
 }
 
-int weft_cuda_blas_run(const weft_cuda_place_t *place, const weft_matmul_t *args,
+int weft_cuda_blas_run(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
                        const product_plan_t *plan, size_t work_bytes, float alpha, void *grad_sums)
 {
     product_plan_t mine = *plan;
     float beta = plan->key.beta ? 1.0f : 0.0f;
     const void *before = args->add != NULL ? args->add : args->c;
-    WEFT_TRY(aim(place->blas, &mine, args, grad_sums));
-    return blas_error(place->blas->matmul(place->blas->handle, &mine.desc, &alpha, args->b,
+    WEFT_TRY(aim(exec->blas, &mine, args, grad_sums));
+    return blas_error(exec->blas->matmul(exec->blas->handle, &mine.desc, &alpha, args->b,
                                           &mine.first, args->a, &mine.second, &beta, before,
                                           &mine.result, args->c, &mine.result, &mine.algo,
-                                          place->space, work_bytes, stream_of(place)));
+                                          exec->space, work_bytes, stream_of(exec)));
 }

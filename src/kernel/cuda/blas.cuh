@@ -61,16 +61,16 @@ int weft_cuda_blas_open(int gpu, const char *library, int tune, const weft_cuda_
 const char *weft_cuda_blas_text(int status);
 
 /* The plan for a product whose strides are filled in. `work` is what a call may use. */
-int weft_cuda_blas_plan(const weft_cuda_place_t *place, const weft_matmul_t *args,
+int weft_cuda_blas_plan(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
                         size_t work_bytes, product_plan_t *plan_p);
 
 /* Run it. grad_sums: n elements of c_type that a fused bias gradient goes to. */
-int weft_cuda_blas_run(const weft_cuda_place_t *place, const weft_matmul_t *args,
+int weft_cuda_blas_run(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
                        const product_plan_t *plan, size_t work_bytes, float alpha, void *grad_sums);
 
 /* Choose among what the library proposes, by what was chosen before or by timing. The plan has the first
  * already. */
-void weft_cuda_blas_choose(const weft_cuda_place_t *place, const weft_matmul_t *args,
+void weft_cuda_blas_choose(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
                            size_t work_bytes, const cublasLtMatmulHeuristicResult_t *results,
                            int count, product_plan_t *plan);
 

@@ -26,7 +26,7 @@ struct choice_key_t {
 
 /* The product on memory that means nothing. */
 struct trial_t {
-    weft_cuda_place_t place;
+    weft_cuda_exec_t exec;
     weft_matmul_t args;
     cudaStream_t stream;
     cudaEvent_t event[2];
@@ -57,7 +57,7 @@ static size_t rounded_up(int64_t rows, int64_t columns, size_t element)
     return ((size_t)(rows * columns) * element + 255) / 256 * 256;
 }
 
-static int trial_start(const weft_cuda_place_t *place, const weft_matmul_t *args, size_t work_bytes,
+static int trial_start(const weft_cuda_exec_t *exec, const weft_matmul_t *args, size_t work_bytes,
                        trial_t *trial)
 {
     size_t element = element_size(args->type);
@@ -70,8 +70,8 @@ static int trial_start(const weft_cuda_place_t *place, const weft_matmul_t *args
     fill<<<FILL_BLOCKS, FILL_THREADS, 0, trial->stream>>>((uint32_t *)trial->memory, all / 4);
     WEFT_TRY(launched());
     char *at = trial->memory;
-    trial->place = *place;
-    trial->place.stream = trial->stream;
+    trial->exec = *exec;
+    trial->exec.stream = trial->stream;
     trial->args = *args;
     trial->args.a = at, at += a;
     trial->args.b = at, at += b;
@@ -80,7 +80,7 @@ static int trial_start(const weft_cuda_place_t *place, const weft_matmul_t *args
     at += c;
     trial->args.aux = args->aux != NULL ? at : NULL, at += aux;
     trial->args.bias = args->bias != NULL ? at : NULL, at += bias;
-    trial->place.space = at;
+    trial->exec.space = at;
     return 0;
 }
 
@@ -89,10 +89,10 @@ static float time_plan(const trial_t *trial, const product_plan_t *plan, size_t 
                        int runs)
 {
     float ms = INFINITY;
-    int error = weft_cuda_blas_run(&trial->place, &trial->args, plan, work_bytes, 1.0f, NULL);
+    int error = weft_cuda_blas_run(&trial->exec, &trial->args, plan, work_bytes, 1.0f, NULL);
     error = error != 0 ? error : (int)cudaEventRecord(trial->event[0], trial->stream);
     for (int i = 0; i < runs && error == 0; i++) {
-        error = weft_cuda_blas_run(&trial->place, &trial->args, plan, work_bytes, 1.0f, NULL);
+        error = weft_cuda_blas_run(&trial->exec, &trial->args, plan, work_bytes, 1.0f, NULL);
     }
     error = error != 0 ? error : (int)cudaEventRecord(trial->event[1], trial->stream);
     error = error != 0 ? error : (int)cudaEventSynchronize(trial->event[1]);
@@ -120,7 +120,7 @@ static void time_all(const trial_t *trial, size_t work_bytes,
     }
 }
 
-static void time_plans(const weft_cuda_place_t *place, const weft_matmul_t *args, size_t work_bytes,
+static void time_plans(const weft_cuda_exec_t *exec, const weft_matmul_t *args, size_t work_bytes,
                        const cublasLtMatmulHeuristicResult_t *results, int count,
                        product_plan_t *plan)
 {
@@ -129,7 +129,7 @@ static void time_plans(const weft_cuda_place_t *place, const weft_matmul_t *args
     if (cudaStreamCreateWithFlags(&trial.stream, cudaStreamNonBlocking) == cudaSuccess) {
         if (cudaEventCreate(&trial.event[0]) == cudaSuccess &&
             cudaEventCreate(&trial.event[1]) == cudaSuccess &&
-            trial_start(place, args, work_bytes, &trial) == 0) {
+            trial_start(exec, args, work_bytes, &trial) == 0) {
             time_all(&trial, work_bytes, results, count, plan);
         }
         if (trial.memory != NULL) {
@@ -146,11 +146,11 @@ static void time_plans(const weft_cuda_place_t *place, const weft_matmul_t *args
     (void)cudaGetLastError(); /* without memory for it, the first proposal is fine */
 }
 
-void weft_cuda_blas_choose(const weft_cuda_place_t *place, const weft_matmul_t *args,
+void weft_cuda_blas_choose(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
                            size_t work_bytes, const cublasLtMatmulHeuristicResult_t *results,
                            int count, product_plan_t *plan)
 {
-    const weft_cuda_blas_t *blas = place->blas;
+    const weft_cuda_blas_t *blas = exec->blas;
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     double operations = 2.0 * (double)args->m * (double)args->n * (double)args->k;
     choice_key_t key;
@@ -163,10 +163,10 @@ void weft_cuda_blas_choose(const weft_cuda_place_t *place, const weft_matmul_t *
     key.fused = plan->fused, key.asked = blas->tune;
     memcpy(key.chip, blas->chip, sizeof(key.chip));
     if (blas->choices->find(&key, sizeof(key), &plan->algo, sizeof(plan->algo)) ||
-        cudaStreamIsCapturing(stream_of(place), &capturing) != cudaSuccess ||
+        cudaStreamIsCapturing(stream_of(exec), &capturing) != cudaSuccess ||
         capturing != cudaStreamCaptureStatusNone) {
         return;
     }
-    time_plans(place, args, work_bytes, results, count, plan);
+    time_plans(exec, args, work_bytes, results, count, plan);
     blas->choices->offer(&key, sizeof(key), &plan->algo, sizeof(plan->algo));
 }

@@ -251,36 +251,36 @@ static weft_classify_t filled_in(const weft_classify_t *args)
     return filled;
 }
 
-static int run(const weft_cuda_place_t *place, const weft_classify_t *args, kernel_fn kernel)
+static int run(const weft_cuda_exec_t *exec, const weft_classify_t *args, kernel_fn kernel)
 {
     weft_classify_t filled = filled_in(args);
     bool wide = is_wide(filled.ld, args->logits);
     if (args->rows == 0) {
         return 0;
     }
-    kernel<<<(unsigned)args->rows, THREADS, 0, stream_of(place)>>>(filled, wide);
+    kernel<<<(unsigned)args->rows, THREADS, 0, stream_of(exec)>>>(filled, wide);
     return launched();
 }
 
 /* Bytes of a row that this GPU's blocks can hold, or 0. */
-static int held_bytes(const weft_cuda_place_t *place, const weft_classify_t *args)
+static int held_bytes(const weft_cuda_exec_t *exec, const weft_classify_t *args)
 {
     int most = 0;
     if (args->type == WEFT_F32 || args->scale == 0.0f || args->ld > HELD_MOST / 2 ||
         !is_wide(args->ld, args->logits) ||
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, place->gpu) !=
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec->gpu) !=
             cudaSuccess) {
         return 0;
     }
     return (int)args->ld * 2 + 1024 <= most ? (int)args->ld * 2 : 0;
 }
 
-int weft_cuda_classify(const weft_cuda_place_t *place, const weft_classify_t *args)
+int weft_cuda_classify(const weft_cuda_exec_t *exec, const weft_classify_t *args)
 {
     weft_classify_t filled = filled_in(args);
-    int bytes = held_bytes(place, &filled);
+    int bytes = held_bytes(exec, &filled);
     if (args->rows == 0 || bytes == 0) {
-        return run(place, args, KERNEL_OF(args->type, classify_rows));
+        return run(exec, args, KERNEL_OF(args->type, classify_rows));
     }
     void (*kernel)(weft_classify_t) = args->type == WEFT_F16 ? classify_held<f16_t>
                                                              : classify_held<bf16_t>;
@@ -288,16 +288,16 @@ int weft_cuda_classify(const weft_cuda_place_t *place, const weft_classify_t *ar
                                   bytes));
     unsigned threads = (unsigned)ceil_div(filled.ld / LANE, 32) * 32; /* no more than have something to do */
     threads = threads < HELD_THREADS ? threads : (unsigned)HELD_THREADS;
-    kernel<<<(unsigned)args->rows, threads, (size_t)bytes, stream_of(place)>>>(filled);
+    kernel<<<(unsigned)args->rows, threads, (size_t)bytes, stream_of(exec)>>>(filled);
     return launched();
 }
 
-int weft_cuda_classify_stats(const weft_cuda_place_t *place, const weft_classify_t *args)
+int weft_cuda_classify_stats(const weft_cuda_exec_t *exec, const weft_classify_t *args)
 {
-    return run(place, args, KERNEL_OF(args->type, stats_of_rows));
+    return run(exec, args, KERNEL_OF(args->type, stats_of_rows));
 }
 
-int weft_cuda_classify_finish(const weft_cuda_place_t *place, const weft_classify_t *args)
+int weft_cuda_classify_finish(const weft_cuda_exec_t *exec, const weft_classify_t *args)
 {
-    return run(place, args, KERNEL_OF(args->type, finish_rows));
+    return run(exec, args, KERNEL_OF(args->type, finish_rows));
 }

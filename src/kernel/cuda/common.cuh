@@ -23,10 +23,10 @@ typedef __half f16_t;
 
 /* The kernels of the table, each in the file of its name or group. */
 #define WEFT_RUN_DECLARE(name, args_t)                                                             \
-    int weft_cuda_##name(const weft_cuda_place_t *place, const args_t *args);
+    int weft_cuda_##name(const weft_cuda_exec_t *exec, const args_t *args);
 WEFT_COMPUTE_TABLE(WEFT_RUN_DECLARE)
 #undef WEFT_RUN_DECLARE
-int weft_cuda_adamw_list(const weft_cuda_place_t *place, const weft_adamw_t *list, int count);
+int weft_cuda_adamw_list(const weft_cuda_exec_t *exec, const weft_adamw_t *list, int count);
 size_t weft_cuda_embed_work(int gpu, const weft_embed_t *args);
 size_t weft_cuda_norm_work(int gpu, const weft_norm_t *args);
 size_t weft_cuda_attention_work(int gpu, const weft_attention_t *args);
@@ -50,9 +50,9 @@ template <typename... P> static inline bool is_wide(int64_t width, P... at)
     return width % 8 == 0 && bits % 16 == 0;
 }
 
-static inline cudaStream_t stream_of(const weft_cuda_place_t *place)
+static inline cudaStream_t stream_of(const weft_cuda_exec_t *exec)
 {
-    return (cudaStream_t)place->stream;
+    return (cudaStream_t)exec->stream;
 }
 
 /* After a launch: what went wrong with it, if anything. */

@@ -109,28 +109,28 @@ static weft_status_t find_blas(int gpu, weft_cuda_blas_t **blas_p)
     return WEFT_OK;
 }
 
-static weft_status_t find_place(weft_stream_h stream, weft_cuda_place_t *place)
+static weft_status_t find_exec(weft_stream_h stream, weft_cuda_exec_t *exec)
 {
     int device = 0;
     weft_status_t status = WEFT_OK;
-    place->stream = weft__cuda_stream(stream);
-    place->space_bytes = SPACE_BYTES;
-    place->attention = attention;
+    exec->stream = weft__cuda_stream(stream);
+    exec->space_bytes = SPACE_BYTES;
+    exec->attention = attention;
     if (stream == NULL) {
         status = weft_device_get(&device);
-        place->gpu = weft__cuda_gpu(device);
+        exec->gpu = weft__cuda_gpu(device);
         if (status == WEFT_OK) {
-            status = find_own(device, place->stream, &place->space);
+            status = find_own(device, exec->stream, &exec->space);
         }
     } else {
-        place->gpu = device = weft__cuda_stream_gpu(stream);
+        exec->gpu = device = weft__cuda_stream_gpu(stream);
     }
     pthread_mutex_lock(&lock);
     if (status == WEFT_OK && stream != NULL) {
-        status = find_space(device, place->stream, &place->space);
+        status = find_space(device, exec->stream, &exec->space);
     }
     if (status == WEFT_OK) {
-        status = find_blas(place->gpu, &place->blas);
+        status = find_blas(exec->gpu, &exec->blas);
     }
     pthread_mutex_unlock(&lock);
     return status;
@@ -164,20 +164,20 @@ static weft_status_t fail_ragged(const char *name)
 #define ON_STREAM(name, args_t)                                                                    \
     static weft_status_t run_##name(const args_t *args, weft_stream_h stream)                      \
     {                                                                                              \
-        weft_cuda_place_t place;                                                                   \
+        weft_cuda_exec_t exec;                                                                   \
         if (IS_RAGGED(args)) {                                                                     \
             return fail_ragged(#name);                                                             \
         }                                                                                          \
-        weft_status_t status = find_place(stream, &place);                                         \
-        return status != WEFT_OK ? status : check(module()->name(&place, args), #name);            \
+        weft_status_t status = find_exec(stream, &exec);                                         \
+        return status != WEFT_OK ? status : check(module()->name(&exec, args), #name);            \
     }
 WEFT_COMPUTE_TABLE(ON_STREAM)
 
 static weft_status_t adamw_list(const weft_adamw_t *list, int count, weft_stream_h stream)
 {
-    weft_cuda_place_t place;
-    WEFT_TRY(find_place(stream, &place));
-    return check(module()->adamw_list(&place, list, count), "adamw");
+    weft_cuda_exec_t exec;
+    WEFT_TRY(find_exec(stream, &exec));
+    return check(module()->adamw_list(&exec, list, count), "adamw");
 }
 
 /* The GPU of the calling thread's current device. */

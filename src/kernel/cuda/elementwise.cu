@@ -31,24 +31,24 @@ static __global__ void __launch_bounds__(THREADS) gelu(weft_gelu_t args, bool wi
 }
 
 template <bool BACKWARD>
-static int run_gelu(const weft_cuda_place_t *place, const weft_gelu_t *args)
+static int run_gelu(const weft_cuda_exec_t *exec, const weft_gelu_t *args)
 {
     bool wide = BACKWARD ? is_wide(LANE, args->in, args->dout, args->din) : is_wide(LANE, args->in, args->out);
     unsigned grid = grid_of(args->count, THREADS * LANE);
     by_type(args->type, [&](auto zero) {
-        gelu<decltype(zero), BACKWARD><<<grid, THREADS, 0, stream_of(place)>>>(*args, wide);
+        gelu<decltype(zero), BACKWARD><<<grid, THREADS, 0, stream_of(exec)>>>(*args, wide);
     });
     return launched();
 }
 
-int weft_cuda_gelu_forward(const weft_cuda_place_t *place, const weft_gelu_t *args)
+int weft_cuda_gelu_forward(const weft_cuda_exec_t *exec, const weft_gelu_t *args)
 {
-    return run_gelu<false>(place, args);
+    return run_gelu<false>(exec, args);
 }
 
-int weft_cuda_gelu_backward(const weft_cuda_place_t *place, const weft_gelu_t *args)
+int weft_cuda_gelu_backward(const weft_cuda_exec_t *exec, const weft_gelu_t *args)
 {
-    return run_gelu<true>(place, args);
+    return run_gelu<true>(exec, args);
 }
 
 /* ---- SwiGLU -------------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(THREADS) swiglu(weft_swiglu_t args, int
 }
 
 template <bool BACKWARD>
-static int run_swiglu(const weft_cuda_place_t *place, const weft_swiglu_t *args)
+static int run_swiglu(const weft_cuda_exec_t *exec, const weft_swiglu_t *args)
 {
     bool wide = BACKWARD ? is_wide(args->width, args->in, args->dout, args->din)
                          : is_wide(args->width, args->in, args->out);
@@ -93,19 +93,19 @@ static int run_swiglu(const weft_cuda_place_t *place, const weft_swiglu_t *args)
     unsigned grid = grid_of(args->rows * chunks, THREADS);
     by_type(args->type, [&](auto zero) {
         swiglu<decltype(zero), BACKWARD>
-            <<<grid, THREADS, 0, stream_of(place)>>>(*args, chunks, wide);
+            <<<grid, THREADS, 0, stream_of(exec)>>>(*args, chunks, wide);
     });
     return launched();
 }
 
-int weft_cuda_swiglu_forward(const weft_cuda_place_t *place, const weft_swiglu_t *args)
+int weft_cuda_swiglu_forward(const weft_cuda_exec_t *exec, const weft_swiglu_t *args)
 {
-    return run_swiglu<false>(place, args);
+    return run_swiglu<false>(exec, args);
 }
 
-int weft_cuda_swiglu_backward(const weft_cuda_place_t *place, const weft_swiglu_t *args)
+int weft_cuda_swiglu_backward(const weft_cuda_exec_t *exec, const weft_swiglu_t *args)
 {
-    return run_swiglu<true>(place, args);
+    return run_swiglu<true>(exec, args);
 }
 
 /* ---- dropout ------------------------------------------------------------------------------- */
@@ -131,14 +131,14 @@ static __global__ void __launch_bounds__(THREADS) drop(weft_dropout_t args, mask
     store8((T *)args.out + row * n + i, x, left, wide);
 }
 
-int weft_cuda_dropout(const weft_cuda_place_t *place, const weft_dropout_t *args)
+int weft_cuda_dropout(const weft_cuda_exec_t *exec, const weft_dropout_t *args)
 {
     bool wide = is_wide(args->width, args->in, args->residual, args->out);
     int64_t chunks = ceil_div(args->width, LANE);
     unsigned grid = grid_of(args->rows * chunks, THREADS);
     mask_t mask = mask_of(&args->mask);
     by_type(args->type, [&](auto zero) {
-        drop<decltype(zero)><<<grid, THREADS, 0, stream_of(place)>>>(*args, mask, chunks, wide);
+        drop<decltype(zero)><<<grid, THREADS, 0, stream_of(exec)>>>(*args, mask, chunks, wide);
     });
     return launched();
 }
@@ -157,19 +157,19 @@ static __global__ void __launch_bounds__(THREADS) convert(const IN *in, OUT *out
 }
 
 template <typename IN>
-static void run_cast(const weft_cuda_place_t *place, const weft_cast_t *args)
+static void run_cast(const weft_cuda_exec_t *exec, const weft_cast_t *args)
 {
     bool wide = is_wide(LANE, args->in, args->out);
     unsigned grid = grid_of(args->count, THREADS * LANE);
     by_type(args->out_type, [&](auto zero) {
-        convert<<<grid, THREADS, 0, stream_of(place)>>>(
+        convert<<<grid, THREADS, 0, stream_of(exec)>>>(
             (const IN *)args->in, (decltype(zero) *)args->out, args->count, wide);
     });
 }
 
-int weft_cuda_cast(const weft_cuda_place_t *place, const weft_cast_t *args)
+int weft_cuda_cast(const weft_cuda_exec_t *exec, const weft_cast_t *args)
 {
-    by_type(args->in_type, [&](auto zero) { run_cast<decltype(zero)>(place, args); });
+    by_type(args->in_type, [&](auto zero) { run_cast<decltype(zero)>(exec, args); });
     return launched();
 }
 
@@ -197,11 +197,11 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) turn(wef
     }
 }
 
-int weft_cuda_rope(const weft_cuda_place_t *place, const weft_rope_t *args)
+int weft_cuda_rope(const weft_cuda_exec_t *exec, const weft_rope_t *args)
 {
     unsigned grid = grid_of(args->batch * args->seq * (args->head_dim / 2), THREADS);
     by_type(args->type, [&](auto zero) {
-        turn<decltype(zero)><<<grid, THREADS, 0, stream_of(place)>>>(*args);
+        turn<decltype(zero)><<<grid, THREADS, 0, stream_of(exec)>>>(*args);
     });
     return launched();
 }

@@ -33,13 +33,13 @@ static __global__ void __launch_bounds__(THREADS) look_up(weft_embed_t args, int
     store8((T *)args.out + row * n + i, x, left, wide);
 }
 
-int weft_cuda_embed_forward(const weft_cuda_place_t *place, const weft_embed_t *args)
+int weft_cuda_embed_forward(const weft_cuda_exec_t *exec, const weft_embed_t *args)
 {
     bool wide = is_wide(args->width, args->table, args->positions, args->out);
     int64_t chunks = ceil_div(args->width, LANE);
     unsigned grid = grid_of(args->batch * args->seq * chunks, THREADS);
     by_type(args->type, [&](auto zero) {
-        look_up<decltype(zero)><<<grid, THREADS, 0, stream_of(place)>>>(*args, chunks, wide);
+        look_up<decltype(zero)><<<grid, THREADS, 0, stream_of(exec)>>>(*args, chunks, wide);
     });
     return launched();
 }
@@ -214,11 +214,11 @@ static __global__ void __launch_bounds__(THREADS) add_positions(weft_embed_t arg
 }
 
 template <typename T, typename G>
-static int run_backward(const weft_cuda_place_t *place, const weft_embed_t *args)
+static int run_backward(const weft_cuda_exec_t *exec, const weft_embed_t *args)
 {
     bool wide = is_wide(args->width, args->dout, args->dtable, args->dpositions, args->work);
     int64_t count = args->batch * args->seq;
-    cudaStream_t stream = stream_of(place);
+    cudaStream_t stream = stream_of(exec);
     sort_t sort;
     if (count == 0) {
         return 0;
@@ -240,9 +240,9 @@ static int run_backward(const weft_cuda_place_t *place, const weft_embed_t *args
     return launched();
 }
 
-int weft_cuda_embed_backward(const weft_cuda_place_t *place, const weft_embed_t *args)
+int weft_cuda_embed_backward(const weft_cuda_exec_t *exec, const weft_embed_t *args)
 {
     return by_types(args->type, args->grad_type, [&](auto zero, auto grad) {
-        return run_backward<decltype(zero), decltype(grad)>(place, args);
+        return run_backward<decltype(zero), decltype(grad)>(exec, args);
     });
 }

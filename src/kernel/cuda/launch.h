@@ -19,14 +19,14 @@ typedef struct weft_cuda_blas weft_cuda_blas_t;
 enum { WEFT_CUDA_ATTENTION_AUTO, WEFT_CUDA_ATTENTION_WARP, WEFT_CUDA_ATTENTION_PLAIN };
 
 /* What a kernel runs on. */
-typedef struct weft_cuda_place {
+typedef struct weft_cuda_exec {
     int gpu;
     void *stream;
     weft_cuda_blas_t *blas;
     int attention;
     void *space; /* scratch memory of this stream alone */
     size_t space_bytes;
-} weft_cuda_place_t;
+} weft_cuda_exec_t;
 
 #define WEFT_CUDA_WHY 300 /* bytes for a sentence */
 
@@ -46,11 +46,11 @@ typedef struct weft_cuda_compute_ops {
                      weft_cuda_blas_t **blas_p, char why[WEFT_CUDA_WHY]);
 
 #define WEFT_CUDA_COMPUTE_SLOT(name, args_t)                                                       \
-    int (*name)(const weft_cuda_place_t *place, const args_t *args);
+    int (*name)(const weft_cuda_exec_t *exec, const args_t *args);
     WEFT_COMPUTE_TABLE(WEFT_CUDA_COMPUTE_SLOT)
 #undef WEFT_CUDA_COMPUTE_SLOT
 
-    int (*adamw_list)(const weft_cuda_place_t *place, const weft_adamw_t *list, int count);
+    int (*adamw_list)(const weft_cuda_exec_t *exec, const weft_adamw_t *list, int count);
 
     size_t (*embed_work)(int gpu, const weft_embed_t *args);
     size_t (*norm_work)(int gpu, const weft_norm_t *args);

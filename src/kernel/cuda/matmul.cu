@@ -47,12 +47,12 @@ static __global__ void __launch_bounds__(THREADS) finish(weft_matmul_t args, int
     store8(c, y, left, wide);
 }
 
-static int run_finish(const weft_cuda_place_t *place, const weft_matmul_t *args)
+static int run_finish(const weft_cuda_exec_t *exec, const weft_matmul_t *args)
 {
     bool wide = is_wide(args->n, args->c, args->aux, args->bias) && args->ldc % LANE == 0;
     int64_t chunks = ceil_div(args->n, LANE);
     unsigned grid = grid_of(args->m * chunks, THREADS);
-    cudaStream_t stream = stream_of(place);
+    cudaStream_t stream = stream_of(exec);
     by_types(args->type, args->c_type, [&](auto zero, auto c) {
         finish<decltype(zero), decltype(c)><<<grid, THREADS, 0, stream>>>(*args, chunks, wide);
     });
@@ -123,7 +123,7 @@ static __global__ void __launch_bounds__(THREADS) add_parts(const float *partial
     out[i] = from_float<C>(to_float(out[i]) + sum);
 }
 
-static int run_bias_grad(const weft_cuda_place_t *place, const weft_matmul_t *args, float *partial)
+static int run_bias_grad(const weft_cuda_exec_t *exec, const weft_matmul_t *args, float *partial)
 {
     int64_t across = ceil_div(args->n, ACROSS * LANE), parts = ceil_div(BLOCKS, across);
     int64_t most = (int64_t)(SUMS_BYTES / sizeof(float)) / args->n;
@@ -134,7 +134,7 @@ static int run_bias_grad(const weft_cuda_place_t *place, const weft_matmul_t *ar
     }
     dim3 grid((unsigned)across, (unsigned)parts);
     bool wide = is_wide(args->n, args->b) && args->ldb % LANE == 0;
-    cudaStream_t stream = stream_of(place);
+    cudaStream_t stream = stream_of(exec);
     by_type(args->type, [&](auto zero) {
         column_sums<<<grid, THREADS, 0, stream>>>((const decltype(zero) *)args->b, args->k, args->n,
                                                   args->ldb, partial, wide);
@@ -147,25 +147,25 @@ static int run_bias_grad(const weft_cuda_place_t *place, const weft_matmul_t *ar
     return launched();
 }
 
-int weft_cuda_matmul(const weft_cuda_place_t *place, const weft_matmul_t *given)
+int weft_cuda_matmul(const weft_cuda_exec_t *exec, const weft_matmul_t *given)
 {
     weft_matmul_t args = *given;
     product_plan_t plan;
-    size_t work_bytes = place->space_bytes - SUMS_BYTES;
-    void *sums = (char *)place->space + work_bytes;
+    size_t work_bytes = exec->space_bytes - SUMS_BYTES;
+    void *sums = (char *)exec->space + work_bytes;
     args.lda = args.lda > 0 ? args.lda : args.trans_a ? args.m : args.k;
     args.ldb = args.ldb > 0 ? args.ldb : args.trans_b ? args.k : args.n;
     args.ldc = args.ldc > 0 ? args.ldc : args.n;
     if (args.m == 0 || args.n == 0) {
         return 0;
     }
-    WEFT_TRY(weft_cuda_blas_plan(place, &args, work_bytes, &plan));
-    WEFT_TRY(weft_cuda_blas_run(place, &args, &plan, work_bytes, 1.0f, sums));
+    WEFT_TRY(weft_cuda_blas_plan(exec, &args, work_bytes, &plan));
+    WEFT_TRY(weft_cuda_blas_run(exec, &args, &plan, work_bytes, 1.0f, sums));
     if (!plan.fused && (args.bias != NULL || args.epilogue != WEFT_EPILOGUE_NONE)) {
-        WEFT_TRY(run_finish(place, &args));
+        WEFT_TRY(run_finish(exec, &args));
     }
     if (args.bias_grad != NULL) {
-        WEFT_TRY(run_bias_grad(place, &args, (float *)sums));
+        WEFT_TRY(run_bias_grad(exec, &args, (float *)sums));
     }
     return 0;
 }

@@ -437,12 +437,12 @@ static int64_t chunks_held(const weft_norm_t *args)
     return args->type != WEFT_F16 || chunks <= 2 ? chunks : chunks <= 4 ? 4 : 8;
 }
 
-int weft_cuda_norm_forward(const weft_cuda_place_t *place, const weft_norm_t *args)
+int weft_cuda_norm_forward(const weft_cuda_exec_t *exec, const weft_norm_t *args)
 {
     norm_t norm = {*args, mask_of(&args->mask),
                    is_wide(args->width, args->x, args->branch, args->sum, args->weight, args->bias,
                            args->out)};
-    cudaStream_t stream = stream_of(place);
+    cudaStream_t stream = stream_of(exec);
     if (args->rows == 0) {
         return 0;
     }
@@ -476,12 +476,12 @@ size_t weft_cuda_norm_work(int gpu, const weft_norm_t *args)
     return (size_t)(parts_of(args) * 2 * args->width) * sizeof(float);
 }
 
-int weft_cuda_norm_backward(const weft_cuda_place_t *place, const weft_norm_t *args)
+int weft_cuda_norm_backward(const weft_cuda_exec_t *exec, const weft_norm_t *args)
 {
     norm_t norm = {*args, mask_of(&args->mask),
                    is_wide(args->width, args->x, args->dout, args->dresidual, args->weight,
                            args->dx, args->work)};
-    cudaStream_t stream = stream_of(place);
+    cudaStream_t stream = stream_of(exec);
     backward_fn kernel = by_type(
         args->type, [](auto zero) -> backward_fn { return norm_backward_any<decltype(zero)>; });
     size_t shared = (size_t)(2 * args->width) * sizeof(float);

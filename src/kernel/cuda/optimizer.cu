@@ -162,7 +162,7 @@ static update_fn find_update(weft_dtype_t type, weft_dtype_t grad_type)
     });
 }
 
-int weft_cuda_adamw_list(const weft_cuda_place_t *place, const weft_adamw_t *list, int count)
+int weft_cuda_adamw_list(const weft_cuda_exec_t *exec, const weft_adamw_t *list, int count)
 {
     tensors_t tensors = {};
     int64_t blocks = 0;
@@ -184,13 +184,13 @@ int weft_cuda_adamw_list(const weft_cuda_place_t *place, const weft_adamw_t *lis
         return 0;
     }
     update_fn kernel = find_update(list[0].type, list[0].grad_type);
-    kernel<<<(unsigned)blocks, THREADS, 0, stream_of(place)>>>(tensors, rule);
+    kernel<<<(unsigned)blocks, THREADS, 0, stream_of(exec)>>>(tensors, rule);
     return launched();
 }
 
-int weft_cuda_adamw(const weft_cuda_place_t *place, const weft_adamw_t *args)
+int weft_cuda_adamw(const weft_cuda_exec_t *exec, const weft_adamw_t *args)
 {
-    return weft_cuda_adamw_list(place, args, 1);
+    return weft_cuda_adamw_list(exec, args, 1);
 }
 
 /* ---- sums of squares ----------------------------------------------------------------------- */
@@ -221,11 +221,11 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-int weft_cuda_sumsq(const weft_cuda_place_t *place, const weft_sumsq_t *args)
+int weft_cuda_sumsq(const weft_cuda_exec_t *exec, const weft_sumsq_t *args)
 {
     unsigned grid = grid_of(ceil_div(args->count, WEFT_SUMSQ_CHUNK) * SUMS, THREADS);
     by_type(args->type, [&](auto zero) {
-        squares<<<grid, THREADS, 0, stream_of(place)>>>((const decltype(zero) *)args->in,
+        squares<<<grid, THREADS, 0, stream_of(exec)>>>((const decltype(zero) *)args->in,
                                                         args->count, args->partial);
     });
     return launched();
@@ -257,8 +257,8 @@ static __global__ void __launch_bounds__(CLIP_THREADS) clip(weft_clip_t args)
     }
 }
 
-int weft_cuda_clip(const weft_cuda_place_t *place, const weft_clip_t *args)
+int weft_cuda_clip(const weft_cuda_exec_t *exec, const weft_clip_t *args)
 {
-    clip<<<1, CLIP_THREADS, 0, stream_of(place)>>>(*args);
+    clip<<<1, CLIP_THREADS, 0, stream_of(exec)>>>(*args);
     return launched();
 }

@@ -19,18 +19,18 @@ static const char *error_text(int error)
 
 /* Every slot selects its GPU first. */
 #define ON_GPU(name, args_t)                                                                       \
-    static int name##_on_gpu(const weft_cuda_place_t *place, const args_t *args)                   \
+    static int name##_on_gpu(const weft_cuda_exec_t *exec, const args_t *args)                   \
     {                                                                                              \
-        WEFT_TRY(cudaSetDevice(place->gpu));                                                       \
-        return weft_cuda_##name(place, args);                                                      \
+        WEFT_TRY(cudaSetDevice(exec->gpu));                                                       \
+        return weft_cuda_##name(exec, args);                                                      \
     }
 WEFT_COMPUTE_TABLE(ON_GPU)
 #undef ON_GPU
 
-static int adamw_list_on_gpu(const weft_cuda_place_t *place, const weft_adamw_t *list, int count)
+static int adamw_list_on_gpu(const weft_cuda_exec_t *exec, const weft_adamw_t *list, int count)
 {
-    WEFT_TRY(cudaSetDevice(place->gpu));
-    return weft_cuda_adamw_list(place, list, count);
+    WEFT_TRY(cudaSetDevice(exec->gpu));
+    return weft_cuda_adamw_list(exec, list, count);
 }
 
 #define SLOT(name, args_t) name##_on_gpu,

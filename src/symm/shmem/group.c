@@ -158,7 +158,7 @@ void weft__shmem_await(weft_shmem_team_t *team, int i, const char *call)
 void weft__shmem_await_near(weft_shmem_team_t *team, const char *call)
 {
     const weft_shmem_state_t *s = &weft__shmem;
-    for (int i = 0; unlikely(s->crowded) && i < team->size; i++) {
+    for (int i = 0; unlikely(s->oversubscribed) && i < team->size; i++) {
         if (s->shares_core[weft__shmem_member(team, i)]) {
             weft__shmem_await(team, i, call);
         }

@@ -26,32 +26,32 @@
  * blocks are aligned. At 4 KiB this is a tenth of the time. */
 _Alignas(4096) HIDDEN weft_shmem_state_t weft__shmem;
 
-static weft_shmem_card_t *cards; /* of all PEs */
+static weft_shmem_peer_info_t *infos; /* of all PEs */
 static int inits;                /* less the calls of shmem_finalize */
 static pid_t pid;
 
 /* ---- meeting ------------------------------------------------------------------------------------- */
 
-static weft_status_t check_card(const weft_shmem_card_t *card, int pe)
+static weft_status_t check_peer_info(const weft_shmem_peer_info_t *info, int pe)
 {
-    const weft_shmem_card_t *mine = &cards[weft__shmem.me];
+    const weft_shmem_peer_info_t *mine = &infos[weft__shmem.me];
     char here[WEFT_BYTES_TEXT], there[WEFT_BYTES_TEXT];
     weft_fault_t fault;
-    if (card->magic != mine->magic) {
+    if (info->magic != mine->magic) {
         return weft__fail(WEFT_ERR_MISMATCH, "PE %d uses another version of Weft than PE %d", pe,
                           weft__shmem.me);
     }
-    if (card->host != mine->host) {
+    if (info->host != mine->host) {
         return weft__fail(WEFT_ERR_UNSUPPORTED,
                           "PE %d runs on another host than PE %d, or in another container, or one "
                           "of them may not read /proc/sys/kernel/random/boot_id; all PEs must be "
                           "on one host",
                           pe, weft__shmem.me);
     }
-    if (card->heap_bytes != mine->heap_bytes) {
+    if (info->heap_bytes != mine->heap_bytes) {
         weft__watch_unlike(true, "SHMEM_SYMMETRIC_SIZE is", weft__shmem.me,
                            weft__bytes_text(mine->heap_bytes, here), pe,
-                           weft__bytes_text(card->heap_bytes, there), &fault);
+                           weft__bytes_text(info->heap_bytes, there), &fault);
         return weft__fail(fault.status, "%s", fault.text);
     }
     return WEFT_OK;
@@ -63,7 +63,7 @@ static void name_key(char key[64], int pe)
 }
 
 /* Tell all who we are, and learn who they are. */
-static weft_status_t exchange_cards(int pes)
+static weft_status_t exchange_peer_infos(int pes)
 {
     weft_store_conn_t *store;
     weft_fault_t fault;
@@ -71,28 +71,28 @@ static weft_status_t exchange_cards(int pes)
     int timeout = weft__settings()->timeout;
     WEFT_TRY(weft__job_store(0, &store));
     name_key(key, weft__shmem.me);
-    weft_status_t status = weft__store_set(store, key, &cards[weft__shmem.me], sizeof(cards[0]));
+    weft_status_t status = weft__store_set(store, key, &infos[weft__shmem.me], sizeof(infos[0]));
     for (int pe = 0; pe < pes && status == WEFT_OK; pe++) {
-        size_t bytes = sizeof(cards[pe]);
+        size_t bytes = sizeof(infos[pe]);
         if (pe == weft__shmem.me) {
             continue;
         }
         name_key(key, pe);
-        status = weft__store_get(store, key, &cards[pe], &bytes, timeout == 0 ? -1 : timeout);
+        status = weft__store_get(store, key, &infos[pe], &bytes, timeout == 0 ? -1 : timeout);
         if (status == WEFT_ERR_TIMEOUT) {
             weft__watch_absent(weft__shmem.me, true, &(weft_seen_t){.rank = pe}, 1, timeout, NULL,
                                &fault);
             status = weft__fail(fault.status, "%s", fault.text);
         }
         if (status == WEFT_OK) {
-            status = check_card(&cards[pe], pe);
+            status = check_peer_info(&infos[pe], pe);
         }
     }
     /* nobody's file may go before all have it open */
     if (status == WEFT_OK) {
         for (int pe = 0; pe < pes && status == WEFT_OK; pe++) {
             if (pe != weft__shmem.me) {
-                status = weft__shmem_segment_open(&cards[pe], pe, &weft__shmem.peers[pe]);
+                status = weft__shmem_segment_open(&infos[pe], pe, &weft__shmem.peers[pe]);
             }
         }
     }
@@ -108,17 +108,17 @@ static weft_status_t exchange_cards(int pes)
 static void look_at_cores(int pes)
 {
     weft_shmem_state_t *s = &weft__shmem;
-    const uint64_t *mine = cards[s->me].cpus;
+    const uint64_t *mine = infos[s->me].cpus;
     int cores = 0;
-    for (size_t word = 0; word < sizeof(cards[0].cpus) / sizeof(cards[0].cpus[0]); word++) {
+    for (size_t word = 0; word < sizeof(infos[0].cpus) / sizeof(infos[0].cpus[0]); word++) {
         uint64_t any = 0;
         for (int pe = 0; pe < pes; pe++) {
-            any |= cards[pe].cpus[word];
-            s->shares_core[pe] = s->shares_core[pe] || (cards[pe].cpus[word] & mine[word]) != 0;
+            any |= infos[pe].cpus[word];
+            s->shares_core[pe] = s->shares_core[pe] || (infos[pe].cpus[word] & mine[word]) != 0;
         }
         cores += __builtin_popcountll(any);
     }
-    s->crowded = cores > 0 && pes > cores;
+    s->oversubscribed = cores > 0 && pes > cores;
 }
 
 /* Before anything that could fail alone: a PE that cannot start ends, and the launcher ends the others. */
@@ -130,17 +130,17 @@ static weft_status_t join(const weft_job_t *job, const weft_shmem_env_t *env)
         return weft__fail(WEFT_ERR_UNSUPPORTED, "%d PEs are more than %d", job->size,
                           WEFT_MAX_RANKS);
     }
-    cards = calloc((size_t)job->size, sizeof(*cards));
-    if (cards == NULL) {
+    infos = calloc((size_t)job->size, sizeof(*infos));
+    if (infos == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe %d PEs", job->size);
     }
-    weft_status_t status = weft__shmem_segment_create(job->size, env->heap_bytes, &cards[s->me]);
+    weft_status_t status = weft__shmem_segment_create(job->size, env->heap_bytes, &infos[s->me]);
     if (status != WEFT_OK) {
         return status;
     }
     s->peers[s->me] = (weft_shmem_peer_t){.control = s->mine, .pid = getpid(), .pidfd = -1};
     if (job->size > 1) {
-        status = exchange_cards(job->size);
+        status = exchange_peer_infos(job->size);
     }
     if (status != WEFT_OK) {
         return status;
@@ -154,7 +154,7 @@ static weft_status_t join(const weft_job_t *job, const weft_shmem_env_t *env)
     s->kernels = weft__kernels();
     weft__shmem_copy_init();
     look_at_cores(job->size);
-    s->spin = weft__wait_spin(s->crowded);
+    s->spin = weft__wait_spin(s->oversubscribed);
     s->timeout_ms = getenv("WEFT_TIMEOUT") != NULL ? weft__settings()->timeout : 0;
     s->pes = job->size;
     return job->size > 1 ? weft__shmem_watch_start() : WEFT_OK;
@@ -210,7 +210,7 @@ static weft_status_t start(void)
     const weft_shmem_state_t *s = &weft__shmem;
     weft__debug("PE %d of %d: heap of %zu bytes at %p, global variables: %zu bytes at %p%s", s->me,
                 s->pes, s->heap.bytes, (void *)s->heap.base, s->data.bytes, (void *)s->data.base,
-                s->crowded ? ", more PEs than cores" : "");
+                s->oversubscribed ? ", more PEs than cores" : "");
     weft__shmem_sync(&weft__shmem_world, "shmem_init");
     return WEFT_OK;
 }
@@ -271,15 +271,15 @@ DEFINE(void, finalize, void)
     for (int pe = 0; pe < s->pes; pe++) {
         if (pe != s->me) {
             weft__proc_close(s->peers[pe].pid);
-            weft__shmem_segment_close(&cards[pe], &s->peers[pe]);
+            weft__shmem_segment_close(&infos[pe], &s->peers[pe]);
         }
     }
     weft__shmem_segment_cleanup();
     s->pes = 0;
     s->heap = (weft_shmem_span_t){0, 0};
-    free(cards);
+    free(infos);
     s->joined = false;
-    cards = NULL;
+    infos = NULL;
 }
 
 void pshmem_global_exit(int status)

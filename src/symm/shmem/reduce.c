@@ -60,7 +60,7 @@ static size_t small_limit(const weft_shmem_team_t *team)
     if (team->slot == WEFT_SHMEM_NO_SLOT) {
         return 0;
     }
-    if (weft__shmem.crowded) {
+    if (weft__shmem.oversubscribed) {
         return weft__shmem_room(team);
     }
     return team->size <= 2 ? 1024 : team->size <= 4 ? 256 : WEFT_SHMEM_INLINE;

@@ -20,7 +20,7 @@
 #include "topo/host.h"
 
 /* "WFTSHM01"; PEs that lay out their control parts differently must not meet. */
-#define CARD_MAGIC (UINT64_C(0x31304d4853544657) + sizeof(weft_shmem_control_t))
+#define PEER_INFO_MAGIC (UINT64_C(0x31304d4853544657) + sizeof(weft_shmem_control_t))
 #define ALIGN_MOST (UINT64_C(1) << 30) /* of the heap: what shmem_align can promise */
 #define ALIGN_LEAST (UINT64_C(1) << 21)
 #define ROOM_MIN (UINT64_C(1) << 20)  /* less is not worth looking at what the machine has left */
@@ -174,12 +174,12 @@ static weft_status_t create_file(uint64_t heap_bytes)
     return WEFT_OK;
 }
 
-static weft_status_t fill_card(weft_shmem_card_t *card)
+static weft_status_t fill_peer_info(weft_shmem_peer_info_t *info)
 {
     cpu_set_t cpus;
     uint64_t host;
     WEFT_TRY(weft__host_id(&host));
-    *card = (weft_shmem_card_t){.magic = CARD_MAGIC,
+    *info = (weft_shmem_peer_info_t){.magic = PEER_INFO_MAGIC,
                                 .host = host,
                                 .program = file.program,
                                 .file_bytes = file.file_bytes,
@@ -191,13 +191,13 @@ static weft_status_t fill_card(weft_shmem_card_t *card)
                                 .fd = file.fd};
     CPU_ZERO(&cpus);
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
-        memcpy(card->cpus, &cpus,
-               sizeof(cpus) < sizeof(card->cpus) ? sizeof(cpus) : sizeof(card->cpus));
+        memcpy(info->cpus, &cpus,
+               sizeof(cpus) < sizeof(info->cpus) ? sizeof(cpus) : sizeof(info->cpus));
     }
     return WEFT_OK;
 }
 
-weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes, weft_shmem_card_t *card_p)
+weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes, weft_shmem_peer_info_t *info_p)
 {
     weft_shmem_state_t *s = &weft__shmem;
     weft_shmem_span_t data;
@@ -218,13 +218,13 @@ weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes, weft_shmem_
     file.pid = getpid();
     s->heap = (weft_shmem_span_t){(uintptr_t)file.base + file.heap_at, round_up(heap_bytes, page)};
     s->mine = (weft_shmem_control_t *)file.base;
-    s->mine->magic = CARD_MAGIC;
+    s->mine->magic = PEER_INFO_MAGIC;
     if (data.bytes > 0) {
         s->data = data;
         pthread_atfork(NULL, NULL, own_data);
         status = share_data(&data);
     }
-    return status == WEFT_OK ? fill_card(card_p) : status;
+    return status == WEFT_OK ? fill_peer_info(info_p) : status;
 }
 
 /* ---- pages of the heap --------------------------------------------------------------------------- */
@@ -299,13 +299,13 @@ void weft__shmem_segment_cleanup(void)
 
 /* ---- mapping others' ----------------------------------------------------------------------------- */
 
-weft_status_t weft__shmem_segment_open(const weft_shmem_card_t *card, int pe,
+weft_status_t weft__shmem_segment_open(const weft_shmem_peer_info_t *info, int pe,
                                        weft_shmem_peer_t *peer_p)
 {
     const weft_shmem_state_t *s = &weft__shmem;
     char path[64], size[WEFT_BYTES_TEXT];
-    struct stat info;
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, card->fd);
+    struct stat found;
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", info->pid, info->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         return weft__fail(
@@ -315,40 +315,40 @@ weft_status_t weft__shmem_segment_open(const weft_shmem_card_t *card, int pe,
             pe, path, strerror(errno));
     }
     char *base = NULL;
-    int error = fstat(fd, &info) == 0 ? 0 : errno;
-    bool same = error != 0 || (uint64_t)info.st_size == card->file_bytes;
+    int error = fstat(fd, &found) == 0 ? 0 : errno;
+    bool same = error != 0 || (uint64_t)found.st_size == info->file_bytes;
     if (error == 0 && same) {
-        base = map_file(fd, card->file_bytes, card->heap_at, ALIGN_LEAST);
+        base = map_file(fd, info->file_bytes, info->heap_at, ALIGN_LEAST);
         error = base == NULL ? errno : 0;
     }
     close(fd);
     if (base == NULL) {
         return weft__fail(
             WEFT_ERR_NO_MEMORY, "mapping %s of memory of PE %d failed: %s",
-            weft__bytes_text(card->file_bytes, size), pe,
+            weft__bytes_text(info->file_bytes, size), pe,
             !same ? "it is not the file that was announced"
             : error == ENOMEM
                 ? "no address space; set SHMEM_SYMMETRIC_SIZE to less, or see ulimit -v"
                 : strerror(error));
     }
-    bool apart = card->data_bytes != s->data.bytes || card->program != file.program;
-    *peer_p = (weft_shmem_peer_t){.heap = (intptr_t)(base + card->heap_at) - (intptr_t)s->heap.base,
+    bool apart = info->data_bytes != s->data.bytes || info->program != file.program;
+    *peer_p = (weft_shmem_peer_t){.heap = (intptr_t)(base + info->heap_at) - (intptr_t)s->heap.base,
                                   .data = apart ? WEFT_SHMEM_APART
-                                                : (intptr_t)(base + card->data_at) -
+                                                : (intptr_t)(base + info->data_at) -
                                                       (intptr_t)s->data.base,
                                   .control = (weft_shmem_control_t *)base,
-                                  .pid = card->pid,
+                                  .pid = info->pid,
                                   .pidfd = -1};
-    if (peer_p->control->magic != CARD_MAGIC) {
-        munmap(base, card->file_bytes);
+    if (peer_p->control->magic != PEER_INFO_MAGIC) {
+        munmap(base, info->file_bytes);
         return weft__fail(WEFT_ERR_SYSTEM,
-                          "process %d offers another file than it announced as PE %d", card->pid,
+                          "process %d offers another file than it announced as PE %d", info->pid,
                           pe);
     }
     return WEFT_OK;
 }
 
-void weft__shmem_segment_close(const weft_shmem_card_t *card, const weft_shmem_peer_t *peer)
+void weft__shmem_segment_close(const weft_shmem_peer_info_t *info, const weft_shmem_peer_t *peer)
 {
-    munmap(peer->control, card->file_bytes);
+    munmap(peer->control, info->file_bytes);
 }

@@ -55,7 +55,7 @@ typedef struct weft_shmem_state {
     bool joined;               /* all of `peers` are mapped */
     const weft_kernels_t *kernels;
     int spin;                   /* polls before a core is given away */
-    bool crowded;               /* more PEs than cores */
+    bool oversubscribed;               /* more PEs than cores */
     int timeout_ms;             /* WEFT_TIMEOUT where it is set; 0: wait for ever */
     _Atomic int dead;           /* 1 + a PE that ended too early; set by the watch */
     _Atomic bool exiting;       /* somebody here has begun to end the process */

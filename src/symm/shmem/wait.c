@@ -22,7 +22,7 @@ static _Atomic int patience = CROWD_POLLS, skipped;
 static int choose_limit(int pe)
 {
     const weft_shmem_state_t *s = &weft__shmem;
-    if (!s->crowded || weft__settings()->spin >= 0) {
+    if (!s->oversubscribed || weft__settings()->spin >= 0) {
         return 0; /* has polled enough, or as WEFT_SPIN has it */
     }
     if (pe != WEFT_SHMEM_ANYBODY) {
@@ -41,7 +41,7 @@ static int choose_limit(int pe)
 }
 
 /* True if it was a poll. */
-static bool poll_in_crowd(weft_shmem_waiter_t *waiter)
+static bool poll_oversubscribed(weft_shmem_waiter_t *waiter)
 {
     if (!waiter->begun) {
         waiter->begun = true;
@@ -145,7 +145,7 @@ void weft__shmem_idle(weft_shmem_waiter_t *waiter, const char *call)
     if (unlikely(dead != 0)) {
         weft__shmem_gone(call, dead - 1, false);
     }
-    if (!poll_in_crowd(waiter) && weft__wait_idle(&waiter->idler, s->crowded)) {
+    if (!poll_oversubscribed(waiter) && weft__wait_idle(&waiter->idler, s->oversubscribed)) {
         look_at_pe(waiter, call);
         look_at_time(waiter, call);
     }
@@ -161,7 +161,7 @@ void weft__shmem_missed(const char *call)
     if (unlikely(dead != 0)) {
         weft__shmem_gone(call, dead - 1, false);
     }
-    if (weft__shmem.crowded) {
+    if (weft__shmem.oversubscribed) {
         sched_yield();
     }
 }

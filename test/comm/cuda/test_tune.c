@@ -49,16 +49,16 @@ static void what_is_written_is_read(void **state)
     write_line("A GPU", 8, true, 4096, WEFT_TUNE_NEVER);
     write_line("A GPU", 8, false, 1234, 5678);
     weft__tune_read("A GPU", 8, true, &tune);
-    assert_int_equal(tune.lines_most[WEFT_COLL_ALLREDUCE], 4096);
+    assert_int_equal(tune.ll_most[WEFT_COLL_ALLREDUCE], 4096);
     assert_true(tune.nccl_min[WEFT_COLL_ALLREDUCE] == WEFT_TUNE_NEVER);
-    assert_int_equal(tune.lines_most[WEFT_COLL_BROADCAST], 0);
+    assert_int_equal(tune.ll_most[WEFT_COLL_BROADCAST], 0);
     weft__tune_read("A GPU", 8, false, &tune);
-    assert_int_equal(tune.lines_most[WEFT_COLL_ALLREDUCE], 1234);
+    assert_int_equal(tune.ll_most[WEFT_COLL_ALLREDUCE], 1234);
     assert_int_equal(tune.nccl_min[WEFT_COLL_ALLREDUCE], 5678);
     weft__tune_read("A GPU", 4, true, &tune);
-    assert_int_equal(tune.lines_most[WEFT_COLL_ALLREDUCE], 0);
+    assert_int_equal(tune.ll_most[WEFT_COLL_ALLREDUCE], 0);
     weft__tune_read("A", 8, true, &tune);
-    assert_int_equal(tune.lines_most[WEFT_COLL_ALLREDUCE], 0);
+    assert_int_equal(tune.ll_most[WEFT_COLL_ALLREDUCE], 0);
 }
 
 static void later_values_replace_earlier_ones(void **state)
@@ -71,9 +71,9 @@ static void later_values_replace_earlier_ones(void **state)
     write_line("B", 2, true, 3, 4);
     write_line("A GPU", 2, true, 5, 6);
     weft__tune_read("A GPU", 2, true, &tune);
-    assert_int_equal(tune.lines_most[WEFT_COLL_ALLREDUCE], 5);
+    assert_int_equal(tune.ll_most[WEFT_COLL_ALLREDUCE], 5);
     weft__tune_read("B", 2, true, &tune);
-    assert_int_equal(tune.lines_most[WEFT_COLL_ALLREDUCE], 3);
+    assert_int_equal(tune.ll_most[WEFT_COLL_ALLREDUCE], 3);
     FILE *f = fopen(file, "r");
     assert_non_null(f);
     while (fgets(line, sizeof(line), f)) {
@@ -93,7 +93,7 @@ static void nonsense_is_skipped(void **state)
     fprintf(f, "C 2 shared allreduce lines many\nC 2 shared allreduce lines 1 nccl 2 3\n\nnoise\n");
     fclose(f);
     weft__tune_read("C", 2, true, &tune);
-    assert_int_equal(tune.lines_most[WEFT_COLL_ALLREDUCE], 7);
+    assert_int_equal(tune.ll_most[WEFT_COLL_ALLREDUCE], 7);
     assert_int_equal(tune.nccl_min[WEFT_COLL_ALLREDUCE], 8);
 }
 

@@ -18,18 +18,18 @@
 #include "boot/store_fixture.h"
 #include "comm/nccl/fake_nccl.h"
 #include "comm/nccl/host_gpu.h"
-#include "comm/nccl/seat.h"
+#include "comm/nccl/member.h"
 
 #define MOST 4
 #define SRC ((char *)0x1000)
 #define DST ((char *)0x200000)
 
 static fake_nccl_t *fake;
-static weft_nccl_place_t place = {.device = 0, .gpu = 0, .ops = &host_gpu};
+static weft_nccl_binding_t binding = {.device = 0, .gpu = 0, .ops = &host_gpu};
 static struct weft_comm comms[MOST], children[MOST];
 static weft_rendezvous_t road;
 
-static weft_nccl_seat_t *seat_of(int rank)
+static weft_nccl_member_t *seat_of(int rank)
 {
     return comms[rank].ctx;
 }
@@ -122,9 +122,9 @@ static int tear_down(void **state)
 static weft_status_t enter(int rank, int size, int timeout_ms)
 {
     comms[rank].timeout_ms = timeout_ms;
-    weft_nccl_seat_t *seat = weft__nccl_seat_create(&comms[rank], &road, &place, rank, size);
-    assert_non_null(seat);
-    return weft__nccl_seat_enter(seat);
+    weft_nccl_member_t *member = weft__nccl_member_create(&comms[rank], &road, &binding, rank, size);
+    assert_non_null(member);
+    return weft__nccl_member_enter(member);
 }
 
 static void join(int size, int timeout_ms)
@@ -214,10 +214,10 @@ static void leave(int rank)
 static void die(int rank)
 {
     atomic_fetch_sub(&living, 1);
-    weft_nccl_seat_t *seat = seat_of(rank);
-    weft__nccl_watch_stop(seat);
-    weft__store_close(seat->store);
-    seat->store = NULL;
+    weft_nccl_member_t *member = seat_of(rank);
+    weft__nccl_watch_stop(member);
+    weft__store_close(member->store);
+    member->store = NULL;
 }
 
 /* ---- joining ---------------------------------------------------------------------------- */
@@ -573,7 +573,7 @@ static void calls_on_different_streams_keep_their_order(void **state)
 {
     (void)state;
     weft_call_t call = call_of(WEFT_COLL_ALLREDUCE);
-    weft_nccl_flight_t *a, *b, *c;
+    weft_nccl_inflight_t *a, *b, *c;
     void *const one = (void *)0x1, *const two = (void *)0x2;
     char expected[64];
     join(1, 10000);
@@ -605,9 +605,9 @@ static void many_launches_are_all_seen(void **state)
     join(1, 0);
     block_gpu();
     for (int i = 0; i < 100; i++) {
-        weft_nccl_flight_t *flight;
-        assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, NULL, &flight), 0);
-        assert_int_equal(weft__nccl_arrive(seat_of(0), flight), 0);
+        weft_nccl_inflight_t *record;
+        assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, NULL, &record), 0);
+        assert_int_equal(weft__nccl_arrive(seat_of(0), record), 0);
     }
     assert_false(weft__nccl_idle(seat_of(0)));
     assert_false(weft__nccl_oldest(seat_of(0), &sight)); /* none has begun */
@@ -627,12 +627,12 @@ static void call_queued_on_a_stream_times_out_once_it_has_begun(void **state)
 {
     (void)state;
     weft_call_t call = call_of(WEFT_COLL_ALLREDUCE);
-    weft_nccl_flight_t *flight;
+    weft_nccl_inflight_t *record;
     const char *text = "";
     join(2, 400);
     block_gpu();
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, NULL, &flight), 0);
-    assert_int_equal(weft__nccl_arrive(seat_of(0), flight), 0);
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, NULL, &record), 0);
+    assert_int_equal(weft__nccl_arrive(seat_of(0), record), 0);
     nap(900); /* it waits for its turn on the GPU, which is nobody's fault */
     assert_int_equal(weft__backend_nccl.error(comms[0].ctx, &text), WEFT_OK);
     atomic_fetch_add(&host_gpu_passed, 1);
@@ -654,18 +654,18 @@ static module_gpu_t load_module(void)
                         dlsym(module, "host_gpu_log")};
     assert_true(gpu.recorded && gpu.passed && gpu.log);
     assert_true(weft__cuda_load(NULL));
-    place.ops = weft__cuda();
+    binding.ops = weft__cuda();
     return gpu;
 }
 
-static weft_nccl_flight_t *launch_on(weft_stream_h stream)
+static weft_nccl_inflight_t *launch_on(weft_stream_h stream)
 {
     weft_call_t call = call_of(WEFT_COLL_ALLREDUCE);
-    weft_nccl_flight_t *flight;
+    weft_nccl_inflight_t *record;
     void *cuda = weft__cuda_stream(stream);
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, cuda, stream, &flight), 0);
-    assert_int_equal(weft__nccl_arrive(seat_of(0), flight), 0);
-    return flight;
+    assert_int_equal(weft__nccl_depart(seat_of(0), &call, cuda, stream, &record), 0);
+    assert_int_equal(weft__nccl_arrive(seat_of(0), record), 0);
+    return record;
 }
 
 static void calls_close_behind_another_are_marked_together(void **state)
@@ -678,7 +678,7 @@ static void calls_close_behind_another_are_marked_together(void **state)
     join(1, 0);
     assert_int_equal(weft_stream_create(&one), WEFT_OK);
     assert_int_equal(weft_stream_create(&two), WEFT_OK);
-    seat_of(0)->trail_ns = UINT64_MAX;
+    seat_of(0)->unmarked_ns = UINT64_MAX;
     int before = atomic_load(gpu.recorded);
     atomic_store(gpu.passed, before);
     assert_non_null(launch_on(one));
@@ -695,19 +695,19 @@ static void calls_close_behind_another_are_marked_together(void **state)
     atomic_store(gpu.passed, before + 3);
     assert_true(weft__nccl_idle(seat_of(0)));
 
-    /* A call on another stream waits for what trails on this one, a new flight on this one covers it. */
+    /* A call on another stream waits for what trails on this one, a new in-flight record on this one covers it. */
     assert_null(launch_on(one));
     gpu.log[0] = '\0';
     assert_non_null(launch_on(two));
-    const weft_nccl_flight_t *trail = &seat_of(0)->flights[seat_of(0)->newest - 1];
-    snprintf(expected, sizeof(expected), "wait %p %p\n", weft__cuda_stream(two), trail->end);
+    const weft_nccl_inflight_t *unmarked = &seat_of(0)->inflight[seat_of(0)->newest - 1];
+    snprintf(expected, sizeof(expected), "wait %p %p\n", weft__cuda_stream(two), unmarked->end);
     assert_text(gpu.log, expected);
     assert_null(launch_on(two));
-    seat_of(0)->trail_ns = 0;
+    seat_of(0)->unmarked_ns = 0;
     assert_int_equal(launch_on(two)->first, 103);
 
     /* A stream that was destroyed was waited for. */
-    seat_of(0)->trail_ns = UINT64_MAX;
+    seat_of(0)->unmarked_ns = UINT64_MAX;
     assert_null(launch_on(two));
     assert_int_equal(weft_stream_destroy(two), WEFT_OK);
     gpu.log[0] = '\0';
@@ -715,7 +715,7 @@ static void calls_close_behind_another_are_marked_together(void **state)
     assert_null(strstr(gpu.log, "wait"));
     atomic_store(gpu.passed, HOST_GPU_ALL);
     assert_int_equal(weft_stream_destroy(one), WEFT_OK);
-    place.ops = &host_gpu;
+    binding.ops = &host_gpu;
 }
 
 /* ---- splitting -------------------------------------------------------------------------- */

@@ -25,7 +25,7 @@
 #define DST ((char *)0x200000)
 
 static fake_nccl_t *fake;
-static const weft_nccl_place_t place = {.device = 0, .gpu = 3, .ops = &host_gpu};
+static const weft_nccl_binding_t binding = {.device = 0, .gpu = 3, .ops = &host_gpu};
 static const weft_nccl_id_t id = {"abc"};
 
 /* The fake as if nothing had happened, with `version` kept. */
@@ -72,7 +72,7 @@ static int check_empty(void **state)
 static weft_nccl_t *open_engine(int rank, int size)
 {
     weft_nccl_t *nccl = NULL;
-    assert_int_equal(weft__nccl_open(&id, rank, size, &place, 10000, &nccl), WEFT_OK);
+    assert_int_equal(weft__nccl_open(&id, rank, size, &binding, 10000, &nccl), WEFT_OK);
     fake->log[0] = '\0';
     fake->logged = 0;
     return nccl;
@@ -113,7 +113,7 @@ static void joins_with_id_rank_and_size(void **state)
 {
     (void)state;
     weft_nccl_t *nccl = NULL;
-    assert_int_equal(weft__nccl_open(&id, 2, 5, &place, 10000, &nccl), WEFT_OK);
+    assert_int_equal(weft__nccl_open(&id, 2, 5, &binding, 10000, &nccl), WEFT_OK);
     assert_string_equal(fake->log, "CommInitRank 2 of 5, id abc\n");
     assert_int_equal(weft__nccl_rank(nccl), 2);
     assert_int_equal(weft__nccl_size(nccl), 5);
@@ -143,7 +143,7 @@ static void gpu_shared_by_ranks_is_refused_with_advice(void **state)
     fake->fails = "CommInitRank";
     fake->result = WEFT_NCCL_INVALID_USAGE;
     fake->text = "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 18000\n";
-    assert_int_equal(weft__nccl_open(&id, 1, 2, &place, 10000, &nccl), WEFT_ERR_UNSUPPORTED);
+    assert_int_equal(weft__nccl_open(&id, 1, 2, &binding, 10000, &nccl), WEFT_ERR_UNSUPPORTED);
     assert_null(nccl);
     assert_said("ncclCommInitRank failed on rank 1 of 2 (GPU 3): invalid usage; NCCL says: "
                 "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 18000; ");
@@ -171,7 +171,7 @@ static void results_become_statuses(void **state)
         weft_nccl_t *nccl = NULL;
         fake->fails = "CommInitRank";
         fake->result = (weft_nccl_result_t)cases[i].result;
-        assert_int_equal(weft__nccl_open(&id, 0, 2, &place, 10000, &nccl), cases[i].status);
+        assert_int_equal(weft__nccl_open(&id, 0, 2, &binding, 10000, &nccl), cases[i].status);
         assert_said("ncclCommInitRank failed on rank 0 of 2 (GPU 3): ");
     }
 }
@@ -181,7 +181,7 @@ static void gpu_that_cannot_be_used_is_named(void **state)
     (void)state;
     weft_nccl_t *nccl = NULL;
     host_gpu_fails = "fill";
-    assert_int_equal(weft__nccl_open(&id, 0, 2, &place, 10000, &nccl), WEFT_ERR_SYSTEM);
+    assert_int_equal(weft__nccl_open(&id, 0, 2, &binding, 10000, &nccl), WEFT_ERR_SYSTEM);
     assert_said("GPU 3 cannot be used: out of memory");
     assert_string_equal(fake->log, "");
 }
@@ -192,7 +192,7 @@ static void joining_times_out_and_leaves_nothing(void **state)
     weft_nccl_t *nccl = NULL;
     uint64_t start = weft__now_ns();
     atomic_store(&fake->stalls, "CommInitRank");
-    assert_int_equal(weft__nccl_open(&id, 1, 4, &place, 200, &nccl), WEFT_ERR_TIMEOUT);
+    assert_int_equal(weft__nccl_open(&id, 1, 4, &binding, 200, &nccl), WEFT_ERR_TIMEOUT);
     assert_true(weft__now_ns() - start >= 200000000u);
     assert_true(weft__now_ns() - start < 5000000000u);
     assert_said("timed out after 0.2 s on rank 1 in ncclCommInitRank: nothing is known");
@@ -208,7 +208,7 @@ static void one_thread_joins_several_ranks(void **state)
     weft_nccl_t *nccl[3];
     atomic_store(&fake->stalls, "CommInitRank");
     for (int r = 0; r < 3; r++) {
-        assert_int_equal(weft__nccl_enter(&id, r, 3, &place, &nccl[r]), WEFT_OK);
+        assert_int_equal(weft__nccl_enter(&id, r, 3, &binding, &nccl[r]), WEFT_OK);
     }
     assert_int_equal(weft__nccl_meet(nccl[0], 20), WEFT_PENDING);
     while (atomic_load(&fake->stalled) < 3) { /* all are inside at once */
@@ -227,7 +227,7 @@ static void in_progress_is_waited_for(void **state)
     (void)state;
     weft_nccl_t *nccl = NULL;
     atomic_store(&fake->in_progress, 3);
-    assert_int_equal(weft__nccl_open(&id, 0, 1, &place, 10000, &nccl), WEFT_OK);
+    assert_int_equal(weft__nccl_open(&id, 0, 1, &binding, 10000, &nccl), WEFT_OK);
     assert_int_equal(fake->in_progress, 0);
     atomic_store(&fake->in_progress, 3);
     weft_call_t call = call_of(WEFT_COLL_ALLTOALL, 1, WEFT_F32, WEFT_SUM, 0);

@@ -195,11 +195,11 @@ static void nccl_is_told_once(void **state)
 {
     (void)state;
     const weft_nccl_id_t id = {"abc"};
-    const weft_nccl_place_t place = {.device = 0, .gpu = 0, .ops = weft__cuda()};
+    const weft_nccl_binding_t binding = {.device = 0, .gpu = 0, .ops = weft__cuda()};
     weft_nccl_t *nccl;
     char *src = take(BYTES), *other = take(BYTES), expected[300];
     assert_int_equal(weft_register(src, BYTES), WEFT_OK);
-    assert_int_equal(weft__nccl_open(&id, 0, 2, &place, 10000, &nccl), WEFT_OK);
+    assert_int_equal(weft__nccl_open(&id, 0, 2, &binding, 10000, &nccl), WEFT_OK);
     fake->log[0] = '\0';
     fake->logged = 0;
     weft_call_t call = {

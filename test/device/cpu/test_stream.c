@@ -491,7 +491,7 @@ static void lanes_take_short_turns_and_nothing_else(void **state)
 {
     (void)state;
     weft_stream_h stream = make_stream(), lane = NULL;
-    assert_int_equal(weft__lane_create(&lane), WEFT_OK);
+    assert_int_equal(weft__comm_stream_create(&lane), WEFT_OK);
     turns_t usual = turns_of(stream), ours = turns_of(lane), here = {0};
     look_at_turns(&here);
     assert_true(ours.is_lane && !usual.is_lane && !here.is_lane);

@@ -38,13 +38,13 @@ static inline bool word_load(const weft_cuda_word_t *from, uint32_t flag, uint32
     return word >> 32 == flag;
 }
 
-static inline void line_store(weft_cuda_word_t *to, const uint32_t (&data)[2], uint32_t flag)
+static inline void ll_store(weft_cuda_word_t *to, const uint32_t (&data)[2], uint32_t flag)
 {
     word_store(to, data[0], flag);
     word_store(to + 1, data[1], flag);
 }
 
-static inline bool line_load(const weft_cuda_word_t *from, uint32_t flag, uint32_t (&data)[2])
+static inline bool ll_load(const weft_cuda_word_t *from, uint32_t flag, uint32_t (&data)[2])
 {
     return word_load(from, flag, &data[0]) && word_load(from + 1, flag, &data[1]);
 }

@@ -52,7 +52,7 @@ weft_status_t weft__comm_crossed(weft_comm_h comm, const char *who)
 
 weft_status_t weft__comm_take_over(weft_comm_h comm, uintptr_t thread, const char *who)
 {
-    pthread_mutex_lock(&comm->turn_lock);
+    pthread_mutex_lock(&comm->order_lock);
     weft_status_t status = weft__comm_check(comm, who);
     if (status == WEFT_OK) {
         uintptr_t before = atomic_load_explicit(&comm->owner, memory_order_relaxed);
@@ -66,7 +66,7 @@ weft_status_t weft__comm_take_over(weft_comm_h comm, uintptr_t thread, const cha
             status = weft__comm_crossed(comm, who);
         }
     }
-    pthread_mutex_unlock(&comm->turn_lock);
+    pthread_mutex_unlock(&comm->order_lock);
     return status;
 }
 
@@ -86,14 +86,14 @@ static weft_status_t tear(weft_comm_h comm)
 
 weft_status_t weft__comm_end_crossed(weft_comm_h comm, uintptr_t thread, weft_status_t status)
 {
-    pthread_mutex_lock(&comm->turn_lock); /* until weft__comm_take_over has given it back */
+    pthread_mutex_lock(&comm->order_lock); /* until weft__comm_take_over has given it back */
     uintptr_t owner = atomic_load_explicit(&comm->owner, memory_order_relaxed);
     bool mine = owner - owner % WEFT_CALL_PLACES == thread;
     if (mine) {
         /* Partner: weft__comm_calling. */
         atomic_store_explicit(&comm->calling[owner % WEFT_CALL_PLACES], NULL, memory_order_release);
     }
-    pthread_mutex_unlock(&comm->turn_lock);
+    pthread_mutex_unlock(&comm->order_lock);
     return mine ? status : tear(comm);
 }
 
@@ -106,11 +106,11 @@ void weft__comm_hold(weft_comm_h comm)
 
 void weft__comm_let_go(weft_comm_h comm)
 {
-    pthread_mutex_lock(&comm->turn_lock);
+    pthread_mutex_lock(&comm->order_lock);
     bool last = atomic_fetch_sub(&comm->holds, 1) == 1;
     /* Partner: weft_comm_abort, which takes the handle away and then, under the lock, lets go too. */
     bool dead = atomic_load(&comm->magic) != WEFT_COMM_MAGIC;
-    pthread_mutex_unlock(&comm->turn_lock);
+    pthread_mutex_unlock(&comm->order_lock);
     if (last && dead) {
         weft__comm_release(comm);
     }

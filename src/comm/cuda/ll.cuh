@@ -1,12 +1,12 @@
 /* Small calls: the data travels with its flags. Every rank writes what its peers need into their
- * boxes and takes what it needs from its own; one trip, no fence.
+ * mailboxes and takes what it needs from its own; one trip, no fence.
  *
  * A thread moves units of 8 bytes. Unit u of every block that is sent and received is one thread's,
  * which sends all it has before it receives anything: that is what makes calls in place right, for a
  * thread only overwrites what it has sent itself. The first warp of block 0 announces the call and
  * compares announcements meanwhile. */
-#ifndef WEFT_COMM_CUDA_LINES_CUH
-#define WEFT_COMM_CUDA_LINES_CUH
+#ifndef WEFT_COMM_CUDA_LL_CUH
+#define WEFT_COMM_CUDA_LL_CUH
 
 #include "comm/cuda/sync.cuh"
 #include "kernel/element.cuh"
@@ -82,13 +82,13 @@ static __device__ __forceinline__ void unit_store(char *to, int bytes, const uin
     }
 }
 
-/* The lines that rank `from` writes in the box of rank `in`, in the half of this call, at `unit`. */
-static __device__ __forceinline__ weft_cuda_word_t *line_of(const world_t &world, int in, int from,
+/* The lines that rank `from` writes in the mailbox of rank `in`, in the half of this call, at `unit`. */
+static __device__ __forceinline__ weft_cuda_word_t *ll_of(const world_t &world, int in, int from,
                                                             uint64_t number, uint32_t unit)
 {
-    uint32_t words = (uint32_t)world.line_words;
+    uint32_t words = (uint32_t)world.ll_words;
     uint32_t which = ((uint32_t)number & 1) * (uint32_t)world.size + (uint32_t)from;
-    return world.box[in]->line + (which * words + 2 * unit);
+    return world.mailbox[in]->ll + (which * words + 2 * unit);
 }
 
 template <int ELEMENT, bool EVEN>
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void send_unit(const world_t &world, const cal
         if (route.send_step) {
             unit_load<ELEMENT, EVEN>(src + (uint64_t)p * route.send_step, here, data);
         }
-        line_store(line_of(world, p, world.rank, number, unit), data, (uint32_t)number);
+        ll_store(ll_of(world, p, world.rank, number, unit), data, (uint32_t)number);
     }
 }
 
@@ -122,14 +122,14 @@ static __device__ __forceinline__ bool take_units(const world_t &world, const ca
                                                   int first, uint32_t (&data)[POLL_FAN][2])
 {
     waiter_t waiter = {0, 0};
-    const weft_cuda_word_t *lines = line_of(world, world.rank, first, number, unit);
+    const weft_cuda_word_t *words = ll_of(world, world.rank, first, number, unit);
     int last = call.route.recv_to - first, own = world.rank - first;
     for (;;) {
         int missing = -1;
 #pragma unroll
         for (int i = 0; i < POLL_FAN; i++) {
             if (i < last && i != own &&
-                !line_load(lines + (uint32_t)i * (uint32_t)world.line_words, (uint32_t)number,
+                !ll_load(words + (uint32_t)i * (uint32_t)world.ll_words, (uint32_t)number,
                            data[i])) {
                 missing = i;
             }
@@ -233,7 +233,7 @@ static __device__ __forceinline__ void end_call(const world_t &world, const call
 {
     count_call(world, number);
     if (call.mark && threadIdx.x == 0 &&
-        (gridDim.x == 1 || last_block(world, &world.box[world.rank]->blocks, gridDim.x))) {
+        (gridDim.x == 1 || last_block(world, &world.mailbox[world.rank]->blocks, gridDim.x))) {
         tell_host(world, call.mark);
     }
 }
@@ -311,7 +311,7 @@ static __global__ void __launch_bounds__(LINE_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
         bool more = true;
 #pragma unroll 1
         for (uint32_t u = first_unit(); u < batch.units && more; u += next_unit()) {
-            const weft_cuda_piece_t &piece = batch.piece[piece_of(batch, u)];
+            const weft_cuda_batched_t &piece = batch.piece[piece_of(batch, u)];
             uint64_t before = 8ull * piece.first;
             call_t part = call;
             part.src = (const char *)piece.src - before;

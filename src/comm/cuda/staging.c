@@ -15,7 +15,7 @@ static weft_status_t copy_of(const weft_cuda_t *cuda, const void *ptr, size_t by
 }
 
 static weft_status_t stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
-                              weft_stream_h stream, weft_cuda_stage_t *stage_p)
+                              weft_stream_h stream, weft_cuda_staging_t *staging_p)
 {
     size_t src_bytes = weft__call_extent(call, cuda->rank, cuda->size, false);
     size_t dst_bytes = weft__call_extent(call, cuda->rank, cuda->size, true);
@@ -24,7 +24,7 @@ static weft_status_t stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bo
     if (!loan) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to stage a call");
     }
-    stage_p->loan = loan;
+    staging_p->loan = loan;
     cuda->queued += WEFT_CUDA_COPY_OPS;
     if (src) {
         status = copy_of(cuda, call->src, src_bytes, true, stream, &loan->device[0]);
@@ -34,17 +34,17 @@ static weft_status_t stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bo
         /* Blocks of the destination that nobody writes keep what they have. */
         bool filled = call->coll == WEFT_COLL_ALLTOALLV;
         status = copy_of(cuda, call->dst, dst_bytes, filled, stream, &loan->device[1]);
-        stage_p->to = call->dst;
-        stage_p->bytes = dst_bytes;
+        staging_p->to = call->dst;
+        staging_p->bytes = dst_bytes;
         call->dst = loan->device[1];
     }
     return status;
 }
 
-weft_status_t weft__cuda_stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
-                                  weft_stream_h stream, weft_cuda_stage_t *stage_p)
+weft_status_t weft__cuda_staging_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
+                                  weft_stream_h stream, weft_cuda_staging_t *staging_p)
 {
-    weft_status_t status = src || dst ? stage_in(cuda, call, src, dst, stream, stage_p) : WEFT_OK;
+    weft_status_t status = src || dst ? stage_in(cuda, call, src, dst, stream, staging_p) : WEFT_OK;
     return status == WEFT_ERR_NO_MEMORY ? weft__cuda_no_room(cuda) : status;
 }
 
@@ -58,20 +58,20 @@ weft_status_t weft__cuda_no_room(weft_cuda_t *cuda)
     return weft__cuda_check(cuda);
 }
 
-weft_status_t weft__cuda_stage_end(weft_cuda_t *cuda, const weft_call_t *calls,
-                                   const weft_cuda_stage_t *stages, int n, weft_stream_h stream,
+weft_status_t weft__cuda_staging_end(weft_cuda_t *cuda, const weft_call_t *calls,
+                                   const weft_cuda_staging_t *stages, int n, weft_stream_h stream,
                                    bool capturing, uint64_t mark, weft_status_t status)
 {
     bool staged = false;
     for (int i = 0; i < n; i++) {
-        const weft_cuda_stage_t *stage = &stages[i];
-        if (!stage->loan) {
+        const weft_cuda_staging_t *staging = &stages[i];
+        if (!staging->loan) {
             continue;
         }
-        if (status == WEFT_OK && stage->to) {
-            status = weft_memcpy(stage->to, calls[i].dst, stage->bytes, stream);
+        if (status == WEFT_OK && staging->to) {
+            status = weft_memcpy(staging->to, calls[i].dst, staging->bytes, stream);
         }
-        weft_status_t lent = weft__cuda_lend(cuda, stage->loan, stream,
+        weft_status_t lent = weft__cuda_lend(cuda, staging->loan, stream,
                                              capturing || status != WEFT_OK);
         status = status != WEFT_OK ? status : lent;
         staged = true;

@@ -1,7 +1,7 @@
-/* A thread begins and ends a call on a communicator: the way of every call, inline. turn.c has
+/* A thread begins and ends a call on a communicator: the way of every call, inline. order.c has
  * the idea, and what happens where two threads do so at the same time. */
-#ifndef WEFT_COMM_TURN_H
-#define WEFT_COMM_TURN_H
+#ifndef WEFT_COMM_ORDER_H
+#define WEFT_COMM_ORDER_H
 
 #include "comm/comm.h"
 
@@ -14,7 +14,7 @@ static inline bool weft__is_mine(uintptr_t owner)
     return (owner & ~(uintptr_t)(WEFT_CALL_PLACES - 1)) == (uintptr_t)&weft__self;
 }
 
-/* The calling thread begins to use the communicator, see turn.c. */
+/* The calling thread begins to use the communicator, see order.c. */
 static inline __attribute__((always_inline)) weft_status_t weft__call_begin(weft_comm_h comm,
                                                                             const char *who)
 {

@@ -1,5 +1,5 @@
 #include "comm/cuda/families.cuh"
-#include "comm/cuda/lines.cuh"
+#include "comm/cuda/ll.cuh"
 
 const unsigned line_threads = LINE_THREADS;
 

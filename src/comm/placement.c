@@ -1,4 +1,4 @@
-#include "comm/vote.h"
+#include "comm/placement.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 #define NAME_ROOM 128 /* of a key in the store */
 
-static void voter_key(const char *key, int rank, char name[NAME_ROOM])
+static void rank_key(const char *key, int rank, char name[NAME_ROOM])
 {
-    snprintf(name, NAME_ROOM, "%s/voter/%d", key, rank);
+    snprintf(name, NAME_ROOM, "%s/rank/%d", key, rank);
 }
 
 /* The last one to vote says what it comes to. */
@@ -25,7 +25,7 @@ static weft_status_t decide(weft_store_conn_t *store, const char *key, int size,
     char name[NAME_ROOM];
     for (int r = 0; r < size && status == WEFT_OK; r++) {
         size_t bytes = sizeof(members[r]);
-        voter_key(key, r, name);
+        rank_key(key, r, name);
         status = weft__store_get(store, name, &members[r], &bytes, timeout_ms);
     }
     if (status == WEFT_OK) {
@@ -39,23 +39,23 @@ static weft_status_t decide(weft_store_conn_t *store, const char *key, int size,
     return status;
 }
 
-weft_status_t weft__vote_cast(weft_store_conn_t *store, const char *key, int rank, int size,
+weft_status_t weft__placement_tell(weft_store_conn_t *store, const char *key, int rank, int size,
                               const weft_member_t *me, int timeout_ms)
 {
     char name[NAME_ROOM];
     weft_member_t there;
     bool taken = true;
     size_t bytes = sizeof(there);
-    int64_t votes;
-    voter_key(key, rank, name);
+    int64_t told;
+    rank_key(key, rank, name);
     WEFT_TRY(weft__store_offer(store, name, me, sizeof(*me), &taken, &there, &bytes));
     if (!taken) { /* before it votes twice */
         return weft__fail(WEFT_ERR_INVALID, "rank %d of this communicator has joined already",
                           rank);
     }
-    snprintf(name, sizeof(name), "%s/votes", key);
-    WEFT_TRY(weft__store_add(store, name, 1, &votes));
-    return votes == size ? decide(store, key, size, timeout_ms) : WEFT_OK;
+    snprintf(name, sizeof(name), "%s/told", key);
+    WEFT_TRY(weft__store_add(store, name, 1, &told));
+    return told == size ? decide(store, key, size, timeout_ms) : WEFT_OK;
 }
 
 /* Name those who have not voted. */
@@ -69,7 +69,7 @@ static weft_status_t say_missing(weft_store_conn_t *store, const char *key, int 
         weft_member_t member;
         size_t bytes = sizeof(member);
         bool found = false;
-        voter_key(key, r, name);
+        rank_key(key, r, name);
         bool absent = weft__store_look(store, name, &member, &bytes, &found) == WEFT_OK && !found;
         seen[r] = (weft_seen_t){.rank = r, .state = absent ? WEFT_SEEN_UNKNOWN : WEFT_SEEN_JOINED};
     }
@@ -82,14 +82,14 @@ static weft_status_t say_missing(weft_store_conn_t *store, const char *key, int 
 static void withdraw(weft_store_conn_t *store, const char *key, int rank)
 {
     char name[NAME_ROOM];
-    int64_t votes;
-    snprintf(name, sizeof(name), "%s/votes", key);
-    weft__store_add(store, name, -1, &votes);
-    voter_key(key, rank, name);
+    int64_t told;
+    snprintf(name, sizeof(name), "%s/told", key);
+    weft__store_add(store, name, -1, &told);
+    rank_key(key, rank, name);
     weft__store_delete(store, name);
 }
 
-weft_status_t weft__vote_count(weft_store_conn_t *store, const char *key, int rank, int size,
+weft_status_t weft__placement_await(weft_store_conn_t *store, const char *key, int rank, int size,
                                int timeout_ms, const weft_backend_ops_t **backend_p)
 {
     char name[NAME_ROOM], backend[32] = "";

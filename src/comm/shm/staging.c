@@ -1,14 +1,14 @@
-/* Calls in pieces.
+/* Calls in chunks.
  *
  * Some calls cannot run in one go: a rank's buffers are out of the others' reach (plain malloc in
- * another process), or a one-shot is larger than a slot. They are cut along `count`: piece i holds
+ * another process), or a one-shot is larger than a slot. They are cut along `count`: chunk i holds
  * elements [i x c, (i+1) x c) of every block, and is a call of its own on contiguous buffers. Pieces
  * go through bounce buffers in the rank's device memory where that is needed. All ranks cut alike,
  * because c depends only on what they share. */
 #include "base/log.h"
 #include "comm/shm/shm.h"
 
-/* Room for one piece of src and one of dst, `bytes` each. */
+/* Room for one chunk of src and one of dst, `bytes` each. */
 static weft_status_t bounce_ready(weft_shm_t *shm, size_t bytes)
 {
     bytes = (bytes + 255) / 256 * 256; /* the second half must be aligned for every type */
@@ -41,56 +41,56 @@ static size_t table_blocks(const weft_shm_t *shm, const weft_call_t *call)
     return many ? (size_t)shm->size : 1;
 }
 
-typedef struct piece {
+typedef struct chunk {
     size_t offset, count; /* in elements of a block */
     size_t element;       /* bytes */
     int src_blocks, dst_blocks;
     bool src_direct, dst_direct; /* the user's own buffer serves */
 } piece_t;
 
-static void pack(const weft_call_t *call, const piece_t *piece, char *to)
+static void pack(const weft_call_t *call, const piece_t *chunk, char *to)
 {
-    size_t bytes = piece->count * piece->element;
-    for (size_t b = 0; b < (size_t)piece->src_blocks; b++) {
+    size_t bytes = chunk->count * chunk->element;
+    for (size_t b = 0; b < (size_t)chunk->src_blocks; b++) {
         const char *from = (const char *)call->src +
-                           (b * call->count + piece->offset) * piece->element;
+                           (b * call->count + chunk->offset) * chunk->element;
         weft__kernels()->copy(to + b * bytes, from, bytes, WEFT_STORE_CACHED);
     }
 }
 
-static void unpack(const weft_call_t *call, const piece_t *piece, const char *from)
+static void unpack(const weft_call_t *call, const piece_t *chunk, const char *from)
 {
-    size_t bytes = piece->count * piece->element;
-    for (size_t b = 0; b < (size_t)piece->dst_blocks; b++) {
-        char *to = (char *)call->dst + (b * call->count + piece->offset) * piece->element;
+    size_t bytes = chunk->count * chunk->element;
+    for (size_t b = 0; b < (size_t)chunk->dst_blocks; b++) {
+        char *to = (char *)call->dst + (b * call->count + chunk->offset) * chunk->element;
         weft__kernels()->copy(to, from + b * bytes, bytes, WEFT_STORE_CACHED);
     }
 }
 
-static weft_status_t run_piece(weft_shm_t *shm, const weft_call_t *call, const piece_t *piece,
+static weft_status_t run_piece(weft_shm_t *shm, const weft_call_t *call, const piece_t *chunk,
                                weft_algo_t algo)
 {
     weft_call_t part = *call;
-    part.count = piece->count;
-    if (piece->src_direct) {
-        part.src = call->src ? (const char *)call->src + piece->offset * piece->element : NULL;
+    part.count = chunk->count;
+    if (chunk->src_direct) {
+        part.src = call->src ? (const char *)call->src + chunk->offset * chunk->element : NULL;
     } else {
-        pack(call, piece, shm->bounce);
+        pack(call, chunk, shm->bounce);
         part.src = shm->bounce;
     }
-    if (piece->dst_direct) {
-        part.dst = call->dst ? (char *)call->dst + piece->offset * piece->element : NULL;
+    if (chunk->dst_direct) {
+        part.dst = call->dst ? (char *)call->dst + chunk->offset * chunk->element : NULL;
     } else {
         part.dst = shm->bounce + shm->bounce_bytes;
     }
-    weft_status_t status = weft__shm_run_piece(shm, &part, algo);
-    if (status == WEFT_OK && !piece->dst_direct) {
-        unpack(call, piece, shm->bounce + shm->bounce_bytes);
+    weft_status_t status = weft__shm_run_chunk(shm, &part, algo);
+    if (status == WEFT_OK && !chunk->dst_direct) {
+        unpack(call, chunk, shm->bounce + shm->bounce_bytes);
     }
     return status;
 }
 
-/* This call goes in pieces: others that name it in an error mean the whole. */
+/* This call goes in chunks: others that name it in an error mean the whole. */
 static void mark_whole(weft_shm_t *shm, const weft_call_t *call)
 {
     weft_rank_block_t *me = shm->host->me;
@@ -100,7 +100,7 @@ static void mark_whole(weft_shm_t *shm, const weft_call_t *call)
     atomic_store_explicit(&me->whole_call, shm->host->calls, memory_order_relaxed);
 }
 
-weft_status_t weft__shm_pieces(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo)
+weft_status_t weft__shm_chunks(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo)
 {
     const weft_coll_info_t *info = &weft__coll_info[call->coll];
     bool oneshot = algo == WEFT_ALGO_ONESHOT;
@@ -108,23 +108,23 @@ weft_status_t weft__shm_pieces(weft_shm_t *shm, const weft_call_t *call, weft_al
     size_t blocks = table_blocks(shm, call);
     size_t room = oneshot ? WEFT_SLOT_BYTES : shm->chunk;
     size_t most = room / element / blocks;
-    piece_t piece = {.element = element,
+    piece_t chunk = {.element = element,
                      .src_blocks = weft__call_src_blocks(call, shm->rank, shm->size),
                      .dst_blocks = weft__call_dst_blocks(call, shm->rank, shm->size)};
     most = most ? most : 1;
-    size_t src_bytes = call->count * element * (size_t)piece.src_blocks;
-    size_t dst_bytes = call->count * element * (size_t)piece.dst_blocks;
-    piece.src_direct = info->src_blocks == '1' &&
+    size_t src_bytes = call->count * element * (size_t)chunk.src_blocks;
+    size_t dst_bytes = call->count * element * (size_t)chunk.dst_blocks;
+    chunk.src_direct = info->src_blocks == '1' &&
                        (oneshot || weft__shm_shared(shm, call->src, src_bytes));
-    piece.dst_direct = info->dst_blocks == '1' &&
+    chunk.dst_direct = info->dst_blocks == '1' &&
                        (oneshot || weft__shm_shared(shm, call->dst, dst_bytes));
     mark_whole(shm, call);
     weft_status_t status = bounce_ready(shm, most * element * blocks);
-    while (status == WEFT_OK && piece.offset < call->count) {
-        size_t left = call->count - piece.offset;
-        piece.count = left < most ? left : most;
-        status = run_piece(shm, call, &piece, algo);
-        piece.offset += piece.count;
+    while (status == WEFT_OK && chunk.offset < call->count) {
+        size_t left = call->count - chunk.offset;
+        chunk.count = left < most ? left : most;
+        status = run_piece(shm, call, &chunk, algo);
+        chunk.offset += chunk.count;
     }
     return status;
 }
@@ -198,7 +198,7 @@ static weft_status_t staged_blocks(weft_shm_t *shm, const weft_call_t *call, siz
                              .src = in,
                              .dst = out,
                              .comm = call->comm};
-        status = weft__shm_run_piece(shm, &round, WEFT_ALGO_DIRECT);
+        status = weft__shm_run_chunk(shm, &round, WEFT_ALGO_DIRECT);
         for (size_t p = 0; status == WEFT_OK && p < size; p++) {
             size_t n = part_of(v->recvcounts[p], at, most) * element;
             char *to = (char *)call->dst + (v->recvoffsets[p] + at) * element;

@@ -198,16 +198,16 @@ static void staged_and_brought_back(void **state)
     assert_int_equal(weft__cuda()->alloc(0, &to, COUNT * sizeof(double)), 0);
     for (int fails = 0; fails < 2; fails++) {
         weft_status_t status = fails ? WEFT_ERR_RANK_DEAD : WEFT_OK;
-        weft_cuda_stage_t stage = {0};
+        weft_cuda_staging_t staging = {0};
         weft_call_t call = sum(from, to, COUNT);
         fill(from);
         fill(to);
-        assert_int_equal(weft__cuda_stage_in(&cuda, &call, true, true, stream, &stage), WEFT_OK);
+        assert_int_equal(weft__cuda_staging_in(&cuda, &call, true, true, stream, &staging), WEFT_OK);
         assert_ptr_not_equal(call.src, from);
         assert_ptr_not_equal(call.dst, to);
         work(&call, 1);
         assert_true(is(to, 0, COUNT, 0));
-        assert_int_equal(weft__cuda_stage_end(&cuda, &call, &stage, 1, stream, false, 0, status),
+        assert_int_equal(weft__cuda_staging_end(&cuda, &call, &staging, 1, stream, false, 0, status),
                          status);
         assert_true(is(to, 0, COUNT, fails ? 0 : 1) && is(from, 0, COUNT, 0));
     }
@@ -221,7 +221,7 @@ static void staged_ragged_destinations_keep_the_rest(void **state)
     double *to;
     size_t counts[] = {0, 10}, offsets[] = {0, COUNT - 10};
     weft_vectors_t vectors = {counts, offsets, counts, offsets};
-    weft_cuda_stage_t stage = {0};
+    weft_cuda_staging_t staging = {0};
     assert_int_equal(weft__cuda()->alloc(0, (void **)&to, COUNT * sizeof(double)), 0);
     weft_call_t call = sum(NULL, to, 0);
     for (int i = 0; i < COUNT; i++) { /* not what the pool's memory may hold from before */
@@ -229,9 +229,9 @@ static void staged_ragged_destinations_keep_the_rest(void **state)
     }
     call.coll = WEFT_COLL_ALLTOALLV;
     call.vectors = &vectors;
-    assert_int_equal(weft__cuda_stage_in(&cuda, &call, false, true, stream, &stage), WEFT_OK);
+    assert_int_equal(weft__cuda_staging_in(&cuda, &call, false, true, stream, &staging), WEFT_OK);
     ((double *)call.dst)[COUNT - 1] = -1;
-    assert_int_equal(weft__cuda_stage_end(&cuda, &call, &stage, 1, stream, false, 0, WEFT_OK),
+    assert_int_equal(weft__cuda_staging_end(&cuda, &call, &staging, 1, stream, false, 0, WEFT_OK),
                      WEFT_OK);
     assert_true(is(to, 0, COUNT - 1, 7) && to[COUNT - 1] == -1);
     assert_int_equal(weft__cuda()->release(0, to), 0);
@@ -239,7 +239,7 @@ static void staged_ragged_destinations_keep_the_rest(void **state)
 
 /* ---- order -------------------------------------------------------------------------------- */
 
-static weft_cuda_card_t card;
+static weft_cuda_peer_info_t info;
 
 static void call_on(weft_stream_h on)
 {
@@ -253,7 +253,7 @@ static void behind_stays_behind(void **state)
 {
     (void)state;
     cuda.size = 1;
-    cuda.cards[0] = &card;
+    cuda.infos[0] = &info;
     call_on(cuda.own);
     call_on(cuda.own);
     assert_false(cuda.behind);
@@ -268,7 +268,7 @@ static void pace_is_kept(void **state)
 {
     (void)state;
     cuda.size = 1;
-    cuda.cards[0] = &card;
+    cuda.infos[0] = &info;
     for (int i = 0; i < WEFT_CUDA_PACE / 2; i++) {
         call_on(stream);
     }

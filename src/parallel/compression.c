@@ -1,5 +1,5 @@
-/* All-reduce of gradients in fewer bits: see squeeze.h. */
-#include "parallel/squeeze.h"
+/* All-reduce of gradients in fewer bits: see compression.h. */
+#include "parallel/compression.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "kernel/compress.h"
 
-struct weft_squeeze {
+struct weft_compression {
     weft_compress_t kind;
     bool scatters;
     const weft_layout_t *layout;
@@ -39,7 +39,7 @@ int weft__compress_named(const char *name)
     return -1;
 }
 
-int64_t weft__squeeze_align(weft_compress_t kind, int ranks)
+int64_t weft__compression_align(weft_compress_t kind, int ranks)
 {
     /* Every rank owns the same number of whole blocks of each bucket. */
     bool divides = WEFT_SUMSQ_CHUNK % (ranks * WEFT_QUANT_BLOCK) == 0;
@@ -63,7 +63,7 @@ static int64_t piece_bytes(int64_t part)
 }
 
 /* Elements of both residuals. */
-static int64_t residual_count(const weft_squeeze_t *s, const weft_layout_t *layout)
+static int64_t residual_count(const weft_compression_t *s, const weft_layout_t *layout)
 {
     if (s->kind != WEFT_COMPRESS_INT8) {
         return 0;
@@ -72,7 +72,7 @@ static int64_t residual_count(const weft_squeeze_t *s, const weft_layout_t *layo
 }
 
 /* Cut `memory` (NULL: only count) into buffers; returns the bytes. */
-static size_t carve(weft_squeeze_t *s, const weft_layout_t *layout, char *memory)
+static size_t carve(weft_compression_t *s, const weft_layout_t *layout, char *memory)
 {
     enum { OUT, IN, SUM, RESIDUAL, PEAK, BUFFERS };
     int64_t most = largest_bucket(layout), part = most / s->ranks;
@@ -100,27 +100,27 @@ static size_t carve(weft_squeeze_t *s, const weft_layout_t *layout, char *memory
     return used;
 }
 
-size_t weft__squeeze_bytes(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
+size_t weft__compression_bytes(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
                            int ranks)
 {
-    weft_squeeze_t squeeze = {.kind = kind, .scatters = scatters, .ranks = ranks};
-    return carve(&squeeze, layout, NULL);
+    weft_compression_t compression = {.kind = kind, .scatters = scatters, .ranks = ranks};
+    return carve(&compression, layout, NULL);
 }
 
-size_t weft__squeeze_residual_bytes(weft_compress_t kind, bool scatters,
+size_t weft__compression_residual_bytes(weft_compress_t kind, bool scatters,
                                     const weft_layout_t *layout, int ranks)
 {
-    weft_squeeze_t squeeze = {.kind = kind, .scatters = scatters, .ranks = ranks};
-    return (size_t)residual_count(&squeeze, layout) * sizeof(float);
+    weft_compression_t compression = {.kind = kind, .scatters = scatters, .ranks = ranks};
+    return (size_t)residual_count(&compression, layout) * sizeof(float);
 }
 
-float *weft__squeeze_residuals(const weft_squeeze_t *s, int64_t *count_p)
+float *weft__compression_residuals(const weft_compression_t *s, int64_t *count_p)
 {
     *count_p = s != NULL ? residual_count(s, s->layout) : 0;
     return *count_p > 0 ? s->residual : NULL;
 }
 
-static weft_status_t allocate(weft_squeeze_t *s)
+static weft_status_t allocate(weft_compression_t *s)
 {
     size_t bytes = carve(s, s->layout, NULL);
     weft_status_t status = WEFT_OK;
@@ -140,7 +140,7 @@ static weft_status_t allocate(weft_squeeze_t *s)
 /* Every kernel once, on a block of zeros. A GPU loads a kernel when it is first launched, and may wait for
  * the process to be idle there to do so; where ranks are threads, another rank's exchange would by then
  * wait for this one. */
-static weft_status_t rehearse(const weft_squeeze_t *s, float *zeros)
+static weft_status_t rehearse(const weft_compression_t *s, float *zeros)
 {
     const int64_t n = WEFT_QUANT_BLOCK;
     float *back = zeros + n, *residual = back + n, *one = residual + n;
@@ -159,7 +159,7 @@ static weft_status_t rehearse(const weft_squeeze_t *s, float *zeros)
     return s->ops->dequantize(&(weft_dequantize_t){n, 1, 0, bytes, one, back}, NULL);
 }
 
-static weft_status_t load_kernels(const weft_squeeze_t *s)
+static weft_status_t load_kernels(const weft_compression_t *s)
 {
     static pthread_mutex_t lock =
         PTHREAD_MUTEX_INITIALIZER; /* so that the next one finds them loaded */
@@ -179,15 +179,15 @@ static weft_status_t load_kernels(const weft_squeeze_t *s)
     return status;
 }
 
-weft_status_t weft__squeeze_create(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
+weft_status_t weft__compression_create(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
                                    const weft_compute_t *compute, weft_comm_h comm,
-                                   weft_squeeze_t **squeeze_p)
+                                   weft_compression_t **compression_p)
 {
-    weft_squeeze_t *s = calloc(1, sizeof(*s));
+    weft_compression_t *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to compress gradients");
     }
-    *s = (weft_squeeze_t){
+    *s = (weft_compression_t){
         .kind = kind, .scatters = scatters, .layout = layout, .compute = compute, .comm = comm};
     weft_status_t status = weft_comm_size(comm, &s->ranks);
     if (status == WEFT_OK) {
@@ -200,18 +200,18 @@ weft_status_t weft__squeeze_create(weft_compress_t kind, bool scatters, const we
         status = load_kernels(s);
     }
     if (status != WEFT_OK) {
-        weft__squeeze_destroy(s);
+        weft__compression_destroy(s);
         return status;
     }
-    *squeeze_p = s;
+    *compression_p = s;
     return WEFT_OK;
 }
 
-void weft__squeeze_destroy(weft_squeeze_t *squeeze)
+void weft__compression_destroy(weft_compression_t *compression)
 {
-    if (squeeze != NULL) {
-        weft_free(squeeze->memory);
-        free(squeeze);
+    if (compression != NULL) {
+        weft_free(compression->memory);
+        free(compression);
     }
 }
 
@@ -219,7 +219,7 @@ void weft__squeeze_destroy(weft_squeeze_t *squeeze)
 
 /* Sum `count` halves in s->out over ranks. Those that this rank gets, *count_p of them, are at
  * *sums_p: all, or its part. */
-static weft_status_t sum_halves(weft_squeeze_t *s, weft_dtype_t type, int64_t count,
+static weft_status_t sum_halves(weft_compression_t *s, weft_dtype_t type, int64_t count,
                                 weft_stream_h stream, char **sums_p, int64_t *count_p)
 {
     int64_t part = count / s->ranks;
@@ -230,7 +230,7 @@ static weft_status_t sum_halves(weft_squeeze_t *s, weft_dtype_t type, int64_t co
                : weft_allreduce(s->out, s->out, (size_t)count, type, WEFT_SUM, s->comm, stream);
 }
 
-static weft_status_t by_bf16(weft_squeeze_t *s, const float *x, int64_t count, float *out,
+static weft_status_t by_bf16(weft_compression_t *s, const float *x, int64_t count, float *out,
                              weft_stream_h stream)
 {
     weft_cast_t narrow = {WEFT_F32, WEFT_BF16, count, x, s->out};
@@ -241,7 +241,7 @@ static weft_status_t by_bf16(weft_squeeze_t *s, const float *x, int64_t count, f
     return s->compute->cast(&widen, stream);
 }
 
-static weft_status_t by_fp16(weft_squeeze_t *s, const float *x, int64_t count, float *out,
+static weft_status_t by_fp16(weft_compression_t *s, const float *x, int64_t count, float *out,
                              weft_stream_h stream)
 {
     weft_peak_t peak = {count, x, s->peak};
@@ -256,7 +256,7 @@ static weft_status_t by_fp16(weft_squeeze_t *s, const float *x, int64_t count, f
 }
 
 /* This rank's part of the sum, in f32. */
-static weft_status_t sum_bytes(weft_squeeze_t *s, const float *x, int64_t first, int64_t part,
+static weft_status_t sum_bytes(weft_compression_t *s, const float *x, int64_t first, int64_t part,
                                float *sum, weft_stream_h stream)
 {
     int64_t piece = piece_bytes(part);
@@ -272,7 +272,7 @@ static weft_status_t sum_bytes(weft_squeeze_t *s, const float *x, int64_t first,
     return s->ops->dequantize(&add, stream);
 }
 
-static weft_status_t by_int8(weft_squeeze_t *s, float *x, int64_t first, int64_t count,
+static weft_status_t by_int8(weft_compression_t *s, float *x, int64_t first, int64_t count,
                              weft_stream_h stream)
 {
     int64_t part = count / s->ranks, piece = piece_bytes(part);
@@ -290,7 +290,7 @@ static weft_status_t by_int8(weft_squeeze_t *s, float *x, int64_t first, int64_t
     return WEFT_OK;
 }
 
-weft_status_t weft__squeeze_allreduce(weft_squeeze_t *s, int bucket, float *grads,
+weft_status_t weft__compression_allreduce(weft_compression_t *s, int bucket, float *grads,
                                       weft_stream_h stream)
 {
     const weft_bucket_t *b = &s->layout->buckets[bucket];
@@ -307,7 +307,7 @@ weft_status_t weft__squeeze_allreduce(weft_squeeze_t *s, int bucket, float *grad
     }
 }
 
-weft_status_t weft__squeeze_scatter(weft_squeeze_t *s, int bucket, float *grads, float *out,
+weft_status_t weft__compression_scatter(weft_compression_t *s, int bucket, float *grads, float *out,
                                     weft_stream_h stream)
 {
     const weft_bucket_t *b = &s->layout->buckets[bucket];
