@@ -62,7 +62,7 @@ peers-shmem: ## compare with Open MPI's OSHMEM and other OpenSHMEMs on this mach
 	@tools/build $(BUILD)
 	@tools/peers-shmem $(PEERS_SHMEM)
 
-format: ## apply clang-format to the lines that were changed
+format: ## apply clang-format to all sources
 	@tools/check-format --fix
 
 clean: ## remove build/

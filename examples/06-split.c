@@ -1,6 +1,6 @@
 /* ctest: ranks=4
- * A grid of ranks: rows and columns are communicators of their own. Sums along rows, then messages along
- * columns.
+ * A grid of ranks: rows and columns are communicators of their own. Sums along rows, then messages
+ * along columns.
  *
  *     weft run -n 4 ./06-split                                                                */
 #include <stdio.h>
@@ -26,7 +26,8 @@ int main(void)
     long long sum = rank;
     TRY(weft_allreduce(&sum, &sum, 1, WEFT_I64, WEFT_SUM, row, NULL));
 
-    /* Around the column: what is sent down comes from above. In a group nobody waits for the other. */
+    /* Around the column: what is sent down comes from above. In a group nobody waits for the
+     * other. */
     long long above = -1;
     TRY(weft_comm_rank(column, &me));
     TRY(weft_comm_size(column, &rows));

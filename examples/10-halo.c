@@ -1,7 +1,7 @@
 /* ctest: ranks=4
- * Halo exchange in OpenSHMEM: a ring of cells cut into bands; before each step a PE needs the cells next to
- * its own. It puts its edge straight into its neighbours' ghost cells and tells them with a signal. Two
- * grids in turns make acknowledgements unnecessary.
+ * Halo exchange in OpenSHMEM: a ring of cells cut into bands; before each step a PE needs the cells
+ * next to its own. It puts its edge straight into its neighbours' ghost cells and tells them with a
+ * signal. Two grids in turns make acknowledgements unnecessary.
  *
  *     oshrun -np 4 ./10-halo          or: weft run -n 4 ./10-halo                             */
 #include "pattern.h"

@@ -1,6 +1,6 @@
 /* ctest: ranks=4
- * Dynamic load balancing in OpenSHMEM: tasks of unequal cost. PEs draw the number of the next task from a
- * counter by an atomic fetch-and-add, and put its result to PE 0.
+ * Dynamic load balancing in OpenSHMEM: tasks of unequal cost. PEs draw the number of the next task
+ * from a counter by an atomic fetch-and-add, and put its result to PE 0.
  *
  *     oshrun -np 4 ./11-balance                                                               */
 #include "pattern.h"
@@ -11,7 +11,8 @@
 static uint64_t results[TASKS]; /* PE 0's are the ones that count */
 static long next;               /* PE 0's: the next task */
 
-/* Steps until a number reaches 1 (3n+1 if odd, n/2 if even), over a range that grows with the task. */
+/* Steps until a number reaches 1 (3n+1 if odd, n/2 if even), over a range that grows with the
+ * task. */
 static uint64_t work(long task)
 {
     uint64_t steps = 0;

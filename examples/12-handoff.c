@@ -1,7 +1,7 @@
 /* ctest: ranks=4
  * Pipeline hand-off: every rank is a stage; activations of micro-batches go from stage to stage.
- * A put with a signal brings data and news of it in one call; the receiver sends nothing but a credit when
- * a buffer is free again.
+ * A put with a signal brings data and news of it in one call; the receiver sends nothing but a
+ * credit when a buffer is free again.
  *
  *     weft run -n 4 ./12-handoff                                                              */
 #include "pattern.h"

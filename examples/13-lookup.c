@@ -1,6 +1,6 @@
 /* ctest: ranks=4
- * Parameter lookup: an embedding table is spread over the ranks, and each rank needs the rows of its
- * tokens. It reads them from their owners, who need not know.
+ * Parameter lookup: an embedding table is spread over the ranks, and each rank needs the rows of
+ * its tokens. It reads them from their owners, who need not know.
  *
  *     weft run -n 4 ./13-lookup                                                               */
 #include "pattern.h"

@@ -1,6 +1,6 @@
 /* ctest: ranks=4
- * KV sharing: a rank that has computed keys and values of a prompt's beginning publishes where they are;
- * others find them by hash and read them, instead of computing them again.
+ * KV sharing: a rank that has computed keys and values of a prompt's beginning publishes where they
+ * are; others find them by hash and read them, instead of computing them again.
  *
  *     weft run -n 4 ./14-kv-sharing                                                           */
 #include "pattern.h"

@@ -1,6 +1,7 @@
 /* ctest: ranks=4
- * Small-gradient sync in OpenSHMEM: every PE puts its gradient with a signal into a slot that each other PE
- * keeps for it, and adds up what came. One trip, no call that all have to be in at the same time.
+ * Small-gradient sync in OpenSHMEM: every PE puts its gradient with a signal into a slot that each
+ * other PE keeps for it, and adds up what came. One trip, no call that all have to be in at the
+ * same time.
  *
  *     oshrun -np 4 ./15-gradient-sync                                                         */
 #include "pattern.h"
@@ -12,7 +13,8 @@
 #define MOST_PES 64
 #define LINE 8 /* words of a cache line: signals of different PEs do not share one */
 
-/* Two sets of slots in turns: a PE that has all signals of step s knows that all have done step s-1. */
+/* Two sets of slots in turns: a PE that has all signals of step s knows that all have done step
+ * s-1. */
 static float slots[2][MOST_PES][COUNT];
 static uint64_t signals[MOST_PES][LINE];
 

@@ -1,7 +1,7 @@
 /* ctest: ranks=4
- * Column-parallel GEMM: Y = X W, where each rank has some columns of W and computes that panel of Y. The
- * one-sided all-gather puts each band of rows to all ranks as soon as it is computed, so that
- * most of it is on its way while the rest is computed.
+ * Column-parallel GEMM: Y = X W, where each rank has some columns of W and computes that panel of
+ * Y. The one-sided all-gather puts each band of rows to all ranks as soon as it is computed, so
+ * that most of it is on its way while the rest is computed.
  *
  *     weft run -n 4 ./16-gemm-column                                                          */
 #include "pattern.h"

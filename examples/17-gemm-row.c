@@ -1,7 +1,8 @@
 /* ctest: ranks=4
- * Row-parallel GEMM: Y = X W, where each rank has some rows of W and the columns of X that belong to them, so
- * that Y is the sum of what the ranks compute. The one-sided all-reduce puts band b of the summand
- * to rank b as soon as it is computed; rank b adds the bands up and puts the sum to all.
+ * Row-parallel GEMM: Y = X W, where each rank has some rows of W and the columns of X that belong
+ * to them, so that Y is the sum of what the ranks compute. The one-sided all-reduce puts band b of
+ * the summand to rank b as soon as it is computed; rank b adds the bands up and puts the sum to
+ * all.
  *
  *     weft run -n 4 ./17-gemm-row                                                             */
 #include "pattern.h"

@@ -1,7 +1,7 @@
 /* ctest: ranks=4
- * Parameter server in OpenSHMEM: parameters are cut into shards, every PE serves one and works with all. A
- * step: gradients are put to the servers of their shards, which apply the sum and put the new parameters back
- * to everybody.
+ * Parameter server in OpenSHMEM: parameters are cut into shards, every PE serves one and works with
+ * all. A step: gradients are put to the servers of their shards, which apply the sum and put the
+ * new parameters back to everybody.
  *
  *     oshrun -np 4 ./18-param-server                                                          */
 #include "pattern.h"
@@ -25,8 +25,8 @@ static void fill(float *gradient, int step)
     }
 }
 
-/* params: a replica of all; boxes: gradients of our shard, one from each PE; both symmetric. The counters
- * say how many gradients and how many new shards have come. */
+/* params: a replica of all; boxes: gradients of our shard, one from each PE; both symmetric. The
+ * counters say how many gradients and how many new shards have come. */
 static void step_by_put(float *params, float *boxes, uint64_t *pushed, uint64_t *published,
                         const float *gradient, uint64_t step)
 {

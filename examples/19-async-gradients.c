@@ -1,6 +1,6 @@
 /* ctest: ranks=4
- * Asynchronous gradient aggregation: workers push gradients into rank 0's queue when they have them and go
- * on; nobody waits for the slowest.
+ * Asynchronous gradient aggregation: workers push gradients into rank 0's queue when they have them
+ * and go on; nobody waits for the slowest.
  *
  *     weft run -n 4 ./19-async-gradients                                                      */
 #include "pattern.h"

@@ -1,6 +1,6 @@
 /* ctest: ranks=4
- * Adapter hot swap: rank 0 replaces the parameters of all ranks while they work with theirs. A reader holds
- * one version, whole, and never waits.
+ * Adapter hot swap: rank 0 replaces the parameters of all ranks while they work with theirs. A
+ * reader holds one version, whole, and never waits.
  *
  *     weft run -n 4 ./20-adapter-swap                                                         */
 #include "pattern.h"

@@ -15,11 +15,11 @@
  *
  *     oshcc prog.c -o prog && oshrun -np 4 ./prog
  *
- * What each call does is defined by the specification (openshmem.org); docs/conformance.md says where
- * Weft goes beyond it, and what it does where the specification leaves something open. Every misuse
- * that can be seen (a wrong PE, an address that is not symmetric, a heap that is too small) is one
- * sentence that names the call and the PE. Variables of the environment: SHMEM_SYMMETRIC_SIZE (the
- * heap of a PE, 512M unless set), SHMEM_VERSION, SHMEM_INFO, SHMEM_DEBUG.
+ * What each call does is defined by the specification (openshmem.org); docs/conformance.md says
+ * where Weft goes beyond it, and what it does where the specification leaves something open. Every
+ * misuse that can be seen (a wrong PE, an address that is not symmetric, a heap that is too small)
+ * is one sentence that names the call and the PE. Variables of the environment:
+ * SHMEM_SYMMETRIC_SIZE (the heap of a PE, 512M unless set), SHMEM_VERSION, SHMEM_INFO, SHMEM_DEBUG.
  *
  * Reading this file: SHMEM_API(int, my_pe, void) declares `int shmem_my_pe(void)`, and with it the
  * entry pshmem_my_pe that profilers call. SHMEM_CTX_API declares two: shmem_X(...) on the default
@@ -48,7 +48,7 @@ typedef double _Complex shmem_complexd_t;
     SHMEM_API(result, name, __VA_ARGS__)                                                           \
     SHMEM_API(result, ctx_##name, shmem_ctx_t ctx, __VA_ARGS__)
 
-/* ---- set-up, queries ----------------------------------------------------------------------------- */
+/* ---- set-up, queries ---------------------------------------------------------------------- */
 
 SHMEM_API(void, init, void)
 SHMEM_API(int, init_thread, int requested, int *provided) /* every level is provided */
@@ -66,7 +66,7 @@ SHMEM_API(void, info_get_version, int *major, int *minor)
 SHMEM_API(void, info_get_name, char *name)
 SHMEM_API(void, pcontrol, int level, ...)
 
-/* ---- the symmetric heap -------------------------------------------------------------------------- */
+/* ---- the symmetric heap ------------------------------------------------------------------- */
 
 /* All PEs call them with the same arguments, which is checked. NULL, and a sentence on stderr, if
  * there is not enough room. */
@@ -77,7 +77,7 @@ SHMEM_API(void *, align, size_t alignment, size_t size)
 SHMEM_API(void *, realloc, void *ptr, size_t size)
 SHMEM_API(void, free, void *ptr)
 
-/* ---- teams, contexts ----------------------------------------------------------------------------- */
+/* ---- teams, contexts ---------------------------------------------------------------------- */
 
 SHMEM_API(int, team_my_pe, shmem_team_t team)
 SHMEM_API(int, team_n_pes, shmem_team_t team)
@@ -96,7 +96,7 @@ SHMEM_API(int, team_create_ctx, shmem_team_t team, long options, shmem_ctx_t *ct
 SHMEM_API(void, ctx_destroy, shmem_ctx_t ctx)
 SHMEM_API(int, ctx_get_team, shmem_ctx_t ctx, shmem_team_t *team)
 
-/* ---- put and get --------------------------------------------------------------------------------- */
+/* ---- put and get -------------------------------------------------------------------------- */
 
 #define SHMEM_RMA_API(name, type)                                                                  \
     SHMEM_CTX_API(void, name##_p, type *dest, type value, int pe)                                  \
@@ -136,7 +136,7 @@ SHMEM_SIZES(SHMEM_SIZE_API)
 
 SHMEM_API(uint64_t, signal_fetch, const uint64_t *sig_addr)
 
-/* ---- atomics ------------------------------------------------------------------------------------- */
+/* ---- atomics ------------------------------------------------------------------------------ */
 
 #define SHMEM_AMO_EXTENDED_API(name, type)                                                         \
     SHMEM_CTX_API(type, name##_atomic_fetch, const type *source, int pe)                           \
@@ -170,7 +170,7 @@ SHMEM_TYPES_AMO(SHMEM_AMO_API)
     SHMEM_CTX_API(void, name##_atomic_fetch_xor_nbi, type *fetch, type *dest, type value, int pe)
 SHMEM_TYPES_AMO_BITWISE(SHMEM_AMO_BITWISE_API)
 
-/* ---- order, waiting ------------------------------------------------------------------------------ */
+/* ---- order, waiting ----------------------------------------------------------------------- */
 
 SHMEM_API(void, fence, void)
 SHMEM_API(void, quiet, void)
@@ -204,13 +204,13 @@ SHMEM_TYPES_WAIT(SHMEM_WAIT_SET_API)
 
 SHMEM_API(uint64_t, signal_wait_until, uint64_t *sig_addr, int cmp, uint64_t cmp_value)
 
-/* ---- locks: the first to come is the first to be served ------------------------------------------ */
+/* ---- locks: the first to come is the first to be served ----------------------------------- */
 
 SHMEM_API(void, set_lock, long *lock)
 SHMEM_API(int, test_lock, long *lock)
 SHMEM_API(void, clear_lock, long *lock)
 
-/* ---- collectives --------------------------------------------------------------------------------- */
+/* ---- collectives -------------------------------------------------------------------------- */
 
 SHMEM_API(void, barrier_all, void)
 SHMEM_API(void, sync_all, void)
@@ -252,7 +252,7 @@ SHMEM_TYPES_REAL(SHMEM_REDUCE_ARITHMETIC_API)
 SHMEM_REDUCE_ARITHMETIC_API(complexf, shmem_complexf_t)
 SHMEM_REDUCE_ARITHMETIC_API(complexd, shmem_complexd_t)
 
-/* ---- deprecated ---------------------------------------------------------------------------------- */
+/* ---- deprecated --------------------------------------------------------------------------- */
 
 void start_pes(int npes);
 int _my_pe(void);
@@ -282,8 +282,8 @@ SHMEM_TYPES_WAIT(SHMEM_OLD_WAIT_API)
 SHMEM_API(void, wait, long *ivar, long cmp_value)
 SHMEM_API(void, wait_until, long *ivar, int cmp, long cmp_value)
 
-/* Collectives on active sets: PE_size PEs, from PE_start on, 2^logPE_stride apart. pSync and pWrk are
- * not used. */
+/* Collectives on active sets: PE_size PEs, from PE_start on, 2^logPE_stride apart. pSync and pWrk
+ * are not used. */
 SHMEM_API(void, barrier, int PE_start, int logPE_stride, int PE_size, long *pSync)
 SHMEM_API(void, sync, int PE_start, int logPE_stride, int PE_size, long *pSync)
 

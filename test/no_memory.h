@@ -1,5 +1,5 @@
-/* Allocations that fail when told to, for the one source of a program that includes this. Sanitizers have allocators of
- * their own: MEMORY_FAILS is 0 under them, and nothing fails. */
+/* Allocations that fail when told to, for the one source of a program that includes this.
+ * Sanitizers have allocators of their own: MEMORY_FAILS is 0 under them, and nothing fails. */
 #ifndef WEFT_TEST_NO_MEMORY_H
 #define WEFT_TEST_NO_MEMORY_H
 
@@ -24,7 +24,8 @@ extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *memory, size_t bytes);
 extern void *__libc_memalign(size_t align, size_t bytes);
 
-/* How many more allocations of this thread succeed before one fails; -1: all do, as after that one. */
+/* How many more allocations of this thread succeed before one fails; -1: all do, as after that
+ * one. */
 static _Thread_local int allocations_left = -1;
 
 static bool allocation_fails(void)

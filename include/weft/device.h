@@ -47,53 +47,55 @@ weft_status_t weft_device_synchronize(void);
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
-/* Allocate `bytes` on the current device from its pool: other ranks reach what it holds without further
- * ado. Memory of one's own (malloc, cudaMalloc) may be given to calls as well; unless it is registered, it
- * is copied through the pool where another rank would have to reach it. Aligned to 256 bytes, contents undefined. 0 bytes gives
- * a valid pointer that may be freed. WEFT_ERR_NO_MEMORY says how much was asked for, by which
- * device, and how much it had. */
+/* Allocate `bytes` on the current device from its pool: other ranks reach what it holds without
+ * further ado. Memory of one's own (malloc, cudaMalloc) may be given to calls as well; unless it is
+ * registered, it is copied through the pool where another rank would have to reach it. Aligned to
+ * 256 bytes, contents undefined. 0 bytes gives a valid pointer that may be freed.
+ * WEFT_ERR_NO_MEMORY says how much was asked for, by which device, and how much it had. */
 weft_status_t weft_malloc(void **ptr_p, size_t bytes);
 
 /* Give memory back to its device's pool. NULL is allowed. The caller makes sure that no queued
  * work still uses it. Any thread may free. WEFT_ERR_INVALID if `ptr` is not from weft_malloc. */
 weft_status_t weft_free(void *ptr);
 
-/* Host memory that a GPU copies from and to at full speed and without holding up the caller (pinned).
- * On virtual GPUs it is plain memory. Freeing NULL is allowed. */
+/* Host memory that a GPU copies from and to at full speed and without holding up the caller
+ * (pinned). On virtual GPUs it is plain memory. Freeing NULL is allowed. */
 weft_status_t weft_host_malloc(void **ptr_p, size_t bytes);
 weft_status_t weft_host_free(void *ptr);
 
 /* Copy or fill `bytes` in stream order. Pointers may be device memory or plain host memory.
- * Regions of a copy may overlap. Device memory must be in use and hold all `bytes`, else WEFT_ERR_INVALID; on GPUs
- * with the setting WEFT_CHECK_MEMORY only. */
+ * Regions of a copy may overlap. Device memory must be in use and hold all `bytes`, else
+ * WEFT_ERR_INVALID; on GPUs with the setting WEFT_CHECK_MEMORY only. */
 weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream);
 weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream);
 
-/* Make [ptr, ptr + bytes), which is not from weft_malloc, as good as if it were, for the current device:
+/* Make [ptr, ptr + bytes), which is not from weft_malloc, as good as if it were, for the current
+ * device:
  *
- *   memory of the device's GPU    from cudaMalloc, such as PyTorch's: other ranks map the allocation that
- *                                 it is in, and collectives read and write it where it is.
- *   host memory                   is pinned, so that copies from and to it need no third place.
- *   on virtual GPUs               nothing changes: memory of one's own is copied through the pool. Nothing is
- *                                 known of it, so nothing is checked but that it is not NULL or empty.
+ *   memory of the device's GPU    from cudaMalloc, such as PyTorch's: other ranks map the
+ * allocation that it is in, and collectives read and write it where it is. host memory is pinned,
+ * so that copies from and to it need no third place. on virtual GPUs               nothing changes:
+ * memory of one's own is copied through the pool. Nothing is known of it, so nothing is checked but
+ * that it is not NULL or empty.
  *
- * Memory that cannot be registered is copied as before: WEFT_ERR_UNSUPPORTED says why. That is what CUDA
- * does not share (cudaMallocAsync, managed, mapped by hand) or pin, what another device on the same GPU has
- * registered, and what comes after some 190 registrations while communicators are open: register memory
- * once, not for every call. WEFT_ERR_INVALID: it is NULL, has no bytes, is another GPU's, or goes beyond its
- * allocation. Memory from weft_malloc needs no registering, which does no harm. The same place may be
- * registered several times, and is to be unregistered as often, by the same address; the latest goes first.
+ * Memory that cannot be registered is copied as before: WEFT_ERR_UNSUPPORTED says why. That is what
+ * CUDA does not share (cudaMallocAsync, managed, mapped by hand) or pin, what another device on the
+ * same GPU has registered, and what comes after some 190 registrations while communicators are
+ * open: register memory once, not for every call. WEFT_ERR_INVALID: it is NULL, has no bytes, is
+ * another GPU's, or goes beyond its allocation. Memory from weft_malloc needs no registering, which
+ * does no harm. The same place may be registered several times, and is to be unregistered as often,
+ * by the same address; the latest goes first.
  *
- * Unregister memory before it is freed, and free memory of a GPU only when all communicators of the device
- * that were open meanwhile are destroyed: until then other processes have it mapped. Unregistering host
- * memory waits for the GPU work of this process. */
+ * Unregister memory before it is freed, and free memory of a GPU only when all communicators of the
+ * device that were open meanwhile are destroyed: until then other processes have it mapped.
+ * Unregistering host memory waits for the GPU work of this process. */
 weft_status_t weft_register(void *ptr, size_t bytes);
 weft_status_t weft_unregister(void *ptr);
 
 typedef struct weft_pool_stats {
     size_t
         capacity; /* bytes the device may hand out: WEFT_DEVICE_MEMORY, or all of the GPU; a virtual
-                         * GPU's share of the machine, of which it can have more while others have less */
+                   * GPU's share of the machine, of which it can have more while others have less */
     size_t in_use;      /* bytes handed out now, after rounding */
     size_t in_use_peak; /* largest in_use so far */
     size_t reserved;    /* bytes held from the system: in_use plus what the pool keeps for reuse */
@@ -113,13 +115,13 @@ weft_status_t weft_pool_trim(int device, size_t keep);
 weft_status_t weft_stream_create(weft_stream_h *stream_p);
 
 /* With CUDA, weft_stream_native gives the cudaStream_t behind a stream, for kernels and graphs of
- * one's own, and weft_stream_wrap makes a handle for a cudaStream_t of the current device (destroying
- * the handle leaves that stream as it is). WEFT_ERR_UNSUPPORTED on virtual GPUs. */
+ * one's own, and weft_stream_wrap makes a handle for a cudaStream_t of the current device
+ * (destroying the handle leaves that stream as it is). WEFT_ERR_UNSUPPORTED on virtual GPUs. */
 weft_status_t weft_stream_native(weft_stream_h stream, void **native_p);
 weft_status_t weft_stream_wrap(void *native, weft_stream_h *stream_p);
 
-/* Wait for the stream's work, then free it. Returns the first error of that work. NULL is allowed, and
- * leaves the default stream as it is. */
+/* Wait for the stream's work, then free it. Returns the first error of that work. NULL is allowed,
+ * and leaves the default stream as it is. */
 weft_status_t weft_stream_destroy(weft_stream_h stream);
 
 /* Wait until all work queued so far is done. Returns the first error of work since the last

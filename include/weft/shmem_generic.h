@@ -1,5 +1,5 @@
-/* OpenSHMEM's names without types, for C11: shmem_put(dest, source, n, pe) is shmem_long_put if dest
- * points to long, and shmem_put(ctx, dest, ...) is shmem_ctx_long_put.
+/* OpenSHMEM's names without types, for C11: shmem_put(dest, source, n, pe) is shmem_long_put if
+ * dest points to long, and shmem_put(ctx, dest, ...) is shmem_ctx_long_put.
  *
  * <shmem.h> includes this; SHMEM_NO_GENERIC keeps it out. A type that a call does not take ends in
  * "too many arguments to function shmem_type_not_supported". */
@@ -73,8 +73,8 @@ void shmem_type_not_supported(void); /* is nowhere defined */
         types(SHMEM_C11_ROW, call) default: shmem_type_not_supported)
 /* clang-format on */
 
-/* SHMEM_C11_CALL: the pointer is the first argument. _CTX: it may come after a context. _TEAM: it comes
- * after a team. */
+/* SHMEM_C11_CALL: the pointer is the first argument. _CTX: it may come after a context. _TEAM: it
+ * comes after a team. */
 #define SHMEM_C11_CALL(types, call, ...)                                                           \
     SHMEM_C11_PICK(types, call, SHMEM_C11_FIRST(__VA_ARGS__))(__VA_ARGS__)
 #define SHMEM_C11_CTX(types, call, ...)                                                            \

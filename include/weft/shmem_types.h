@@ -13,7 +13,7 @@
 #define SHMEM_MAX_NAME_LEN 64
 #define SHMEM_VENDOR_STRING "Weft OpenSHMEM"
 
-/* ---- handles ------------------------------------------------------------------------------------- */
+/* ---- handles ------------------------------------------------------------------------------ */
 
 typedef struct weft_shmem_team *shmem_team_t;
 typedef struct weft_shmem_ctx *shmem_ctx_t;
@@ -36,7 +36,7 @@ typedef struct {
 #define SHMEM_CTX_PRIVATE 2L
 #define SHMEM_CTX_NOSTORE 4L
 
-/* ---- constants ----------------------------------------------------------------------------------- */
+/* ---- constants ---------------------------------------------------------------------------- */
 
 #define SHMEM_THREAD_SINGLE 0
 #define SHMEM_THREAD_FUNNELED 1
@@ -56,7 +56,8 @@ typedef struct {
 #define SHMEM_MALLOC_ATOMICS_REMOTE 1L
 #define SHMEM_MALLOC_SIGNAL_REMOTE 2L
 
-/* Work arrays of the collectives on active sets. Ours need none; one element keeps programs valid. */
+/* Work arrays of the collectives on active sets. Ours need none; one element keeps programs
+ * valid. */
 #define SHMEM_SYNC_VALUE 0L
 #define SHMEM_SYNC_SIZE 1
 #define SHMEM_BCAST_SYNC_SIZE SHMEM_SYNC_SIZE
@@ -88,7 +89,7 @@ typedef struct {
 #define _SHMEM_CMP_LT SHMEM_CMP_LT
 #define _SHMEM_CMP_GE SHMEM_CMP_GE
 
-/* ---- types --------------------------------------------------------------------------------------- */
+/* ---- types -------------------------------------------------------------------------------- */
 
 /* Integers of 8 and 16 bits, and char. */
 #define SHMEM_TYPES_NARROW(X)                                                                      \

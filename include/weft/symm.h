@@ -1,36 +1,38 @@
 /* Weft: symmetric memory. One-sided puts, gets, atomics and signals between the ranks of a
  * communicator.
  *
- * A symmetric heap is memory of the same size on every rank, in which allocations have the same offset
- * everywhere. So a rank names memory of another one by its own address of it, and a number:
+ * A symmetric heap is memory of the same size on every rank, in which allocations have the same
+ * offset everywhere. So a rank names memory of another one by its own address of it, and a number:
  *
  *     uint64_t *counter;
  *     weft_symm_malloc(symm, 8, (void **)&counter);             collective: all ranks
  *     weft_symm_atomic_add(symm, counter, 1, 3, NULL);          to the counter of rank 3
  *
- * The memory is the device's (weft_malloc): of virtual GPUs or real ones, as WEFT_DEVICE says; ranks
- * are processes, threads, or both. Inside CUDA kernels the same names take a view of the heap in place
- * of its handle: <weft/symm_device.cuh>. Structures that ranks share are in <weft/shared.h>.
+ * The memory is the device's (weft_malloc): of virtual GPUs or real ones, as WEFT_DEVICE says;
+ * ranks are processes, threads, or both. Inside CUDA kernels the same names take a view of the heap
+ * in place of its handle: <weft/symm_device.cuh>. Structures that ranks share are in
+ * <weft/shared.h>.
  *
  * What holds for every call:
  *
  *  - "Symmetric" pointers point into the caller's own heap; others, at any memory of the caller. A
- *    pointer outside the heap, or one whose bytes do not fit in it, is WEFT_ERR_INVALID with a sentence
- *    that says where it lies; so is a rank that does not exist. `rank` may be the caller's own.
- *  - Collective calls are made by every rank, in the same order and with the same sizes, one at a time
- *    and not while other calls of the same communicator are under way. A rank that passes another size
- *    gives WEFT_ERR_MISMATCH on all, naming two ranks and their sizes, and changes nothing.
+ *    pointer outside the heap, or one whose bytes do not fit in it, is WEFT_ERR_INVALID with a
+ * sentence that says where it lies; so is a rank that does not exist. `rank` may be the caller's
+ * own.
+ *  - Collective calls are made by every rank, in the same order and with the same sizes, one at a
+ * time and not while other calls of the same communicator are under way. A rank that passes another
+ * size gives WEFT_ERR_MISMATCH on all, naming two ranks and their sizes, and changes nothing.
  *  - All other calls concern only the caller, and may be made by several threads of it at once.
- *  - `stream` NULL: done in the calling thread, and complete on return. Otherwise queued, in order with
- *    the rest of the stream; the caller keeps buffers alive until the stream has passed. On GPUs,
+ *  - `stream` NULL: done in the calling thread, and complete on return. Otherwise queued, in order
+ * with the rest of the stream; the caller keeps buffers alive until the stream has passed. On GPUs,
  *    buffers of queued calls are device memory or from weft_host_malloc.
  *  - Words that are waited for or changed by atomics are 8 bytes, aligned to 8, and only touched
  *    by the calls here (on virtual GPUs: or by C11 atomics).
- *  - A rank that dies never leaves another one waiting: what waits returns WEFT_ERR_RANK_DEAD, names the
- *    rank, and breaks the communicator; kernels that wait return false. A signal that does not come
- *    is WEFT_ERR_TIMEOUT after the communicator's timeout. On virtual GPUs calls that wait for nobody
- *    go on working, and the heap of a dead rank stays, as it was left. On GPUs the memory of a process
- *    goes with it, so what touches it fails as well. */
+ *  - A rank that dies never leaves another one waiting: what waits returns WEFT_ERR_RANK_DEAD,
+ * names the rank, and breaks the communicator; kernels that wait return false. A signal that does
+ * not come is WEFT_ERR_TIMEOUT after the communicator's timeout. On virtual GPUs calls that wait
+ * for nobody go on working, and the heap of a dead rank stays, as it was left. On GPUs the memory
+ * of a process goes with it, so what touches it fails as well. */
 #ifndef WEFT_SYMM_H
 #define WEFT_SYMM_H
 
@@ -45,19 +47,20 @@ typedef struct weft_symm *weft_symm_h;
 
 /* ---- the heap --------------------------------------------------------------------------- */
 
-/* Make a heap of `bytes` on every rank of `comm`; 0: as the setting WEFT_SYMM_SIZE says. Collective.
- * Destroy it before the communicator. Refused where ranks cannot reach each other's memory:
- * WEFT_ERR_UNSUPPORTED for ranks that NCCL connects. WEFT_ERR_MISMATCH if the sizes differ. */
+/* Make a heap of `bytes` on every rank of `comm`; 0: as the setting WEFT_SYMM_SIZE says.
+ * Collective. Destroy it before the communicator. Refused where ranks cannot reach each other's
+ * memory: WEFT_ERR_UNSUPPORTED for ranks that NCCL connects. WEFT_ERR_MISMATCH if the sizes
+ * differ. */
 weft_status_t weft_symm_create(weft_comm_h comm, size_t bytes, weft_symm_h *symm_p);
 
-/* Free the heap and everything in it. Collective, and waits for all ranks, so that nobody's puts come
- * late; with a broken communicator it does not wait, and the memory stays with the device until the
- * process ends. NULL is allowed. */
+/* Free the heap and everything in it. Collective, and waits for all ranks, so that nobody's puts
+ * come late; with a broken communicator it does not wait, and the memory stays with the device
+ * until the process ends. NULL is allowed. */
 weft_status_t weft_symm_destroy(weft_symm_h symm);
 
-/* Allocate `bytes` at the same offset on all ranks, aligned to 256 bytes, contents zero. Collective;
- * returns when it is there on all ranks. WEFT_ERR_NO_MEMORY, on all ranks, says what the heap has left
- * and which setting makes it larger. */
+/* Allocate `bytes` at the same offset on all ranks, aligned to 256 bytes, contents zero.
+ * Collective; returns when it is there on all ranks. WEFT_ERR_NO_MEMORY, on all ranks, says what
+ * the heap has left and which setting makes it larger. */
 weft_status_t weft_symm_malloc(weft_symm_h symm, size_t bytes, void **ptr_p);
 
 /* Free it. Collective; waits for all ranks first. NULL is allowed, on all ranks. */
@@ -130,9 +133,9 @@ weft_status_t weft_symm_signal_wait(weft_symm_h symm, const uint64_t *signal, we
 
 /* ---- atomics ---------------------------------------------------------------------------- */
 
-/* On the symmetric 64-bit word `target` of `rank`, indivisible among all ranks and with what kernels
- * do. `old_p`, where there is one, gets what the word held before: memory of the caller that lives
- * until the call is done (queued on GPUs: device memory, or from weft_host_malloc). */
+/* On the symmetric 64-bit word `target` of `rank`, indivisible among all ranks and with what
+ * kernels do. `old_p`, where there is one, gets what the word held before: memory of the caller
+ * that lives until the call is done (queued on GPUs: device memory, or from weft_host_malloc). */
 weft_status_t weft_symm_atomic_set(weft_symm_h symm, uint64_t *target, uint64_t value, int rank,
                                    weft_stream_h stream);
 weft_status_t weft_symm_atomic_add(weft_symm_h symm, uint64_t *target, uint64_t value, int rank,
@@ -184,15 +187,16 @@ typedef struct weft_symm_view {
     char *base[WEFT_SYMM_VIEW_RANKS]; /* of every rank's heap, as it is mapped here */
 } weft_symm_view_t;
 
-/* Make the view of this rank. Valid as long as the heap. On virtual GPUs too, for code that wants the
- * addresses; WEFT_ERR_UNSUPPORTED with more than WEFT_SYMM_VIEW_RANKS ranks.
+/* Make the view of this rank. Valid as long as the heap. On virtual GPUs too, for code that wants
+ * the addresses; WEFT_ERR_UNSUPPORTED with more than WEFT_SYMM_VIEW_RANKS ranks.
  *
- * While there is a heap on GPUs its communicator counts on all ranks: one that dies or leaves breaks it
- * for the others even if they are in no call, because a kernel may wait for it. A wait of a kernel that
- * fails returns false; weft_symm_error then says why. */
+ * While there is a heap on GPUs its communicator counts on all ranks: one that dies or leaves
+ * breaks it for the others even if they are in no call, because a kernel may wait for it. A wait of
+ * a kernel that fails returns false; weft_symm_error then says why. */
 weft_status_t weft_symm_view(weft_symm_h symm, weft_symm_view_t *view_p);
 
-/* WEFT_OK, or why waits fail: the communicator's error, or a signal that a kernel waited for in vain. */
+/* WEFT_OK, or why waits fail: the communicator's error, or a signal that a kernel waited for in
+ * vain. */
 weft_status_t weft_symm_error(weft_symm_h symm);
 
 #ifdef __cplusplus

@@ -7,22 +7,24 @@
  *         if (!weft_symm_signal_wait_block(heap, flag, WEFT_CMP_GE, round)) return;
  *         ...
  *
- * Names and arguments are those of <weft/symm.h>, with the view of the heap (weft_symm_view, made by
- * the host) in place of its handle, and no stream. Everything is in this header; nothing is linked.
- * Pass views as __grid_constant__ parameters, so that they stay in constant memory.
+ * Names and arguments are those of <weft/symm.h>, with the view of the heap (weft_symm_view, made
+ * by the host) in place of its handle, and no stream. Everything is in this header; nothing is
+ * linked. Pass views as __grid_constant__ parameters, so that they stay in constant memory.
  *
  *  - Calls without a suffix are made by one thread, alone. `_warp`: by all 32 threads of a warp,
- *    `_block`: by all threads of a block (of any shape), with the same arguments; they share the work,
- *    and return when all of them are done.
+ *    `_block`: by all threads of a block (of any shape), with the same arguments; they share the
+ * work, and return when all of them are done.
  *  - Symmetric pointers point into this rank's heap; that is not checked here.
  *  - Copies move 16 bytes at a time where both addresses are multiples of 16.
  *  - Order is that of the whole system where ranks are on several GPUs, and that of the GPU where
  *    they share one, which is cheaper. The view knows.
- *  - Waits return false when they give up, because a rank died or time is up: end the kernel then; the
- *    host learns the reason from weft_symm_error. A kernel that waits must not keep those from running
- *    that it waits for: launch no more blocks than the GPU holds at once, on all ranks together.
+ *  - Waits return false when they give up, because a rank died or time is up: end the kernel then;
+ * the host learns the reason from weft_symm_error. A kernel that waits must not keep those from
+ * running that it waits for: launch no more blocks than the GPU holds at once, on all ranks
+ * together.
  *
- * Included by a C or C++ compiler that knows no CUDA, this header declares nothing but <weft/symm.h>. */
+ * Included by a C or C++ compiler that knows no CUDA, this header declares nothing but
+ * <weft/symm.h>. */
 #ifndef WEFT_SYMM_DEVICE_CUH
 #define WEFT_SYMM_DEVICE_CUH
 
@@ -65,8 +67,8 @@ WEFT__DEVICE uint32_t weft__symm_threads()
 
 /* ---- order ------------------------------------------------------------------------------ */
 
-/* What this thread wrote (and what it has seen, so also what others wrote before a __syncthreads) is
- * seen by whoever sees what it writes later. */
+/* What this thread wrote (and what it has seen, so also what others wrote before a __syncthreads)
+ * is seen by whoever sees what it writes later. */
 WEFT__DEVICE void weft_symm_fence(const weft_symm_view_t &heap)
 {
     if (heap.wide) {
@@ -152,7 +154,8 @@ WEFT__DEVICE void weft__symm_copy(void *dst, const void *src, uint64_t bytes, ui
         weft__symm_copy_as<uint4>(dst, src, even / 16, first, step);
     }
     if (even < bytes) {
-        weft__symm_copy_odd((char *)dst + even, (const char *)src + even, bytes - even, first, step);
+        weft__symm_copy_odd((char *)dst + even, (const char *)src + even, bytes - even, first,
+                            step);
     }
 }
 
@@ -229,8 +232,8 @@ WEFT__DEVICE void weft__symm_signal(const weft_symm_view_t &heap, uint64_t *word
     }
 }
 
-WEFT__DEVICE void weft_symm_signal_op(const weft_symm_view_t &heap, uint64_t *signal, uint64_t value,
-                                      weft_signal_op_t op, int rank)
+WEFT__DEVICE void weft_symm_signal_op(const weft_symm_view_t &heap, uint64_t *signal,
+                                      uint64_t value, weft_signal_op_t op, int rank)
 {
     weft__symm_signal(heap, weft_symm_ptr(heap, signal, rank), value, op);
 }
@@ -249,9 +252,9 @@ WEFT__DEVICE void weft_symm_put_signal(const weft_symm_view_t &heap, void *dst, 
     weft_symm_signal_op(heap, signal, value, op, rank);
 }
 
-WEFT__DEVICE void weft_symm_put_signal_warp(const weft_symm_view_t &heap, void *dst, const void *src,
-                                            uint64_t bytes, uint64_t *signal, uint64_t value,
-                                            weft_signal_op_t op, int rank)
+WEFT__DEVICE void weft_symm_put_signal_warp(const weft_symm_view_t &heap, void *dst,
+                                            const void *src, uint64_t bytes, uint64_t *signal,
+                                            uint64_t value, weft_signal_op_t op, int rank)
 {
     weft_symm_put_warp(heap, dst, src, bytes, rank);
     if (weft__symm_thread() % 32 == 0) {
@@ -260,8 +263,8 @@ WEFT__DEVICE void weft_symm_put_signal_warp(const weft_symm_view_t &heap, void *
     __syncwarp();
 }
 
-/* The signal is seen after the data: every thread's stores come before the barrier of the block, and
- * the fence of the one that signals covers them. */
+/* The signal is seen after the data: every thread's stores come before the barrier of the block,
+ * and the fence of the one that signals covers them. */
 WEFT__DEVICE void weft_symm_put_signal_block(const weft_symm_view_t &heap, void *dst,
                                              const void *src, uint64_t bytes, uint64_t *signal,
                                              uint64_t value, weft_signal_op_t op, int rank)
@@ -357,7 +360,8 @@ WEFT__DEVICE bool weft_symm_signal_wait_block(const weft_symm_view_t &heap, cons
 
 /* ---- barriers --------------------------------------------------------------------------- */
 
-/* Threads `first`, `first + step`, ... of those that enter together; each meets some of the ranks. */
+/* Threads `first`, `first + step`, ... of those that enter together; each meets some of the
+ * ranks. */
 WEFT__DEVICE bool weft__symm_meet(const weft_symm_view_t &heap, uint64_t epoch, uint32_t first,
                                   uint32_t step)
 {
@@ -375,8 +379,8 @@ WEFT__DEVICE bool weft__symm_meet(const weft_symm_view_t &heap, uint64_t epoch, 
     return fine;
 }
 
-/* Wait for all ranks: what they wrote before can be read then. Of each rank one thread (warp, block)
- * takes part, in one barrier at a time. */
+/* Wait for all ranks: what they wrote before can be read then. Of each rank one thread (warp,
+ * block) takes part, in one barrier at a time. */
 WEFT__DEVICE bool weft_symm_barrier(const weft_symm_view_t &heap)
 {
     uint64_t *epoch = &weft__symm_head(heap, heap.rank)->epoch, next = weft__symm_load(epoch) + 1;
@@ -413,8 +417,8 @@ WEFT__DEVICE bool weft_symm_barrier_block(const weft_symm_view_t &heap)
 
 /* ---- atomics ---------------------------------------------------------------------------- */
 
-/* On a symmetric word of `rank`, by one thread. They order nothing: signals and fences do. T: int32_t,
- * uint32_t, int64_t, uint64_t; add also float and double. */
+/* On a symmetric word of `rank`, by one thread. They order nothing: signals and fences do. T:
+ * int32_t, uint32_t, int64_t, uint64_t; add also float and double. */
 #define WEFT__SYMM_ATOMIC(name, T, W, call)                                                        \
     WEFT__DEVICE T weft_symm_atomic_##name(const weft_symm_view_t &heap, T *target, T value,       \
                                            int rank)                                               \
@@ -505,9 +509,9 @@ WEFT__DEVICE void weft__params_load(void *dst, const void *src, uint64_t bytes, 
     }
 }
 
-/* Copy `bytes` from `offset` on of the replica on `rank` to dst, all of one version, which *version_p
- * gets (may be NULL). By a block. It never waits: it reads again if two swaps began meanwhile. False:
- * the communicator is broken. */
+/* Copy `bytes` from `offset` on of the replica on `rank` to dst, all of one version, which
+ * *version_p gets (may be NULL). By a block. It never waits: it reads again if two swaps began
+ * meanwhile. False: the communicator is broken. */
 WEFT__DEVICE bool weft_params_read_block(const weft_symm_view_t &heap,
                                          const weft_params_view_t &params, int rank,
                                          uint64_t offset, uint64_t bytes, void *dst,

@@ -45,8 +45,8 @@ weft_status_t weft__folder_make(const char *path);
 /* Remove a file, or a folder with all that is in it; does not follow links. Not there: fine. */
 weft_status_t weft__path_remove(const char *path);
 
-/* Is there a folder, or a file, links followed? That there is nothing is no failure; that it cannot be
- * found out (no permission, a disk that fails) is one. */
+/* Is there a folder, or a file, links followed? That there is nothing is no failure; that it cannot
+ * be found out (no permission, a disk that fails) is one. */
 weft_status_t weft__is_folder(const char *path, bool *is_p);
 weft_status_t weft__is_file(const char *path, bool *is_p);
 

@@ -63,7 +63,8 @@ weft_status_t weft__fail(weft_status_t status, const char *format, ...)
         }                                                                                          \
     } while (0)
 
-/* Make `sentence` what weft_last_error() returns, as before a clean-up that had failures of its own. */
+/* Make `sentence` what weft_last_error() returns, as before a clean-up that had failures of its
+ * own. */
 void weft__error_restore(const char *sentence);
 
 #endif

@@ -14,8 +14,8 @@
 void weft__mac(const uint8_t key[WEFT_MAC_KEY_BYTES], const void *bytes, size_t count,
                uint8_t mac[WEFT_MAC_BYTES]);
 
-/* For tables whose keys others choose: which of them fall into one row cannot be foreseen, as the key
- * is a random one of this process. */
+/* For tables whose keys others choose: which of them fall into one row cannot be foreseen, as the
+ * key is a random one of this process. */
 uint64_t weft__hash(const void *bytes, size_t count);
 
 /* Compare in a time that does not depend on where the two differ. */

@@ -4,8 +4,9 @@
  *     write      into that
  *     commit     fsync; link it to a temporary name; rename it over the path; fsync the folder
  *
- * Whoever writes holds a lock on its temporary file. One whose lock can be had is what a process that
- * was killed left: it is removed. That needs no process numbers, which other containers give out too. */
+ * Whoever writes holds a lock on its temporary file. One whose lock can be had is what a process
+ * that was killed left: it is removed. That needs no process numbers, which other containers give
+ * out too. */
 #include "base/output.h"
 
 #include <ctype.h>

@@ -17,8 +17,8 @@
  *
  * Sentences name the path and the system's reason, and say that what stood there is untouched.
  * WEFT_ERR_NOT_FOUND if there is no such folder, WEFT_ERR_INVALID if the path is a folder,
- * WEFT_ERR_SYSTEM otherwise. Going over a limit of the file's size (ulimit -f) is a signal, SIGXFSZ:
- * commands ignore it, and it is told like a full disk. */
+ * WEFT_ERR_SYSTEM otherwise. Going over a limit of the file's size (ulimit -f) is a signal,
+ * SIGXFSZ: commands ignore it, and it is told like a full disk. */
 #ifndef WEFT_BASE_OUTPUT_H
 #define WEFT_BASE_OUTPUT_H
 
@@ -39,8 +39,8 @@ weft_status_t weft__output_check(const char *path);
  * start. */
 weft_status_t weft__output_open_inside(const char *path, weft_output_t **out_p);
 
-/* A file that grows by whole writes, such as a log: keep its first `keep` bytes, cut off the rest. A
- * write that fails is taken back. No stream. */
+/* A file that grows by whole writes, such as a log: keep its first `keep` bytes, cut off the rest.
+ * A write that fails is taken back. No stream. */
 weft_status_t weft__output_append(const char *path, uint64_t keep, weft_output_t **out_p);
 
 /* For printf and JSON; the output closes it. */
@@ -55,8 +55,9 @@ weft_status_t weft__output_patch(weft_output_t *out, uint64_t offset, const void
 /* Make it durable and give it its name. Frees `out`, whatever comes of it. */
 weft_status_t weft__output_commit(weft_output_t *out);
 
-/* Commit it if `status` is WEFT_OK, drop it otherwise; returns the first failure. One of the stream's
- * writer who could only tell that a write failed becomes the sentence with path and reason. */
+/* Commit it if `status` is WEFT_OK, drop it otherwise; returns the first failure. One of the
+ * stream's writer who could only tell that a write failed becomes the sentence with path and
+ * reason. */
 weft_status_t weft__output_end(weft_output_t *out, weft_status_t status);
 
 /* As commit, but what has the name meanwhile keeps it, and `out` is dropped. */

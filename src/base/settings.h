@@ -112,12 +112,12 @@ typedef struct weft_settings {
  * nearest name; the default then holds. */
 const weft_settings_t *weft__settings(void);
 
-/* For options of a command that stand for a setting: change it here and for processes started later.
- * Only while there is no other thread. */
+/* For options of a command that stand for a setting: change it here and for processes started
+ * later. Only while there is no other thread. */
 void weft__settings_set(const char *name, const char *value);
 
-/* For commands that have a choice of their own where the user has made none: the setting WEFT_DEVICE if
- * it is in the environment, else `otherwise`. */
+/* For commands that have a choice of their own where the user has made none: the setting
+ * WEFT_DEVICE if it is in the environment, else `otherwise`. */
 const char *weft__settings_device(const char *otherwise);
 
 /* Parse all of `environ_p` (NULL-terminated NAME=VALUE list) into *out. Complaints go to `warn`
@@ -141,7 +141,8 @@ void weft__settings_each(void (*fn)(const char *name, const char *value, bool is
  * negative, or out of range. */
 bool weft__parse_size(const char *text, size_t *out_p);
 
-/* Milliseconds from "300" (seconds), "1.5s", "20ms", "5m", "1h". false if malformed or > INT_MAX. */
+/* Milliseconds from "300" (seconds), "1.5s", "20ms", "5m", "1h". false if malformed or >
+ * INT_MAX. */
 bool weft__parse_ms(const char *text, int *out_p);
 bool weft__parse_int(const char *text, int *out_p);
 

@@ -73,9 +73,9 @@ static weft_status_t measure(const weft_bench_t *bench, const weft_pair_t *pair,
 
 /* ---- what follows ----------------------------------------------------------------------- */
 
-/* One size from which on the winner changes, so that single outliers do not: the cut that gains most,
- * adding up what each size gains (the logarithm of its ratio). *small_p: one-sided is for the sizes below
- * it, else for those from it on. */
+/* One size from which on the winner changes, so that single outliers do not: the cut that gains
+ * most, adding up what each size gains (the logarithm of its ratio). *small_p: one-sided is for the
+ * sizes below it, else for those from it on. */
 static int cut(const advice_t *a, int count, bool *small_p)
 {
     double best = 0;
@@ -210,8 +210,8 @@ static weft_status_t advise_on(const weft_bench_t *bench, const weft_pair_t *con
     return WEFT_OK;
 }
 
-/* The first `ranks` of `comm` go to work. The others meet them after every operation, so that nobody waits
- * for so long that it is worth a warning. */
+/* The first `ranks` of `comm` go to work. The others meet them after every operation, so that
+ * nobody waits for so long that it is worth a warning. */
 static weft_status_t advise_some(const weft_bench_t *bench, weft_comm_h comm, int ranks,
                                  weft_result_t *result, size_t *wrong_p)
 {

@@ -4,9 +4,9 @@
 
 #include "bench/bench.h"
 
-/* Measure every operation that exists both ways, with 2, 4, 8, ... ranks up to those of `comm`, and let
- * rank 0 print for each from which size on the other way is faster. Called by all ranks. *wrong_p: wrong
- * results on the way. */
+/* Measure every operation that exists both ways, with 2, 4, 8, ... ranks up to those of `comm`, and
+ * let rank 0 print for each from which size on the other way is faster. Called by all ranks.
+ * *wrong_p: wrong results on the way. */
 weft_status_t weft__bench_advise(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p);
 
 #endif

@@ -21,8 +21,8 @@
 /* Sends and receives are measured as a ping-pong between neighbours. */
 #define SENDRECV WEFT_COLL_SEND
 
-/* No call at all: every rank copies its own buffer, at the same time. S bytes read and S written per
- * rank is also the least that an all-reduce can do, so this is the floor to hold it against. */
+/* No call at all: every rank copies its own buffer, at the same time. S bytes read and S written
+ * per rank is also the least that an all-reduce can do, so this is the floor to hold it against. */
 #define COPY WEFT_COLL_RECV
 
 typedef struct run {

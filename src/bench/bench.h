@@ -1,5 +1,5 @@
-/* Benchmarks: collectives, in the manner and with the columns of nccl-tests, and pairs of one-sided and
- * two-sided ways (pair.h). */
+/* Benchmarks: collectives, in the manner and with the columns of nccl-tests, and pairs of one-sided
+ * and two-sided ways (pair.h). */
 #ifndef WEFT_BENCH_BENCH_H
 #define WEFT_BENCH_BENCH_H
 

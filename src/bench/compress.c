@@ -56,7 +56,8 @@ static weft_status_t open_exchange(weft_pair_run_t *run)
 {
     WEFT_TRY(open_compress(run));
     compress_t *c = run->ctx;
-    return weft__compression_create(c->kind, false, &c->layout, c->compute, run->comm, &c->compression);
+    return weft__compression_create(c->kind, false, &c->layout, c->compute, run->comm,
+                                    &c->compression);
 }
 
 static void close_compress(weft_pair_run_t *run)
@@ -202,8 +203,8 @@ static weft_status_t add_all(const weft_pair_run_t *run)
     return WEFT_OK;
 }
 
-/* Over all calls int8 loses nothing: what they have not brought is in the residuals, of what ranks sent and of
- * each rank's part of the sum. */
+/* Over all calls int8 loses nothing: what they have not brought is in the residuals, of what ranks
+ * sent and of each rank's part of the sum. */
 static weft_status_t check_sums(const weft_pair_run_t *run, size_t *wrong_p)
 {
     compress_t *c = run->ctx;
@@ -221,8 +222,8 @@ static weft_status_t check_sums(const weft_pair_run_t *run, size_t *wrong_p)
     return WEFT_OK;
 }
 
-/* Both roundings of a call, of every rank's numbers and of their sum, and with int8 those of the call
- * before are in its result. */
+/* Both roundings of a call, of every rank's numbers and of their sum, and with int8 those of the
+ * call before are in its result. */
 static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
 {
     compress_t *c = run->ctx;

@@ -1,5 +1,6 @@
-/* A lock made of symmetric atomics: a queue in which every rank waits on a word of its own (Mellor-Crummey
- * and Scott). The tail is on rank 0; 0 there means free, else 1 + the last rank that wants it. */
+/* A lock made of symmetric atomics: a queue in which every rank waits on a word of its own
+ * (Mellor-Crummey and Scott). The tail is on rank 0; 0 there means free, else 1 + the last rank
+ * that wants it. */
 #include "bench/rma.h"
 
 typedef struct lock {
@@ -74,7 +75,8 @@ static weft_status_t alone(weft_pair_run_t *run, int rounds)
     return WEFT_OK;
 }
 
-/* The counter is read and written without atomics: only the lock keeps increments from being lost. */
+/* The counter is read and written without atomics: only the lock keeps increments from being
+ * lost. */
 static weft_status_t contended(weft_pair_run_t *run, int rounds)
 {
     lock_t *l = run->ctx;

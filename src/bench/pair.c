@@ -67,8 +67,8 @@ static weft_status_t run_way(void *ctx, int iters)
     return weft__pair_settle(way->run);
 }
 
-/* One loop of each way after the other, and that several times: whatever the machine does meanwhile,
- * it does to both. */
+/* One loop of each way after the other, and that several times: whatever the machine does
+ * meanwhile, it does to both. */
 static weft_status_t time_both(weft_pair_run_t *run, const weft_bench_t *bench,
                                weft_pair_row_t *row)
 {

@@ -1,12 +1,12 @@
 /* Pairs: the same work done in two ways, timed in turns in one run and compared.
  *
- * One way is one-sided (puts, gets, atomics and signals on a symmetric heap), or compressed. The other is what
- * it has to be held against: sends and receives or a collective for the patterns, memcpy for plain puts and
- * gets.
- * Both must leave the same results; check() runs each on fresh data and counts what differs from a
- * reference made by neither.
+ * One way is one-sided (puts, gets, atomics and signals on a symmetric heap), or compressed. The
+ * other is what it has to be held against: sends and receives or a collective for the patterns,
+ * memcpy for plain puts and gets. Both must leave the same results; check() runs each on fresh data
+ * and counts what differs from a reference made by neither.
  *
- * A pair is a const table below src/bench/; the runner in pair.c knows nothing about what they do. */
+ * A pair is a const table below src/bench/; the runner in pair.c knows nothing about what they
+ * do. */
 #ifndef WEFT_BENCH_PAIR_H
 #define WEFT_BENCH_PAIR_H
 
@@ -65,11 +65,12 @@ typedef struct weft_pair {
     /* Optional: ends what open began and what is not memory. Called as well if open failed. */
     void (*close)(weft_pair_run_t *run);
 
-    /* Required. The two ways, `rounds` times; called by all ranks after a barrier. two_sided is NULL
-     * where there is no `other`. */
+    /* Required. The two ways, `rounds` times; called by all ranks after a barrier. two_sided is
+     * NULL where there is no `other`. */
     weft_pair_loop_fn one_sided, two_sided;
 
-    /* Optional: plain copies of as many bytes as one rank has to move in a round, a floor for both. */
+    /* Optional: plain copies of as many bytes as one rank has to move in a round, a floor for
+     * both. */
     weft_pair_loop_fn copy;
 
     /* Required, collective: results of this rank, of both ways, that are wrong. */
@@ -95,8 +96,8 @@ bool weft__pair_knows(const char *target);
 /* Does the target have sizes? */
 bool weft__pair_sized(const char *target);
 
-/* Measure the pairs of bench->collective as one rank of `comm`; called by all of them. Rank 0 prints the
- * tables and writes the JSON file. *wrong_p: wrong results over all ranks and sizes. */
+/* Measure the pairs of bench->collective as one rank of `comm`; called by all of them. Rank 0
+ * prints the tables and writes the JSON file. *wrong_p: wrong results over all ranks and sizes. */
 weft_status_t weft__pair_bench(const weft_bench_t *bench, weft_comm_h comm, size_t *wrong_p);
 
 /* The range of sizes: what the user gave, the pair's own where nothing was. */
@@ -136,7 +137,8 @@ typedef struct weft_pair_table {
 } weft_pair_table_t;
 
 void weft__pair_table_row(weft_pair_table_t *table, const weft_pair_row_t *row);
-/* `status`: what came of the measuring; only of one that succeeded it is said that all is verified. */
+/* `status`: what came of the measuring; only of one that succeeded it is said that all is
+ * verified. */
 weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t status, size_t wrong);
 
 /* ---- for pairs -------------------------------------------------------------------------- */
@@ -146,15 +148,17 @@ weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t sta
 /* GPUs: wait for what was queued, and learn whether a kernel waited in vain. */
 weft_status_t weft__pair_settle(const weft_pair_run_t *run);
 
-/* Copy `rounds` times: memcpy, or on GPUs a copy on the stream. The floor that others are held against. */
+/* Copy `rounds` times: memcpy, or on GPUs a copy on the stream. The floor that others are held
+ * against. */
 weft_status_t weft__pair_copy(const weft_pair_run_t *run, void *dst, const void *src, size_t bytes,
                               int rounds);
 
-/* `lines` has a cache line for each rank. Wait until the first words of all others' are `value` or more. */
+/* `lines` has a cache line for each rank. Wait until the first words of all others' are `value` or
+ * more. */
 weft_status_t weft__pair_await(const weft_pair_run_t *run, const uint64_t *lines, uint64_t value);
 
-/* Memory that the driver frees: ctx, zero; of the device; of the host where GPUs reach it; private, zero
- * and a page aligned. */
+/* Memory that the driver frees: ctx, zero; of the device; of the host where GPUs reach it; private,
+ * zero and a page aligned. */
 weft_status_t weft__pair_ctx(weft_pair_run_t *run, size_t bytes, void **ctx_p);
 weft_status_t weft__pair_device(weft_pair_run_t *run, size_t bytes, void **memory_p);
 weft_status_t weft__pair_host(weft_pair_run_t *run, size_t bytes, void **memory_p);

@@ -1,8 +1,8 @@
 /* Test data whose reductions are exact in every type, and their check.
  *
  * Element i of rank r is a small whole number that depends on r and on i modulo a period, so that a
- * buffer of any size is filled and compared at the speed of memory, and a byte in the wrong place or
- * a contribution counted twice or not at all is seen. */
+ * buffer of any size is filled and compared at the speed of memory, and a byte in the wrong place
+ * or a contribution counted twice or not at all is seen. */
 #ifndef WEFT_BENCH_PATTERN_H
 #define WEFT_BENCH_PATTERN_H
 

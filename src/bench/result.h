@@ -1,5 +1,5 @@
-/* The file of results that --json asks for: an object with what was run where, its "results", and at
- * the end how many of them were wrong. */
+/* The file of results that --json asks for: an object with what was run where, its "results", and
+ * at the end how many of them were wrong. */
 #ifndef WEFT_BENCH_RESULT_H
 #define WEFT_BENCH_RESULT_H
 
@@ -20,7 +20,7 @@ double weft__sample_median(const weft_sample_t *sample);
 
 typedef struct weft_result {
     weft_output_t *file; /* NULL: none was asked for */
-    weft_json_t json; /* inside the array of results */
+    weft_json_t json;    /* inside the array of results */
 } weft_result_t;
 
 /* Say on stdout what is measured with, and on what. Create bench->json, if there is one, and write
@@ -30,8 +30,8 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_bench_t *bench
 /* The times of a sample as an array; nothing if there are none. */
 void weft__result_times(weft_json_t *json, const char *key, const weft_sample_t *sample);
 
-/* End the array, say how many results were `wrong`, and let the file appear. If `status` is a failure,
- * what stood there stays. Returns the first failure. */
+/* End the array, say how many results were `wrong`, and let the file appear. If `status` is a
+ * failure, what stood there stays. Returns the first failure. */
 weft_status_t weft__result_close(weft_result_t *result, weft_status_t status, size_t wrong);
 
 #endif

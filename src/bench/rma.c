@@ -1,5 +1,5 @@
-/* put, get, put-signal, atomic and barrier: the calls of weft/symm.h, one by one. On GPUs they go to a
- * stream, so that what is timed is a stream of them. */
+/* put, get, put-signal, atomic and barrier: the calls of weft/symm.h, one by one. On GPUs they go
+ * to a stream, so that what is timed is a stream of them. */
 #include <string.h>
 
 #include "bench/rma.h"

@@ -21,8 +21,7 @@ weft_status_t weft__bench_tune(weft_comm_h comm, weft_coll_t coll, weft_tune_tim
             snprintf(from, sizeof(from), "from %llu B", (unsigned long long)tuned.nccl_min);
         }
         printf("%-15s lines up to %llu B, NCCL %s; saved in %s\n", weft__coll_info[coll].name,
-               (unsigned long long)tuned.ll_most, tuned.has_nccl ? from : "(not here)",
-               tuned.path);
+               (unsigned long long)tuned.ll_most, tuned.has_nccl ? from : "(not here)", tuned.path);
         fflush(stdout);
     }
     return WEFT_OK;

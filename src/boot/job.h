@@ -32,18 +32,20 @@ void weft__job_mac(const weft_job_t *job, const char *key, uint8_t mac[WEFT_MAC_
 /* This process's job, read once. Also sets the log's rank and the default device. */
 weft_status_t weft__job(const weft_job_t **job_pp);
 
-/* WEFT_ERR_INVALID, with a sentence, if a launcher started another number of ranks than the `asked` of
- * the command line. Whoever was started by nobody may ask for any number. */
+/* WEFT_ERR_INVALID, with a sentence, if a launcher started another number of ranks than the `asked`
+ * of the command line. Whoever was started by nobody may ask for any number. */
 weft_status_t weft__job_check_ranks(const weft_job_t *job, int asked);
 
-/* Connect to the job's store, within timeout_ms (-1: for ever, 0: what WEFT_TIMEOUT says). Under `weft run` it is the launcher's (WEFT_MASTER_ADDR/PORT/SECRET).
- * Under another launcher rank 0 serves it on an abstract unix socket named after the job's key, and
- * the kernel's word for the peer's user id takes the place of the secret; no file, no port. If it is on
- * several hosts, master.h says where. A job of one starts its own. The server lives as long as the process. */
+/* Connect to the job's store, within timeout_ms (-1: for ever, 0: what WEFT_TIMEOUT says). Under
+ * `weft run` it is the launcher's (WEFT_MASTER_ADDR/PORT/SECRET). Under another launcher rank 0
+ * serves it on an abstract unix socket named after the job's key, and the kernel's word for the
+ * peer's user id takes the place of the secret; no file, no port. If it is on several hosts,
+ * master.h says where. A job of one starts its own. The server lives as long as the process. */
 weft_status_t weft__job_store(int timeout_ms, weft_store_conn_t **store_p);
 
 /* Tell the launcher, where it is `weft`, how long this job may take to end after a signal: it kills
- * nobody before. One rank is enough; what was said last counts. Ranks of other launchers say nothing. */
+ * nobody before. One rank is enough; what was said last counts. Ranks of other launchers say
+ * nothing. */
 weft_status_t weft__job_ask_grace(double seconds);
 
 #define WEFT_JOB_GRACE_KEY "weft/grace" /* in the store: milliseconds, int64_t */

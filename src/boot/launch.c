@@ -2,8 +2,8 @@
  *
  *     RUN  --a rank fails, or a signal asks us to end--> GRACE --grace passes--> TERM --2 s--> KILL
  *
- * After a signal the ranks have as long as the user said, or as they asked for themselves: a rank that
- * has something to save says through the store how long that may take (weft__job_ask_grace).
+ * After a signal the ranks have as long as the user said, or as they asked for themselves: a rank
+ * that has something to save says through the store how long that may take (weft__job_ask_grace).
  *
  * The job is over when no child is left, whatever the phase. As a "child subreaper" the launcher
  * inherits what a rank leaves behind when it ends, so that "no child" means nothing at all. */
@@ -122,7 +122,8 @@ static int signal_leftovers(const weft_launcher_t *launcher, int signal)
 
 /* ---- stages ------------------------------------------------------------------------------ */
 
-/* How long ranks may take to end after a signal. They may have changed their mind since we last asked. */
+/* How long ranks may take to end after a signal. They may have changed their mind since we last
+ * asked. */
 static uint64_t ask_grace(const weft_launcher_t *launcher)
 {
     int least = launcher->launch->grace_ms;
@@ -172,7 +173,8 @@ static void begin_ending(weft_launcher_t *launcher)
     enter(launcher, WEFT_PHASE_GRACE, (int)launcher->grace_ms);
 }
 
-/* Have ranks asked for more time since? Not if one of them has failed: then there is nothing to wait for. */
+/* Have ranks asked for more time since? Not if one of them has failed: then there is nothing to
+ * wait for. */
 static bool may_go_on(weft_launcher_t *launcher)
 {
     if (launcher->phase != WEFT_PHASE_GRACE || launcher->ending_ns == 0 || launcher->failed >= 0) {
@@ -307,8 +309,8 @@ static bool is_echo(weft_launcher_t *launcher, int signal, bool from_terminal)
     return !from_terminal && now - *heard < WEFT_SIGNAL_ECHO_NS;
 }
 
-/* INT, QUIT, TERM or HUP: pass it on. The last two end jobs, and so does INT where the launch says so;
- * what others do about INT and QUIT is up to the ranks. */
+/* INT, QUIT, TERM or HUP: pass it on. The last two end jobs, and so does INT where the launch says
+ * so; what others do about INT and QUIT is up to the ranks. */
 static void interrupt(weft_launcher_t *launcher, int signal, bool from_terminal)
 {
     bool ends = signal == SIGTERM || signal == SIGHUP ||
@@ -367,7 +369,7 @@ static void check_sink(weft_launcher_t *launcher, weft_sink_t *sink, const char 
                   strerror(sink->unread));
         launcher->exit = 1;
     } else if (sink->error == EPIPE) {
-        launcher->exit = 128 + SIGPIPE; /* as if it had killed us, and as silently */
+        launcher->exit = 128 + SIGPIPE;          /* as if it had killed us, and as silently */
         if (launcher->launch->program != NULL) { /* our own ranks, who would say how we end them */
             weft__sink_flush(&launcher->err);
             weft__sink_shut(&launcher->out, EPIPE);
@@ -620,9 +622,9 @@ static size_t unsent(const weft_launcher_t *launcher)
     return launcher->out.count - launcher->out.sent + launcher->err.count - launcher->err.sent;
 }
 
-/* Say what is left to be said, for as long as somebody may listen: until a signal comes, or the time of the job
- * is over; after a signal until nobody has read anything for a while. Then the reason is *exit_p, unless
- * there is one. */
+/* Say what is left to be said, for as long as somebody may listen: until a signal comes, or the
+ * time of the job is over; after a signal until nobody has read anything for a while. Then the
+ * reason is *exit_p, unless there is one. */
 static void flush_all(weft_launcher_t *launcher, int *exit_p)
 {
     struct pollfd polls[3] = {{.fd = launcher->signal_fd, .events = POLLIN}};

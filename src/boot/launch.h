@@ -14,22 +14,23 @@
 #include "boot/job.h"
 
 typedef struct weft_launch {
-    const char *name;   /* begins every sentence: "weft run" */
-    const char *noun;   /* what ranks are called in them; NULL: "rank" */
-    int ranks;          /* 1 to WEFT_MAX_RANKS */
-    char *const *argv;  /* the program, its arguments, NULL */
+    const char *name;    /* begins every sentence: "weft run" */
+    const char *noun;    /* what ranks are called in them; NULL: "rank" */
+    int ranks;           /* 1 to WEFT_MAX_RANKS */
+    char *const *argv;   /* the program, its arguments, NULL */
     const char *program; /* the program, where argv[0] is only what ps shows; NULL: argv[0] */
-    bool bind;          /* to cores */
-    const char *device; /* where ranks live, as the setting WEFT_DEVICE: those that may use a GPU
+    bool bind;           /* to cores */
+    const char *device;  /* where ranks live, as the setting WEFT_DEVICE: those that may use a GPU
                          * are bound near it. NULL: cpu */
-    bool prefix;        /* lines with "[rank] " */
-    bool own; /* the program is this one: what several ranks say to stderr is shown once */
-    int max_restarts;   /* of the whole job, after a failure */
+    bool prefix;         /* lines with "[rank] " */
+    bool own;         /* the program is this one: what several ranks say to stderr is shown once */
+    int max_restarts; /* of the whole job, after a failure */
     int hopeless; /* exit status of a rank that would fail again: no restart. 0: there is none */
-    /* Called before each restart, may change what argv holds, and returns where the job goes on from,
-     * for the sentence about it. NULL: nothing to change or to say. */
+    /* Called before each restart, may change what argv holds, and returns where the job goes on
+     * from, for the sentence about it. NULL: nothing to change or to say. */
     const char *(*again)(void *arg);
-    /* Called when a signal has ended the job, and says what is left of its work. NULL: nothing to say. */
+    /* Called when a signal has ended the job, and says what is left of its work. NULL: nothing to
+     * say. */
     const char *(*saved)(void *arg);
     void *again_arg; /* of both */
     int timeout_ms;  /* end the job after this time; 0: never */
@@ -40,8 +41,9 @@ typedef struct weft_launch {
 } weft_launch_t;
 
 #define WEFT_LAUNCH_GRACE_MS 3000
-/* A signal that comes again within this time is the same one: timeout(1), batch systems and service managers send
- * it to a whole group or job, whose launcher passes it on as well. Keys of a terminal count one by one. */
+/* A signal that comes again within this time is the same one: timeout(1), batch systems and service
+ * managers send it to a whole group or job, whose launcher passes it on as well. Keys of a terminal
+ * count one by one. */
 #define WEFT_SIGNAL_ECHO_NS 1000000000ull
 #define WEFT_LAUNCH_SELF "/proc/self/exe" /* this program, replaced or removed meanwhile or not */
 
@@ -51,8 +53,8 @@ typedef struct weft_launch {
 #define WEFT_EXIT_NOT_FOUND 127   /* there is no such program */
 
 /* Run a job from its start to its end. *exit_p is what the process should exit with: 0 if all
- * ranks did, else the status of the first rank that failed, 128 + signal if it was killed; 128 + the
- * signal that ended the job if ranks had to be killed because they did not end after it. Not
+ * ranks did, else the status of the first rank that failed, 128 + signal if it was killed; 128 +
+ * the signal that ended the job if ranks had to be killed because they did not end after it. Not
  * WEFT_OK, with a sentence, if the job could not be started at all; *exit_p is set then too.
  * One at a time in a process: it takes over the signals and all children while it runs. */
 weft_status_t weft__launch(const weft_launch_t *launch, int *exit_p);

@@ -1,11 +1,11 @@
 /* Who failed first, and what is said about it.
  *
- * A rank that fails takes others with it within microseconds, and several may have ended by the time
- * we look. The kernel queues what happens to an epoll set in the order in which it happened, so ends of
- * processes and writes to stderr are numbered by that. Blamed is, of those that failed: one that was
- * killed, as that has no other rank as its reason; else the one whose first sign of trouble came first. That
- * is its end, or its last words to stderr just before: who calls for the end of all others may well end
- * after them. */
+ * A rank that fails takes others with it within microseconds, and several may have ended by the
+ * time we look. The kernel queues what happens to an epoll set in the order in which it happened,
+ * so ends of processes and writes to stderr are numbered by that. Blamed is, of those that failed:
+ * one that was killed, as that has no other rank as its reason; else the one whose first sign of
+ * trouble came first. That is its end, or its last words to stderr just before: who calls for the
+ * end of all others may well end after them. */
 #define _GNU_SOURCE 1 /* strsignal */
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #define JUDGE_MS 500                /* for a rank that spoke before another failed to end as well */
 #define NAMED_MOST 8                /* ranks in a sentence */
 
-/* ---- order ------------------------------------------------------------------------------------- */
+/* ---- order -------------------------------------------------------------------------------- */
 
 static void watch(weft_launcher_t *launcher, int fd, uint32_t events, uint64_t what)
 {
@@ -61,7 +61,7 @@ void weft__order_note(weft_launcher_t *launcher)
     } while (count == 64);
 }
 
-/* ---- blame ------------------------------------------------------------------------------------- */
+/* ---- blame -------------------------------------------------------------------------------- */
 
 static bool is_failure(int status)
 {
@@ -123,7 +123,7 @@ int weft__find_failed(weft_launcher_t *launcher)
     return (int)(first - launcher->children);
 }
 
-/* ---- words ------------------------------------------------------------------------------------- */
+/* ---- words -------------------------------------------------------------------------------- */
 
 static const char *noun(const weft_launcher_t *launcher)
 {

@@ -24,7 +24,8 @@ typedef struct weft_child {
     bool running;
     int status; /* of waitpid, once it has ended */
     bool ended; /* failed, but after we had asked it to end */
-    /* When it last wrote to stderr and when it ended, as numbers of events: 1, 2, ...; 0: not yet. */
+    /* When it last wrote to stderr and when it ended, as numbers of events: 1, 2, ...; 0: not
+     * yet. */
     uint64_t spoke, left;
     uint64_t spoke_ns; /* and by the clock */
     weft_pipe_t out, err;
@@ -44,8 +45,8 @@ typedef struct weft_launcher {
     uint8_t secret[WEFT_SECRET_BYTES];
     weft_child_t *children;
     struct pollfd *polls;
-    pid_t *
-        strangers; /* children from before: a shell may have started some, and become this program */
+    pid_t *strangers; /* children from before: a shell may have started some, and become this
+                         program */
     int stranger_count;
     int started, running;
     weft_phase_t phase;
@@ -57,14 +58,15 @@ typedef struct weft_launcher {
     int interrupted;    /* the signal that asked us to end; 0: none */
     int interrupts;     /* how often that was SIGINT */
     uint64_t heard_ns[SIGTERM + 1]; /* when each such signal came first; 0: it did not */
-    uint64_t ending_ns; /* when a signal that ends jobs came; 0: none did */
-    uint64_t grace_ms;  /* that ranks had after it */
+    uint64_t ending_ns;             /* when a signal that ends jobs came; 0: none did */
+    uint64_t grace_ms;              /* that ranks had after it */
 } weft_launcher_t;
 
 #define weft__say(launcher, format, ...)                                                           \
     weft__sink_say(&(launcher)->err, "%s: " format, (launcher)->launch->name, __VA_ARGS__)
 
-/* launch_ends.c: who failed, and what is said about it ------------------------------------------- */
+/* launch_ends.c: who failed, and what is said about it
+ * ------------------------------------------- */
 
 /* Watch rank `rank`, which has been started, for the order of events. */
 void weft__order_add(weft_launcher_t *launcher, int rank);
@@ -73,7 +75,8 @@ void weft__order_note(weft_launcher_t *launcher);
 
 /* Of those that have ended: who failed first? -1: nobody, or it is too early to say. */
 int weft__find_failed(weft_launcher_t *launcher);
-/* Say how rank launcher->failed ended, unless the signal that we passed on is all there is to say. */
+/* Say how rank launcher->failed ended, unless the signal that we passed on is all there is to
+ * say. */
 void weft__report_failure(weft_launcher_t *launcher);
 /* When all have ended: what the job should exit with, and what became of the others. */
 int weft__exit_status(const weft_launcher_t *launcher);

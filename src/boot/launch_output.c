@@ -55,7 +55,8 @@ bool weft__sink_is_empty(const weft_sink_t *sink)
     return sink->count == sink->sent;
 }
 
-/* There is no memory for a queue: wait until `bytes` are written. Losing them could lose the sentence that says so. */
+/* There is no memory for a queue: wait until `bytes` are written. Losing them could lose the
+ * sentence that says so. */
 static void write_now(weft_sink_t *sink, const char *bytes, size_t count)
 {
     while (count > 0 && sink->error == 0) {

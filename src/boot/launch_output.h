@@ -3,8 +3,8 @@
  *     rank's pipe -> weft_pipe_t: whole lines -> weft_sink_t: queue -> fd 1 or 2
  *
  * Nothing here waits: a sink that its reader does not empty fills up, and then the pipes that lead
- * to it are left alone, so that the ranks wait, as they would on a terminal. Only where there is no memory to queue
- * something, it is written at once, however long that takes. */
+ * to it are left alone, so that the ranks wait, as they would on a terminal. Only where there is no
+ * memory to queue something, it is written at once, however long that takes. */
 #ifndef WEFT_BOOT_LAUNCH_OUTPUT_H
 #define WEFT_BOOT_LAUNCH_OUTPUT_H
 

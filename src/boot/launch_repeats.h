@@ -1,8 +1,8 @@
 /* What several ranks say alike is shown once.
  *
- * Ranks of our own commands often fail for one reason, and each says so. The launcher passes on the first
- * such line and leaves out what other ranks repeat; a rank that says it again is heard again. Programs of
- * users are never treated so. */
+ * Ranks of our own commands often fail for one reason, and each says so. The launcher passes on the
+ * first such line and leaves out what other ranks repeat; a rank that says it again is heard again.
+ * Programs of users are never treated so. */
 #ifndef WEFT_BOOT_LAUNCH_REPEATS_H
 #define WEFT_BOOT_LAUNCH_REPEATS_H
 
@@ -20,8 +20,8 @@ void weft__repeats_reset(weft_repeats_t *repeats);
 /* `rank` says a line. Has another said it since this one last did? */
 bool weft__repeats_heard(weft_repeats_t *repeats, int rank, const char *line, size_t bytes);
 
-/* Are two lines the same but for the number of who says them: "device 1 is full" of rank 1, "device 2 is
- * full" of rank 2? */
+/* Are two lines the same but for the number of who says them: "device 1 is full" of rank 1, "device
+ * 2 is full" of rank 2? */
 bool weft__same_words(const char *a, size_t a_bytes, int a_rank, const char *b, size_t b_bytes,
                       int b_rank);
 

@@ -72,8 +72,9 @@ static weft_status_t find_addr(char *const *environ_p, const weft_job_t *job, we
                       job->local_size, job->size);
 }
 
-/* What only ranks of this job have in common; NULL if the launcher says nothing of the kind. MPICH tells
- * only those of one host. torchrun's begins with the address of rank 0, which may have several names. */
+/* What only ranks of this job have in common; NULL if the launcher says nothing of the kind. MPICH
+ * tells only those of one host. torchrun's begins with the address of rank 0, which may have
+ * several names. */
 static const char *common_key(const weft_job_t *job)
 {
     if (job->key[0] == '\0' || strcmp(job->launcher, "mpich") == 0) {
@@ -163,7 +164,8 @@ static void linger(void)
     }
 }
 
-/* The name of a host often means its loopback on the host itself, so rank 0 listens on all addresses. */
+/* The name of a host often means its loopback on the host itself, so rank 0 listens on all
+ * addresses. */
 static weft_status_t listen_and_serve(const weft_master_t *master)
 {
     const char *chosen = getenv("WEFT_STORE_HOST"); /* the setting has a default, loopback */

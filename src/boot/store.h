@@ -1,9 +1,10 @@
 /* The rendezvous store: a small key-value server over TCP, for meeting, never for data.
  *
  * The server runs as a thread of one process (the launcher, rank 0, or whoever made a unique id).
- * It listens on WEFT_STORE_HOST (unless asked otherwise, loopback, or all addresses where rank 0 of a
- * job on several hosts serves). A client proves that it knows the job's secret before anything else,
- * without sending the secret itself; one that does not is refused and learns nothing. Keys are up to 256 bytes, values up to 1 MiB. */
+ * It listens on WEFT_STORE_HOST (unless asked otherwise, loopback, or all addresses where rank 0 of
+ * a job on several hosts serves). A client proves that it knows the job's secret before anything
+ * else, without sending the secret itself; one that does not is refused and learns nothing. Keys
+ * are up to 256 bytes, values up to 1 MiB. */
 #ifndef WEFT_BOOT_STORE_H
 #define WEFT_BOOT_STORE_H
 
@@ -51,14 +52,15 @@ weft_status_t weft__store_get(weft_store_conn_t *store, const char *key, void *v
 weft_status_t weft__store_look(weft_store_conn_t *store, const char *key, void *value,
                                size_t *bytes_p, bool *found_p);
 
-/* Set `key` unless it has a value. *taken_p: was it set? If not, what it has is copied as by get. */
+/* Set `key` unless it has a value. *taken_p: was it set? If not, what it has is copied as by
+ * get. */
 weft_status_t weft__store_offer(weft_store_conn_t *store, const char *key, const void *value,
                                 size_t bytes, bool *taken_p, void *found, size_t *found_bytes_p);
 
 /* Have the store offer `value` (at most 4 KiB) when this connection ends, however it ends: so do
  * others learn that this process is gone. One per connection; 0 bytes take it back. */
 weft_status_t weft__store_last_will(weft_store_conn_t *store, const char *key, const void *value,
-                               size_t bytes);
+                                    size_t bytes);
 
 /* Add `delta` to the number at `key` (0 if absent); *value_p is the sum. */
 weft_status_t weft__store_add(weft_store_conn_t *store, const char *key, int64_t delta,

@@ -386,7 +386,7 @@ weft_status_t weft__store_offer(weft_store_conn_t *store, const char *key, const
 }
 
 weft_status_t weft__store_last_will(weft_store_conn_t *store, const char *key, const void *value,
-                               size_t bytes)
+                                    size_t bytes)
 {
     weft_store_request_t request = {.op = WEFT_STORE_WILL, .value = value, .value_bytes = bytes};
     weft_store_reply_t reply;

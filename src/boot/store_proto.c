@@ -104,7 +104,8 @@ weft_store_parsed_t weft__store_parse_reply(const uint8_t bytes[WEFT_STORE_REPLY
         .value_bytes = (size_t)load(bytes + 4, 4),
         .number = (int64_t)load(bytes + 8, 8),
     };
-    /* only a success has a value: nobody would read that of a failure, but the next reply behind it */
+    /* only a success has a value: nobody would read that of a failure, but the next reply behind
+     * it */
     if ((int)reply.status > 0 || reply.value_bytes > WEFT_STORE_VALUE_MAX ||
         (reply.status != WEFT_OK && reply.value_bytes > 0)) {
         return WEFT_STORE_BAD;

@@ -68,8 +68,8 @@ void weft__store_give_up(weft_store_server_t *server, weft_store_client_t *clien
     reply_status(server, client, WEFT_ERR_TIMEOUT, arrived);
 }
 
-/* Answer all who wait at `entry`, and `client` (may be NULL), who made it possible. Those in this very process
- * come last: it may end, and the store with it, as soon as they have their answer. */
+/* Answer all who wait at `entry`, and `client` (may be NULL), who made it possible. Those in this
+ * very process come last: it may end, and the store with it, as soon as they have their answer. */
 static void release(weft_store_server_t *server, weft_store_entry_t *entry,
                     weft_store_client_t *client, const weft_store_reply_t *reply)
 {
@@ -136,7 +136,7 @@ static void handle_offer(weft_store_server_t *server, weft_store_client_t *clien
 }
 
 static void handle_last_will(weft_store_server_t *server, weft_store_client_t *client,
-                        const weft_store_request_t *request)
+                             const weft_store_request_t *request)
 {
     uint8_t *will = NULL;
     if (request->value_bytes > 0) {
@@ -160,12 +160,13 @@ void weft__store_execute_last_will(weft_store_server_t *server, weft_store_clien
     if (client->last_will == NULL) {
         return;
     }
-    weft_store_entry_t *entry = weft__store_table_add(&server->table, WEFT_STORE_VALUE,
-                                                      client->last_will, client->last_will_key_bytes);
+    weft_store_entry_t *entry = weft__store_table_add(
+        &server->table, WEFT_STORE_VALUE, client->last_will, client->last_will_key_bytes);
     /* A reply may find that another client is gone, and execute its will in turn: that one leaves
      * this entry alone, because it has its value by then. */
     if (entry != NULL && !entry->exists &&
-        set_new(server, entry, client->last_will + client->last_will_key_bytes, client->last_will_value_bytes)) {
+        set_new(server, entry, client->last_will + client->last_will_key_bytes,
+                client->last_will_value_bytes)) {
         release(server, entry, NULL, NULL);
     }
 }

@@ -23,8 +23,8 @@
 #include "boot/store_net.h"
 
 #define PROOF_LIMIT_MS 10000
-/* Clients without proof at a time, and at most an eighth of all descriptors. When there are so many, one
- * that has taken longer than this has to go. */
+/* Clients without proof at a time, and at most an eighth of all descriptors. When there are so
+ * many, one that has taken longer than this has to go. */
 #define PROVING_MOST 1024
 #define PROVING_GRACE_MS 1000
 #define COMPLAIN_MS 10000
@@ -300,8 +300,8 @@ static void client_event(weft_store_server_t *server, weft_store_client_t *clien
 
 /* ---- new clients ------------------------------------------------------------------------- */
 
-/* Whoever has taken longest over the proof makes way, if that was long: a flood of idle connections must
- * not keep ranks out, nor take the descriptors of the program that we are a thread of. */
+/* Whoever has taken longest over the proof makes way, if that was long: a flood of idle connections
+ * must not keep ranks out, nor take the descriptors of the program that we are a thread of. */
 static bool make_way(weft_store_server_t *server)
 {
     weft_store_client_t *oldest = NULL;

@@ -1,5 +1,5 @@
-/* weft bench: time collectives, in the manner of nccl-tests, and one-sided calls and patterns against
- * what they replace; verify all results. */
+/* weft bench: time collectives, in the manner of nccl-tests, and one-sided calls and patterns
+ * against what they replace; verify all results. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

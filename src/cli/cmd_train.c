@@ -26,8 +26,8 @@
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 
-/* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint. After a
- * signal there is more, as training asks for. */
+/* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint.
+ * After a signal there is more, as training asks for. */
 #define GRACE_MS 10000
 
 /* Sentences about options and of the launcher begin with who says them already. */
@@ -55,10 +55,11 @@ static int refuse(void)
 /* Of a rank whose training diverged; the launcher exits with 1, as for other failures. */
 #define EXIT_DIVERGED 4
 
-/* ---- options ------------------------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------ */
 
-/* What an earlier run said, where this one goes on from it; its folder into `folder`, which is where
- * this one writes if nothing else is said. A checkpoint that was copied elsewhere has none. */
+/* What an earlier run said, where this one goes on from it; its folder into `folder`, which is
+ * where this one writes if nothing else is said. A checkpoint that was copied elsewhere has
+ * none. */
 static weft_status_t inherit(int argc, char **argv, weft_train_config_t *config, char *folder)
 {
     weft_loaded_t loaded;
@@ -96,7 +97,7 @@ static void print_models(void)
     }
 }
 
-/* ---- being a rank ---------------------------------------------------------------------------------------- */
+/* ---- being a rank ------------------------------------------------------------------------- */
 
 /* What a handler has to know. */
 static volatile sig_atomic_t speaks = 1; /* is this process the one that talks to the user? */
@@ -124,7 +125,8 @@ static void die_of(int number)
     raise(number);
 }
 
-/* When each kind of signal came first; 0: it did not. Its own partner, as the handler may run in two threads. */
+/* When each kind of signal came first; 0: it did not. Its own partner, as the handler may run in
+ * two threads. */
 static _Atomic uint64_t heard_ns[SIGTERM + 1];
 
 /* The first of its kind: a second one has the default action. */
@@ -152,8 +154,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
     errno = error;
 }
 
-/* One that our caller ignores (nohup, a script's background) stays ignored. Of our own launcher's ranks rank 0
- * speaks, and only about steps: before them the launcher says it all. */
+/* One that our caller ignores (nohup, a script's background) stays ignored. Of our own launcher's
+ * ranks rank 0 speaks, and only about steps: before them the launcher says it all. */
 static void catch_signals(const weft_job_t *job)
 {
     bool watched = strcmp(job->launcher, "weft") == 0;
@@ -180,7 +182,8 @@ static FILE *open_progress(void)
     return terminal != NULL ? terminal : stdout;
 }
 
-/* A signal ended the run. 0 only if nothing is lost; that it is not rank 0 knows, and the others trust it. */
+/* A signal ended the run. 0 only if nothing is lost; that it is not rank 0 knows, and the others
+ * trust it. */
 static int end_early(const weft_setup_t *setup, int rank, const weft_train_result_t *result)
 {
     const weft_train_config_t *config = setup->config;
@@ -233,7 +236,7 @@ static int train_as_rank(weft_setup_t *setup)
     return result.signal == 0 ? 0 : end_early(setup, rank, &result);
 }
 
-/* ---- starting ranks ----------------------------------------------------------------------------------------- */
+/* ---- starting ranks ----------------------------------------------------------------------- */
 
 /* Where ranks go on if they have to be started again. */
 typedef struct restart {
@@ -325,7 +328,7 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
     return status == EXIT_DIVERGED ? 1 : status;
 }
 
-/* ---- the command ---------------------------------------------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------------------------- */
 
 /* How many of the run's ranks are on this host. */
 static int ranks_here(const weft_setup_t *setup, const weft_job_t *job)
@@ -344,8 +347,8 @@ static weft_status_t dry_run(const weft_setup_t *setup, const weft_job_t *job)
     return weft__admit_disk(setup, stderr);
 }
 
-/* Before ranks are started. On GPUs the first rank asks whether they have the memory: whoever asks has a
- * context there, which takes some of it. */
+/* Before ranks are started. On GPUs the first rank asks whether they have the memory: whoever asks
+ * has a context there, which takes some of it. */
 static weft_status_t admit(const weft_setup_t *setup)
 {
     int ranks = setup->config->ranks;
@@ -357,9 +360,9 @@ static weft_status_t admit(const weft_setup_t *setup)
     return weft__admit_disk(setup, stderr);
 }
 
-/* As one of many that somebody started: the first of the host looks at its memory, the first of all at
- * the disk. What our own launcher has warned of is not said again; and a run that was admitted is not
- * turned away when it is restarted. */
+/* As one of many that somebody started: the first of the host looks at its memory, the first of all
+ * at the disk. What our own launcher has warned of is not said again; and a run that was admitted
+ * is not turned away when it is restarted. */
 static weft_status_t admit_launched(const weft_setup_t *setup, const weft_job_t *job)
 {
     bool gpus = strcmp(setup->device, "cuda") == 0, ours = strcmp(job->launcher, "weft") == 0;
@@ -381,8 +384,8 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
     if (launched) {
         return admit_launched(setup, job) == WEFT_OK ? train_as_rank(setup) : complain(1);
     }
-    /* Data that cannot be trained on should not start ranks first, which would all say so. Tokens of a
-     * text take room as well, so the disk is looked at again. */
+    /* Data that cannot be trained on should not start ranks first, which would all say so. Tokens
+     * of a text take room as well, so the disk is looked at again. */
     if (admit(setup) != WEFT_OK || weft__setup_prepare(setup, stdout) != WEFT_OK ||
         weft__setup_data(setup) != WEFT_OK || weft__admit_disk(setup, NULL) != WEFT_OK) {
         return complain(1);
@@ -391,8 +394,8 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
     return alone ? train_as_rank(setup) : start_ranks(setup, argc, argv);
 }
 
-/* Whoever started us said how many ranks there are; a configuration that says otherwise is of a run with
- * others, but who types both contradicts himself. */
+/* Whoever started us said how many ranks there are; a configuration that says otherwise is of a run
+ * with others, but who types both contradicts himself. */
 static weft_status_t take_ranks(weft_train_config_t *config, const weft_job_t *job)
 {
     if (strcmp(job->launcher, "none") == 0) {

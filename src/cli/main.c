@@ -46,7 +46,8 @@ static void print_help(FILE *out)
 }
 
 /* A descriptor that the caller closed would be given to the next file opened, and a message would
- * go into it. What is written to a closed stdout does not arrive, so it can be opened but not written. */
+ * go into it. What is written to a closed stdout does not arrive, so it can be opened but not
+ * written. */
 static void open_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
@@ -67,12 +68,13 @@ static int find_error(void)
     if ((fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY) {
         return EBADF;
     }
-    /* A disk that is still full says so again. After lines that are lost an empty one does no harm. */
+    /* A disk that is still full says so again. After lines that are lost an empty one does no
+     * harm. */
     return (out.revents & POLLOUT) != 0 && write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;
 }
 
-/* Output that did not arrive is a failure, however late it shows. A reader that left is told as if we had
- * been killed for it, by those whose caller ignores that signal too. */
+/* Output that did not arrive is a failure, however late it shows. A reader that left is told as if
+ * we had been killed for it, by those whose caller ignores that signal too. */
 static int finish(int exit_status)
 {
     errno = 0;

@@ -1,14 +1,16 @@
-/* Are the buffers of a call in use, and large enough? Asked at the API edge, of memory that is weft_malloc's:
- * of other memory nothing is known.
+/* Are the buffers of a call in use, and large enough? Asked at the API edge, of memory that is
+ * weft_malloc's: of other memory nothing is known.
  *
- * A communicator keeps what it learned of its buffers. An allocation that is freed changes its serial, so
- * what is kept is as good as asking again, and as a rule costs three comparisons a buffer. */
+ * A communicator keeps what it learned of its buffers. An allocation that is freed changes its
+ * serial, so what is kept is as good as asking again, and as a rule costs three comparisons a
+ * buffer. */
 #ifndef WEFT_COMM_BOUNDS_H
 #define WEFT_COMM_BOUNDS_H
 
 #include "comm/comm.h"
 
-/* The rest of the way: look it up, keep it, or refuse it with a sentence. `name` is the call without weft_. */
+/* The rest of the way: look it up, keep it, or refuse it with a sentence. `name` is the call
+ * without weft_. */
 weft_status_t weft__bounds_refresh(weft_comm_h comm, const char *name, bool dst, const void *ptr,
                                    size_t bytes);
 

@@ -98,8 +98,8 @@ void weft__call_describe(const weft_call_t *call, char *text, size_t room);
 /* The same of a call that others see by signature and count. */
 void weft__sig_describe(uint64_t sig, uint64_t count, char *text, size_t room);
 
-/* The call that `n` all-reduces of a group are, put together. Its signature, in place of a root, holds a
- * hash of their counts: groups must agree on every count, not only on the total. */
+/* The call that `n` all-reduces of a group are, put together. Its signature, in place of a root,
+ * holds a hash of their counts: groups must agree on every count, not only on the total. */
 weft_call_t weft__call_fuse(const weft_call_t *calls, int n);
 
 /* Check every argument of a call at the API edge. WEFT_ERR_INVALID with one sentence. */
@@ -126,7 +126,8 @@ static inline int weft__call_dst_blocks(const weft_call_t *call, int rank, int s
     return info->dst_blocks == 'S' ? size : 1;
 }
 
-/* Bytes of a block. Inline, as all that every call passes several times: a small one takes some 150 ns. */
+/* Bytes of a block. Inline, as all that every call passes several times: a small one takes some 150
+ * ns. */
 extern const unsigned char weft__dtype_sizes[WEFT_DTYPE_COUNT];
 static inline size_t weft__call_bytes(const weft_call_t *call)
 {

@@ -29,11 +29,12 @@ struct weft_comm {
     _Atomic uintptr_t
         owner; /* the thread that called last: its address, plus its place in `calling` */
     _Atomic(const char *) calling[WEFT_CALL_PLACES]; /* NULL: in no call, else which, without weft_.
-                       * Released by weft__comm_leave, acquired by destroy, abort and other threads */
+                                                      * Released by weft__comm_leave, acquired by
+                                                      * destroy, abort and other threads */
     _Atomic int deferred;                            /* calls in a group that is open */
     _Atomic int holds;                               /* symmetric heaps that are open on it */
-    /* While no call went to a stream, calls run in the caller one after the other. From the first one
-     * on, every call takes a ticket. */
+    /* While no call went to a stream, calls run in the caller one after the other. From the first
+     * one on, every call takes a ticket. */
     _Atomic uint64_t issued;  /* calls made */
     _Atomic uint64_t served;  /* calls finished: released by the executor of a call, acquired by the
                                * executor of the next one (weft__comm_await_order) and by destroy */
@@ -79,14 +80,14 @@ weft_status_t weft__call_dispatch(weft_call_t *calls, int n, weft_stream_h strea
 /* Wait until all calls before `ticket` are done. */
 void weft__comm_await_order(weft_comm_h comm, uint64_t ticket);
 
-/* A call in the calling thread begins, in its turn, and ends with `status`, which is returned unless there
- * is worse to tell. Refused if the handle is gone, or another thread is in a call; between the two the
- * handle stays. */
+/* A call in the calling thread begins, in its turn, and ends with `status`, which is returned
+ * unless there is worse to tell. Refused if the handle is gone, or another thread is in a call;
+ * between the two the handle stays. */
 weft_status_t weft__comm_enter(weft_comm_h comm, const char *who, uint64_t *ticket_p);
 weft_status_t weft__comm_leave(weft_comm_h comm, uint64_t ticket, weft_status_t status);
 
-/* A symmetric heap is open on the communicator, and is no longer. Between the two destroy refuses, and what
- * abort leaves of the communicator stays. */
+/* A symmetric heap is open on the communicator, and is no longer. Between the two destroy refuses,
+ * and what abort leaves of the communicator stays. */
 void weft__comm_hold(weft_comm_h comm);
 void weft__comm_let_go(weft_comm_h comm);
 

@@ -116,8 +116,8 @@ typedef struct tie {
 } tie_t;
 
 /* One thread launches for several communicators, and a backend wants to know: then what it launches
- * starts at the end, and streams that are to wait for it are tied to it after that. Of the backends in
- * a group at most one has such an interest. */
+ * starts at the end, and streams that are to wait for it are tied to it after that. Of the backends
+ * in a group at most one has such an interest. */
 static _Thread_local struct {
     const weft_backend_ops_t *backend; /* NULL: none */
     tie_t *ties;
@@ -212,7 +212,8 @@ static int fusible(const weft_call_t *calls, int n)
 
 static weft_status_t helper_of(weft_comm_h comm, weft_stream_h *stream_p)
 {
-    weft_status_t status = comm->helper ? WEFT_OK : weft__stream_create_on(comm->device, &comm->helper);
+    weft_status_t status = comm->helper ? WEFT_OK
+                                        : weft__stream_create_on(comm->device, &comm->helper);
     *stream_p = comm->helper;
     return status;
 }
@@ -262,7 +263,8 @@ static int run_next(weft_call_t *calls, int n, bool several, weft_status_t *stat
     weft_stream_h stream;
     const weft_backend_ops_t *backend = calls->comm->backend;
     together = fusible(calls, n);
-    /* One thread that drives several ranks must not launch twice for one before it did for the others. */
+    /* One thread that drives several ranks must not launch twice for one before it did for the
+     * others. */
     if (together > 1 && several && backend->fuses) {
         together = backend->fuses(calls->comm->ctx, calls, together);
     }
@@ -307,7 +309,8 @@ static weft_status_t finish_helper(weft_comm_h comm)
 }
 
 /* One communicator after the other, again and again: ranks that one thread drives stay abreast, and
- * none has to wait for a call that comes later in this thread. `taken` marks calls that were run. */
+ * none has to wait for a call that comes later in this thread. `taken` marks calls that were
+ * run. */
 static weft_status_t run_rounds(weft_call_t *calls, int n, bool several, weft_call_t *scratch)
 {
     weft_status_t status = WEFT_OK;

@@ -11,8 +11,8 @@
 #include "comm/init.h"
 #include "device/device.h"
 
-/* Handles given back, oldest first. One is reused only when there are some in stock, so that a stale
- * handle is recognized for a while. */
+/* Handles given back, oldest first. One is reused only when there are some in stock, so that a
+ * stale handle is recognized for a while. */
 #define STOCK 64
 static pthread_mutex_t stock_lock = PTHREAD_MUTEX_INITIALIZER;
 static weft_comm_h stock_first, stock_last;

@@ -126,7 +126,7 @@ static weft_status_t enter(weft_joiner_t *joiner)
     weft_rendezvous_t *at = &joiner->at;
     if (!comm->backend) {
         WEFT_TRY(weft__placement_await(at->store, at->key, joiner->rank, joiner->nranks,
-                                  store_timeout(comm), &comm->backend));
+                                       store_timeout(comm), &comm->backend));
     }
     weft_status_t status = comm->backend->enter(comm, at, joiner->rank, joiner->nranks);
     if (joiner->rank != 0) {

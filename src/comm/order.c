@@ -1,17 +1,19 @@
 /* One thread at a time is in a call of a communicator: what happens where that does not hold.
  *
- * A call says that it has begun (calling) and then makes sure that its thread still owns the communicator and
- * that the handle lives: a store and some loads, without a locked instruction or a fence, which would have
- * to wait for the flag of the call before. Whoever takes the communicator from the owner pays for both:
+ * A call says that it has begun (calling) and then makes sure that its thread still owns the
+ * communicator and that the handle lives: a store and some loads, without a locked instruction or a
+ * fence, which would have to wait for the flag of the call before. Whoever takes the communicator
+ * from the owner pays for both:
  *
  *     owner, every call                     another thread's first call, destroy, abort
  *     calling = this call                   owner = me (or: the handle is dead)
  *     is owner me? does the handle live?    every core passes a fence
  *                                           is calling NULL?
  *
- * Either the first sees that the second came, or the second sees the first in a call. A thread that lost the
- * communicator between its looks has written that it calls: not over what the new owner writes, which has
- * the next place for it. Threads that take turns are fine; each change costs a system call. */
+ * Either the first sees that the second came, or the second sees the first in a call. A thread that
+ * lost the communicator between its looks has written that it calls: not over what the new owner
+ * writes, which has the next place for it. Threads that take turns are fine; each change costs a
+ * system call. */
 #include <linux/membarrier.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -70,8 +72,8 @@ weft_status_t weft__comm_take_over(weft_comm_h comm, uintptr_t thread, const cha
     return status;
 }
 
-/* More threads than there are places have crossed each other: the communicator may have been used by two at
- * once. */
+/* More threads than there are places have crossed each other: the communicator may have been used
+ * by two at once. */
 static weft_status_t tear(weft_comm_h comm)
 {
     char text[160];
@@ -108,7 +110,8 @@ void weft__comm_let_go(weft_comm_h comm)
 {
     pthread_mutex_lock(&comm->order_lock);
     bool last = atomic_fetch_sub(&comm->holds, 1) == 1;
-    /* Partner: weft_comm_abort, which takes the handle away and then, under the lock, lets go too. */
+    /* Partner: weft_comm_abort, which takes the handle away and then, under the lock, lets go
+     * too. */
     bool dead = atomic_load(&comm->magic) != WEFT_COMM_MAGIC;
     pthread_mutex_unlock(&comm->order_lock);
     if (last && dead) {

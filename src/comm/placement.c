@@ -40,7 +40,7 @@ static weft_status_t decide(weft_store_conn_t *store, const char *key, int size,
 }
 
 weft_status_t weft__placement_tell(weft_store_conn_t *store, const char *key, int rank, int size,
-                              const weft_member_t *me, int timeout_ms)
+                                   const weft_member_t *me, int timeout_ms)
 {
     char name[NAME_ROOM];
     weft_member_t there;
@@ -78,7 +78,8 @@ static weft_status_t say_missing(weft_store_conn_t *store, const char *key, int 
     return weft__fail(fault.status, "%s", fault.text);
 }
 
-/* The rank gives up. Without its vote the others still wait for it, and name it if it does not come back. */
+/* The rank gives up. Without its vote the others still wait for it, and name it if it does not come
+ * back. */
 static void withdraw(weft_store_conn_t *store, const char *key, int rank)
 {
     char name[NAME_ROOM];
@@ -90,7 +91,7 @@ static void withdraw(weft_store_conn_t *store, const char *key, int rank)
 }
 
 weft_status_t weft__placement_await(weft_store_conn_t *store, const char *key, int rank, int size,
-                               int timeout_ms, const weft_backend_ops_t **backend_p)
+                                    int timeout_ms, const weft_backend_ops_t **backend_p)
 {
     char name[NAME_ROOM], backend[32] = "";
     size_t bytes = sizeof(backend) - 1;

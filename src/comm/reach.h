@@ -1,6 +1,6 @@
-/* For layers that reach other ranks' memory themselves: where it is, whether its owner lives, and waits
- * that end when it does not. Communicators whose ranks share a host have this. Processes and idle waits
- * (the two headers) are for those who reach memory without a communicator. */
+/* For layers that reach other ranks' memory themselves: where it is, whether its owner lives, and
+ * waits that end when it does not. Communicators whose ranks share a host have this. Processes and
+ * idle waits (the two headers) are for those who reach memory without a communicator. */
 #ifndef WEFT_COMM_REACH_H
 #define WEFT_COMM_REACH_H
 
@@ -11,8 +11,8 @@
 /* WEFT_ERR_UNSUPPORTED, with the reason, where ranks cannot reach each other's memory. */
 weft_status_t weft__reach_check(weft_comm_h comm, const char *who);
 
-/* A number by which the others find [ptr, ptr + bytes), which this rank has from weft_malloc. Returns
- * when all of them can; telling them the number is the caller's business. */
+/* A number by which the others find [ptr, ptr + bytes), which this rank has from weft_malloc.
+ * Returns when all of them can; telling them the number is the caller's business. */
 weft_status_t weft__reach_export(weft_comm_h comm, const void *ptr, size_t bytes, uint64_t *ref_p);
 
 /* Where memory that `rank` exported is here. Stays so while the communicator lives. */
@@ -37,8 +37,8 @@ typedef struct weft_reach_wait {
     bool (*ready)(const void *arg); /* is it there? An acquire load, as a rule */
     const void *arg;
     const char *what; /* for sentences: "a record", ... */
-    /* Optional, in place of `what`: says it when there is a sentence. Most waits have none, and are in
-     * a hurry. */
+    /* Optional, in place of `what`: says it when there is a sentence. Most waits have none, and are
+     * in a hurry. */
     void (*describe)(const void *arg, char *text, size_t room);
     /* NULL: a rank that is gone breaks the communicator. Otherwise [size], false at first: it is
      * WEFT_ERR_RANK_DEAD once, noted here, and then no longer missed; nothing is broken. */
@@ -46,17 +46,17 @@ typedef struct weft_reach_wait {
     bool deaf; /* nobody's death matters: `ready` finds out itself about those it waits for */
 } weft_reach_wait_t;
 
-/* Spin, yield, then nap until ready. Errors: broken, gone, late. What a rank did before it went away
- * still counts. */
+/* Spin, yield, then nap until ready. Errors: broken, gone, late. What a rank did before it went
+ * away still counts. */
 weft_status_t weft__reach_await(weft_comm_h comm, const weft_reach_wait_t *wait);
 
 /* Whom `ready` found gone, where it finds out itself: the error of that, which breaks nothing.
  * WEFT_OK if it is not. */
 weft_status_t weft__reach_missed(weft_comm_h comm, const weft_reach_wait_t *wait, int rank);
 
-/* Somebody who is asked now and then, by the thread that watches GPUs, to look for trouble; and from whose
- * coming on every rank that dies or leaves breaks the communicator. On virtual GPUs nobody is asked. When
- * weft__reach_leave returns, the observer is not being asked any more. */
+/* Somebody who is asked now and then, by the thread that watches GPUs, to look for trouble; and
+ * from whose coming on every rank that dies or leaves breaks the communicator. On virtual GPUs
+ * nobody is asked. When weft__reach_leave returns, the observer is not being asked any more. */
 typedef struct weft_reach_observer {
     void (*look)(void *arg);
     void *arg;
@@ -76,8 +76,9 @@ typedef struct weft_reach_gpu {
 } weft_reach_gpu_t;
 weft_reach_gpu_t weft__reach_gpu(weft_comm_h comm);
 
-/* CUDA reports an error in something of the caller's. When a process dies its memory goes, and kernels of others
- * that were using it fail: so the rank that died is named if there is one, and `what` otherwise. */
+/* CUDA reports an error in something of the caller's. When a process dies its memory goes, and
+ * kernels of others that were using it fail: so the rank that died is named if there is one, and
+ * `what` otherwise. */
 weft_status_t weft__reach_failed(weft_comm_h comm, int error, const char *what);
 
 #endif

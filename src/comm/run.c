@@ -45,8 +45,7 @@ static weft_status_t run_fused(weft_comm_h comm, const weft_call_t *calls, int n
 {
     size_t element = weft_dtype_size(calls[0].type), total = 0;
     if (!comm->fuse_buffer) {
-        weft_status_t status = weft__heap_malloc(comm->device, &comm->fuse_buffer,
-                                                   WEFT_SLOT_BYTES);
+        weft_status_t status = weft__heap_malloc(comm->device, &comm->fuse_buffer, WEFT_SLOT_BYTES);
         if (status != WEFT_OK) {
             comm->backend->abort(comm->ctx); /* the others are in this call already */
             return status;

@@ -123,9 +123,9 @@ weft_status_t weft__tuner_init(weft_tuner_t *tuner, const char *spec)
     return WEFT_OK;
 }
 
-/* Largest payload of a rank (all of its source) for which one exchange of flags with the data inside
- * beats two exchanges around direct access; measured, docs/performance.md. In a one-shot reduction
- * every rank reads every payload, so its limit falls with the number of ranks. */
+/* Largest payload of a rank (all of its source) for which one exchange of flags with the data
+ * inside beats two exchanges around direct access; measured, docs/performance.md. In a one-shot
+ * reduction every rank reads every payload, so its limit falls with the number of ranks. */
 static size_t oneshot_limit(const weft_tuner_t *tuner, weft_coll_t coll)
 {
     int n = tuner->size;

@@ -11,7 +11,7 @@
 typedef struct weft_tuner {
     weft_algo_t forced[WEFT_COLL_COUNT]; /* AUTO: free choice */
     int size;                            /* ranks */
-    bool oversubscribed;                        /* more ranks than cores; the same on all ranks */
+    bool oversubscribed;                 /* more ranks than cores; the same on all ranks */
     size_t oneshot_max;                  /* setting; 0: by table */
     size_t stream_min;                   /* setting; 0: by the caches */
     size_t cache;                        /* bytes of a core's own cache, at least 2 MiB */
@@ -49,8 +49,8 @@ typedef weft_status_t (*weft_tune_time_fn)(void *arg, size_t bytes, double *us_p
 
 /* What was found on rank 0, and where it is kept. */
 typedef struct weft_tuned {
-    uint64_t ll_most; /* blocks up to here travel with their flags */
-    uint64_t nccl_min;   /* from here on NCCL is faster; or WEFT_TUNE_NEVER */
+    uint64_t ll_most;  /* blocks up to here travel with their flags */
+    uint64_t nccl_min; /* from here on NCCL is faster; or WEFT_TUNE_NEVER */
     bool has_nccl;
     char path[4096];
 } weft_tuned_t;

@@ -33,7 +33,7 @@ typedef struct weft_seen {
     int rank; /* -1: none of the communicator, but `name` */
     weft_state_t state;
     weft_debt_t owes;
-    uint64_t calls;      /* collectives that it has entered so far */
+    uint64_t calls; /* collectives that it has entered so far */
     uint64_t sig,
         count;    /* of the last one, weft__sig_pack; or of what it sends, where it differs */
     bool differs; /* that was compared with what this rank expects of it, and is something else */

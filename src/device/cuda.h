@@ -11,11 +11,12 @@
 #include "device/cuda_module.h"
 #include "device/device.h"
 
-/* Is there a GPU to use? If not, the reason is in *why_p (may be NULL). The first call loads the module. */
+/* Is there a GPU to use? If not, the reason is in *why_p (may be NULL). The first call loads the
+ * module. */
 bool weft__cuda_load(const char **why_p);
 
-/* Has loading it put this variable into the environment? It is meant for this process alone: ranks that it
- * starts would together ask for more connections than MPS has. */
+/* Has loading it put this variable into the environment? It is meant for this process alone: ranks
+ * that it starts would together ask for more connections than MPS has. */
 #define WEFT_CUDA_CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"
 bool weft__cuda_widened(void);
 
@@ -68,14 +69,15 @@ typedef struct weft_cuda_slab {
                   * known to its pool alone */
 } weft_cuda_slab_t;
 
-/* The slab that holds [ptr, ptr + bytes); false if it is neither from weft_malloc nor registered. */
+/* The slab that holds [ptr, ptr + bytes); false if it is neither from weft_malloc nor
+ * registered. */
 bool weft__cuda_find(const void *ptr, size_t bytes, weft_cuda_slab_t *slab_p);
 
 /* The number of a slab, which gets one if it has none. */
 weft_status_t weft__cuda_number(const weft_cuda_slab_t *slab, int *number_p);
 
-/* The GPU whose memory [ptr, ptr + bytes) is, bytes > 0; -1: host memory that GPUs reach, at both ends; -2:
- * they do not. Memory of slabs is found without asking CUDA. */
+/* The GPU whose memory [ptr, ptr + bytes) is, bytes > 0; -1: host memory that GPUs reach, at both
+ * ends; -2: they do not. Memory of slabs is found without asking CUDA. */
 int weft__cuda_where(const void *ptr, size_t bytes);
 
 /* How many numbers `device` has given to slabs so far, and one of these slabs. */
@@ -89,10 +91,10 @@ bool weft__cuda_held(void);
 
 /* ---- who to ask whether the work of a stream went well ---------------------------------- */
 
-/* `ask(ctx, error)` is called after the stream was waited for, with CUDA's error or 0: kernels cannot
- * return a status, and CUDA does not know whose fault it was. Until weft__cuda_forget, which also waits
- * for one that is under way. To be called before the work is queued, as it may fail; once for a `ctx` is
- * enough. */
+/* `ask(ctx, error)` is called after the stream was waited for, with CUDA's error or 0: kernels
+ * cannot return a status, and CUDA does not know whose fault it was. Until weft__cuda_forget, which
+ * also waits for one that is under way. To be called before the work is queued, as it may fail;
+ * once for a `ctx` is enough. */
 typedef weft_status_t (*weft_cuda_check_fn)(void *ctx, int error);
 weft_status_t weft__cuda_remember(weft_stream_h stream, weft_cuda_check_fn ask, void *ctx);
 void weft__cuda_forget(void *ctx);

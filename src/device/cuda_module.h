@@ -1,7 +1,8 @@
 /* The CUDA module: everything that needs the CUDA toolkit to be compiled, as a library of its own
  * that is loaded when there is a GPU (libweft-cuda.so). The rest of Weft is built without CUDA and
- * calls it through tables. Each layer that has kernels declares a table of its own and exports it from
- * the module under a name of its own; this is the table of devices. A table begins with its abi.
+ * calls it through tables. Each layer that has kernels declares a table of its own and exports it
+ * from the module under a name of its own; this is the table of devices. A table begins with its
+ * abi.
  *
  * The module holds no policy and no state of Weft's: pools, order, errors and names are made on
  * this side of the table. Functions return 0 or a CUDA error (error_text says what it is), may be
@@ -68,7 +69,8 @@ typedef struct weft_cuda_device_ops {
     int (*relax)(void);
     int (*stream_capturing)(int gpu, void *stream, bool *capturing_p);
 
-    /* Between begin and end, work on the stream goes into a graph, which can then be run many times. */
+    /* Between begin and end, work on the stream goes into a graph, which can then be run many
+     * times. */
     int (*graph_begin)(int gpu, void *stream);
     int (*graph_end)(int gpu, void *stream, void **graph_p);
     int (*graph_launch)(int gpu, void *graph, void *stream);

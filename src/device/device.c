@@ -28,8 +28,8 @@ static struct {
 
 static int start_device(void);
 
-/* Where a GPU may be, but the module to use it is missing, programs are slow by mistake: one rank of a host
- * says so. */
+/* Where a GPU may be, but the module to use it is missing, programs are slow by mistake: one rank
+ * of a host says so. */
 static void say_why_virtual(const char *why)
 {
     bool loud = weft__cuda_broken_module() && start_device() == 0;
@@ -42,8 +42,8 @@ static void choose_kind(void)
     const char *asked = weft__settings()->device, *why = "";
     bool cuda = strcmp(asked, "cuda") == 0, automatic = strcmp(asked, "auto") == 0;
     if (!cuda && !automatic && strcmp(asked, "cpu") != 0) {
-        snprintf(kind.why, sizeof(kind.why),
-                 "WEFT_DEVICE is \"%s\"; it can be cpu, cuda or auto", asked);
+        snprintf(kind.why, sizeof(kind.why), "WEFT_DEVICE is \"%s\"; it can be cpu, cuda or auto",
+                 asked);
     } else if ((cuda || automatic) && weft__cuda_load(&why)) {
         kind.ops = &weft__device_cuda;
     } else if (cuda) {

@@ -66,9 +66,9 @@ void weft__bounds_set(weft_bounds_t *bounds, uintptr_t base, uintptr_t end,
 void weft__bounds_clear(weft_bounds_t *bounds);
 void weft__bounds_open(weft_bounds_t *bounds);
 
-/* Do the bounds hold [ptr, ptr + bytes)? A no may only mean that others are to be looked up. Some nanoseconds: it
- * is on the path of every collective. Where several threads look things up at the same time, a mixture of
- * two bounds is possible. */
+/* Do the bounds hold [ptr, ptr + bytes)? A no may only mean that others are to be looked up. Some
+ * nanoseconds: it is on the path of every collective. Where several threads look things up at the
+ * same time, a mixture of two bounds is possible. */
 static inline bool weft__bounds_hold(const weft_bounds_t *bounds, const void *ptr, size_t bytes)
 {
     /* Partner of the serial: the stores when the allocation was made and freed (space.c). */
@@ -79,8 +79,9 @@ static inline bool weft__bounds_hold(const weft_bounds_t *bounds, const void *pt
                atomic_load_explicit(&bounds->serial, memory_order_relaxed);
 }
 
-/* Look up what `ptr` is in. WEFT_ERR_NOT_FOUND, without a sentence: it is memory of the pool of `*device_p` that
- * is not in use. WEFT_PENDING: it is not of a pool; the bounds are those of the gap that it is in, or none. */
+/* Look up what `ptr` is in. WEFT_ERR_NOT_FOUND, without a sentence: it is memory of the pool of
+ * `*device_p` that is not in use. WEFT_PENDING: it is not of a pool; the bounds are those of the
+ * gap that it is in, or none. */
 weft_status_t weft__bounds_find(const void *ptr, weft_bounds_t *bounds, int *device_p);
 
 /* ---- devices of any kind ---------------------------------------------------------------- */
@@ -88,17 +89,17 @@ weft_status_t weft__bounds_find(const void *ptr, weft_bounds_t *bounds, int *dev
 /* Are the devices of this process GPUs? False also where the setting cannot be met. */
 bool weft__device_is_cuda(void);
 
-/* WEFT_ERR_INVALID, with a sentence that begins with `call`, unless `device` is one that the process can
- * use. */
+/* WEFT_ERR_INVALID, with a sentence that begins with `call`, unless `device` is one that the
+ * process can use. */
 weft_status_t weft__device_check(const char *call, int device);
 
 /* As weft_malloc and weft_stream_create, on a given device. */
 weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes);
 weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p);
 
-/* As weft_stream_create: a stream on which ranks exchange data while they compute on others. What is
- * queued on it needs a core seldom and then soon, as other ranks wait for it: on virtual GPUs its worker
- * asks for short turns, and sleeps early when it waits. */
+/* As weft_stream_create: a stream on which ranks exchange data while they compute on others. What
+ * is queued on it needs a core seldom and then soon, as other ranks wait for it: on virtual GPUs
+ * its worker asks for short turns, and sleeps early when it waits. */
 weft_status_t weft__comm_stream_create(weft_stream_h *stream_p);
 /* Is the calling thread the worker of such a stream? */
 bool weft__lane_is_self(void);
@@ -109,8 +110,9 @@ bool weft__stream_exists(weft_stream_h stream);
 /* The device a thread starts with: the local rank of the job, else 0. */
 void weft__device_set_default(int device);
 
-/* So many processes share this machine. The memory of virtual GPUs, as weft_pool_stats tells it, is divided
- * by them unless WEFT_DEVICE_MEMORY says what each has. What others do not take can still be had. */
+/* So many processes share this machine. The memory of virtual GPUs, as weft_pool_stats tells it, is
+ * divided by them unless WEFT_DEVICE_MEMORY says what each has. What others do not take can still
+ * be had. */
 void weft__device_share(int processes);
 
 #endif

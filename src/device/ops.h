@@ -16,7 +16,8 @@ typedef struct weft_device_ops {
     weft_status_t (*host_alloc)(void **ptr_p, size_t bytes);
     weft_status_t (*host_release)(void *ptr);
 
-    /* Optional: weft_register of [ptr, ptr + bytes); what it takes to undo that, or NULL for nothing. */
+    /* Optional: weft_register of [ptr, ptr + bytes); what it takes to undo that, or NULL for
+     * nothing. */
     weft_status_t (*enlist)(int device, void *ptr, size_t bytes, void **entry_p);
     weft_status_t (*delist)(void *entry);
 

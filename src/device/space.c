@@ -5,11 +5,12 @@
  *     region  | used | free | used | used | free          |
  *
  * Free blocks are also in a treap (a search tree by size and offset, a heap by a hash of the
- * offset), so that best fit takes O(log n) whatever the order of calls. Blocks in use are in another
- * one, by offset, which finds the block that a pointer is in. Two free blocks are never neighbours.
+ * offset), so that best fit takes O(log n) whatever the order of calls. Blocks in use are in
+ * another one, by offset, which finds the block that a pointer is in. Two free blocks are never
+ * neighbours.
  *
- * Descriptions of blocks are used again, and given back only when the space ends: who has seen a block in
- * use may look at its serial later without a lock. */
+ * Descriptions of blocks are used again, and given back only when the space ends: who has seen a
+ * block in use may look at its serial later without a lock. */
 #include "device/space.h"
 
 #include <stdlib.h>

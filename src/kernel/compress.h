@@ -18,9 +18,9 @@
 
 #define WEFT_QUANT_BLOCK 256
 
-/* x = in + residual; out and scales are x in 8 bits; residual = x - what they stand for. A block with
- * a value that is not finite gets a scale of NaN, so that it stays visible on the other side, and a
- * residual of 0. */
+/* x = in + residual; out and scales are x in 8 bits; residual = x - what they stand for. A block
+ * with a value that is not finite gets a scale of NaN, so that it stays visible on the other side,
+ * and a residual of 0. */
 typedef struct weft_quantize {
     int64_t count; /* a multiple of the block */
     const float *in;
@@ -29,8 +29,8 @@ typedef struct weft_quantize {
     float *scales;   /* count / block */
 } weft_quantize_t;
 
-/* out = sum over `parts` of what they stand for, part p being `stride` bytes behind part p - 1, in f32
- * and in the order of the parts. */
+/* out = sum over `parts` of what they stand for, part p being `stride` bytes behind part p - 1, in
+ * f32 and in the order of the parts. */
 typedef struct weft_dequantize {
     int64_t count; /* a multiple of the block */
     int parts;
@@ -48,7 +48,8 @@ typedef struct weft_peak {
 } weft_peak_t;
 
 /* to_f16: out = in x s rounded to f16; from_f16: out = in / s. s is the power of two for which
- * *peak x sum_of x s is in (16384, 32768], 1 for a peak of 0, and NaN for one that is not finite. */
+ * *peak x sum_of x s is in (16384, 32768], 1 for a peak of 0, and NaN for one that is not
+ * finite. */
 typedef struct weft_f16 {
     int64_t count;
     const void *in;

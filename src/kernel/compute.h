@@ -9,8 +9,9 @@
  * Types. `type` is how tensors are stored: f32, bf16 or f16. All sums are in f32 at
  * least; a result of 16 bits is rounded once, and one too large for f16 is infinite. Statistics
  * (mean, rstd, lse, losses) are f32 always. `grad_type` is the type of parameters' gradients, which
- * may be f32 beside tensors of 16 bits. Gradients of parameters are added to what is there, since micro-batches accumulate, but where `accumulate` of a
- * product says otherwise; gradients of activations are overwritten.
+ * may be f32 beside tensors of 16 bits. Gradients of parameters are added to what is there, since
+ * micro-batches accumulate, but where `accumulate` of a product says otherwise; gradients of
+ * activations are overwritten.
  *
  * Same bits: for the same shapes, device and number of threads (WEFT_THREADS), each function gives
  * the same bits from run to run.
@@ -36,8 +37,8 @@ typedef struct weft_sequence {
     int64_t slot;     /* which of the cache's sequences it is */
 } weft_sequence_t;
 
-/* The sequences of a batch, each with its length and position: prompts beside single tokens. Their rows
- * follow each other without a gap. */
+/* The sequences of a batch, each with its length and position: prompts beside single tokens. Their
+ * rows follow each other without a gap. */
 typedef struct weft_sequences {
     int64_t count, rows;
     const weft_sequence_t *list; /* host memory */
@@ -56,7 +57,8 @@ static inline const weft_sequence_t *weft__sequence_of(const weft_sequences_t *s
     return &sequences->list[first];
 }
 
-/* The position of a row: of `ragged`, or where that is NULL of sequences of `seq` rows from `first` on. */
+/* The position of a row: of `ragged`, or where that is NULL of sequences of `seq` rows from `first`
+ * on. */
 static inline int64_t weft__row_position(const weft_sequences_t *ragged, int64_t row, int64_t seq,
                                          int64_t first)
 {
@@ -101,11 +103,11 @@ typedef struct weft_matmul {
 
 /* ---- dropout ---------------------------------------------------------------------------- */
 
-/* Which elements are dropped is a function of `key` and of the element's index in the whole, unsplit
- * tensor: the same for every plan, and computed again in backward instead of being stored. Element
- * (row, column) of the tensor at hand has the index (row0 + row) x width + column0 + column. It is
- * kept if word index % 4 of Philox at counter index / 4 under `key` is at least rate x 2^32; what
- * is kept is divided by 1 - rate. */
+/* Which elements are dropped is a function of `key` and of the element's index in the whole,
+ * unsplit tensor: the same for every plan, and computed again in backward instead of being stored.
+ * Element (row, column) of the tensor at hand has the index (row0 + row) x width + column0 +
+ * column. It is kept if word index % 4 of Philox at counter index / 4 under `key` is at least rate
+ * x 2^32; what is kept is divided by 1 - rate. */
 typedef struct weft_mask {
     float rate; /* in [0, 1); 0: nothing is dropped and the rest is not read */
     uint64_t key;
@@ -134,10 +136,10 @@ typedef struct weft_dropout {
 
 /* ---- embedding -------------------------------------------------------------------------- */
 
-/* out[b][t] = tokens_table[tokens[b][t]] + positions_table[first + t], or for a ragged batch (batch 1, seq
- * all rows; forward only) that of the row's position. A table may hold a slice of
- * the vocabulary: tokens out of [vocab_first, vocab_first + vocab_count) give zeros (plus the
- * position) and no gradient. */
+/* out[b][t] = tokens_table[tokens[b][t]] + positions_table[first + t], or for a ragged batch (batch
+ * 1, seq all rows; forward only) that of the row's position. A table may hold a slice of the
+ * vocabulary: tokens out of [vocab_first, vocab_first + vocab_count) give zeros (plus the position)
+ * and no gradient. */
 typedef struct weft_embed {
     weft_dtype_t type, grad_type;
     int64_t batch, seq, width;
@@ -362,15 +364,16 @@ typedef struct weft_compute {
     const char *kind; /* "cpu", "cuda" */
     bool ragged;      /* embed_forward, rope and decode take ragged batches */
 
-    /* Logits that are made at a time: few enough to stay in a cache, or many enough to keep a GPU busy. */
+    /* Logits that are made at a time: few enough to stay in a cache, or many enough to keep a GPU
+     * busy. */
     int64_t head_elements;
 #define WEFT_COMPUTE_SLOT(name, args_t)                                                            \
     weft_status_t (*name)(const args_t *args, weft_stream_h stream);
     WEFT_COMPUTE_TABLE(WEFT_COMPUTE_SLOT)
 #undef WEFT_COMPUTE_SLOT
 
-    /* adamw of each of `count` (at most WEFT_ADAMW_MOST) sets of arguments, which differ only in their
-     * tensors, count and decay: one launch on a GPU. The list is copied. */
+    /* adamw of each of `count` (at most WEFT_ADAMW_MOST) sets of arguments, which differ only in
+     * their tensors, count and decay: one launch on a GPU. The list is copied. */
     weft_status_t (*adamw_list)(const weft_adamw_t *list, int count, weft_stream_h stream);
 
     /* Bytes of `work` that the backward of these arguments wants; pointers in them are not read. */

@@ -259,7 +259,7 @@ void weft__scratch_carve(const weft_model_t *model, const weft_compute_t *comput
     carve_scratch(&carver, model, compute, shape, scratch_p);
 }
 
-/* ---- cache for generating --------------------------------------------------------------------- */
+/* ---- cache for generating ----------------------------------------------------------------- */
 
 static void carve_cache(carver_t *carver, const weft_model_t *model, weft_cache_t *cache)
 {

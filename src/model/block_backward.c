@@ -35,7 +35,7 @@ static weft_status_t norm_backward(const weft_pass_t *pass, weft_norm_t *args, c
     return pass->compute->norm_backward(args, pass->stream);
 }
 
-/* ---- MLP --------------------------------------------------------------------------------------- */
+/* ---- MLP ---------------------------------------------------------------------------------- */
 
 weft_status_t weft__block_mlp_input(const weft_pass_t *pass, int layer,
                                     const weft_block_acts_t *acts, const void *dy)
@@ -78,7 +78,7 @@ weft_status_t weft__block_norm2_backward(const weft_pass_t *pass, int layer,
     return WEFT_OK;
 }
 
-/* ---- attention ----------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------------------------- */
 
 static weft_status_t attention_backward(const weft_pass_t *pass, int layer,
                                         const weft_block_acts_t *acts)

@@ -27,8 +27,8 @@ typedef struct weft_model_config {
     float rope_theta; /* LLaMA */
     bool tied;        /* the head's matrix is the token embedding */
     float embed_dropout, attention_dropout, residual_dropout;
-    float
-        init_std; /* of initial weights; GPT-2 divides that of output projections by sqrt(2 layers) */
+    float init_std; /* of initial weights; GPT-2 divides that of output projections by sqrt(2
+                       layers) */
     int bos_token, eos_token; /* -1: none */
 } weft_model_config_t;
 
@@ -51,7 +51,8 @@ weft_status_t weft__config_read(const char *path, weft_model_config_t *config_p)
 /* The text of a config.json, for the caller to free. */
 weft_status_t weft__config_text(const weft_model_config_t *config, char **text_p);
 
-/* A preset, or the path of a config.json or of a folder with one (it contains a '/' or is a file). */
+/* A preset, or the path of a config.json or of a folder with one (it contains a '/' or is a
+ * file). */
 weft_status_t weft__config_find(const char *name_or_path, weft_model_config_t *config_p);
 
 /* All parameters; a tied matrix counts once. */

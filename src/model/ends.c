@@ -1,7 +1,7 @@
 /* The two ends of a model: embedding, and the last norm with the classifier. */
 #include "model/parts.h"
 
-/* ---- embedding ----------------------------------------------------------------------------------- */
+/* ---- embedding ---------------------------------------------------------------------------- */
 
 static weft_embed_t embed_args(const weft_pass_t *pass, const int32_t *tokens)
 {
@@ -57,7 +57,7 @@ weft_status_t weft__embed_backward(const weft_pass_t *pass, const int32_t *token
     return WEFT_OK;
 }
 
-/* ---- head ------------------------------------------------------------------------------------------ */
+/* ---- head --------------------------------------------------------------------------------- */
 
 static weft_role_t head_role(const weft_pass_t *pass)
 {

@@ -47,7 +47,7 @@ weft_status_t weft__model_backward(const weft_pass_t *pass, const weft_acts_t *a
     return slice->embed ? weft__embed_backward(pass, acts->tokens) : WEFT_OK;
 }
 
-/* ---- generating -------------------------------------------------------------------------------------- */
+/* ---- generating --------------------------------------------------------------------------- */
 
 static weft_status_t extend_attend(const weft_pass_t *pass, const weft_cache_t *cache, int layer,
                                    int64_t slot, const weft_block_acts_t *acts)
@@ -80,7 +80,8 @@ static weft_status_t extend_attend(const weft_pass_t *pass, const weft_cache_t *
                                 (weft_ending_t){.add = acts->x});
 }
 
-/* Logits of the last token of every sequence. x: the residual stream; room: as much, for other rows. */
+/* Logits of the last token of every sequence. x: the residual stream; room: as much, for other
+ * rows. */
 static weft_status_t extend_logits(const weft_pass_t *outer, const weft_cache_t *cache,
                                    const weft_sequences_t *batch, void *x, void *room, void *logits)
 {

@@ -54,8 +54,9 @@ typedef enum weft_role {
     WEFT_ROLE_COUNT
 } weft_role_t;
 
-/* Which parameter of a model. The order of keys is that of forward: what is in front of the blocks, the
- * blocks, what is behind them; in a block expert by expert, those of no expert first, and by role. */
+/* Which parameter of a model. The order of keys is that of forward: what is in front of the blocks,
+ * the blocks, what is behind them; in a block expert by expert, those of no expert first, and by
+ * role. */
 typedef struct weft_param_key {
     int layer; /* of a block; -1: of an end */
     weft_role_t role;
@@ -94,8 +95,9 @@ void weft__param_cut(const weft_param_t *param, int part, size_t element, const 
 void weft__param_put(const weft_param_t *param, int part, size_t element, const void *local,
                      void *whole);
 
-/* Initial values of a local parameter, f32 on the host: normal numbers that depend on seed, name and
- * place in the whole tensor only, so that every plan starts alike. Fails only without memory. */
+/* Initial values of a local parameter, f32 on the host: normal numbers that depend on seed, name
+ * and place in the whole tensor only, so that every plan starts alike. Fails only without
+ * memory. */
 weft_status_t weft__param_init(const weft_param_t *param, int part, uint64_t seed, float *local);
 
 /* ---- the model, or a slice of it --------------------------------------------------------- */
@@ -119,8 +121,8 @@ typedef struct weft_model {
     int64_t vocab_first, vocab_count; /* rows of the token embedding that are real ... */
     int64_t vocab_rows;               /* ... and that are stored */
 
-    /* In the order of their keys. Those of a part are neighbours, so that what a part of backward has
-     * completed is a range. */
+    /* In the order of their keys. Those of a part are neighbours, so that what a part of backward
+     * has completed is a range. */
     int param_count, param_room;
     weft_param_t *params;
     int *block_at;         /* each block's first parameter, and behind them that of the end */
@@ -211,8 +213,8 @@ size_t weft__block_acts_bytes(const weft_model_t *model, const weft_shape_t *sha
 size_t weft__scratch_bytes(const weft_model_t *model, const weft_compute_t *compute,
                            const weft_shape_t *shape);
 
-/* Cut memory of that size (aligned to 256) into tensors. acts_carve allocates two small arrays on the
- * host, which acts_cleanup frees. */
+/* Cut memory of that size (aligned to 256) into tensors. acts_carve allocates two small arrays on
+ * the host, which acts_cleanup frees. */
 weft_status_t weft__acts_carve(const weft_model_t *model, const weft_shape_t *shape, void *memory,
                                weft_acts_t *acts_p);
 void weft__acts_cleanup(weft_acts_t *acts);
@@ -248,22 +250,22 @@ typedef struct weft_pass {
     weft_scratch_t scratch;
     weft_stream_h stream;
 
-    bool training;        /* with dropout, and the head makes gradients */
-    bool fresh; /* gradients for which weft__grad_is_written are not added to, but written */
-    bool row_bias;        /* add the biases of proj and down: on one part of several only */
-    bool fuse_residual;   /* attention and MLP add the residual themselves: one part, no dropout */
-    float loss_scale;     /* gradients are of loss_scale x sum of the losses of all tokens */
-    uint64_t seed, step;  /* of dropout */
-    /* Sequences that begin before this pass: all at this position, or each at its own. Only where keys and
-     * values come from a cache; 0 and NULL in training. */
+    bool training; /* with dropout, and the head makes gradients */
+    bool fresh;    /* gradients for which weft__grad_is_written are not added to, but written */
+    bool row_bias; /* add the biases of proj and down: on one part of several only */
+    bool fuse_residual;  /* attention and MLP add the residual themselves: one part, no dropout */
+    float loss_scale;    /* gradients are of loss_scale x sum of the losses of all tokens */
+    uint64_t seed, step; /* of dropout */
+    /* Sequences that begin before this pass: all at this position, or each at its own. Only where
+     * keys and values come from a cache; 0 and NULL in training. */
     int64_t position_first;
     const weft_sequences_t *ragged;
     int64_t sample_first; /* index of the first sequence in the global batch, for dropout */
     int64_t row_first;    /* norm_rows' first row among batch x seq, with sequence parallelism */
 
-    /* With sequence parallelism, a part of a block may start while its input is still being gathered.
-     * Its first product then takes this part's own rows, norm_rows from row_first on, from own_rows,
-     * and calls await_rows before it takes the others. NULL: all rows are there. */
+    /* With sequence parallelism, a part of a block may start while its input is still being
+     * gathered. Its first product then takes this part's own rows, norm_rows from row_first on,
+     * from own_rows, and calls await_rows before it takes the others. NULL: all rows are there. */
     weft_status_t (*await_rows)(void *arg);
     void *await_rows_arg;
     const void *own_rows;
@@ -272,8 +274,8 @@ typedef struct weft_pass {
     void *grad_ready_arg;
 } weft_pass_t;
 
-/* Does a fresh pass write all of this gradient, of a slice with one part? Those of matrices: the first
- * micro-batch of a step need not find zeros there, nor read them. */
+/* Does a fresh pass write all of this gradient, of a slice with one part? Those of matrices: the
+ * first micro-batch of a step need not find zeros there, nor read them. */
 bool weft__grad_is_written(const weft_model_t *model, int param);
 
 /* A pass over the whole micro-batch by a slice with one part: training, residuals fused where there
@@ -281,8 +283,8 @@ bool weft__grad_is_written(const weft_model_t *model, int param);
 weft_pass_t weft__pass_make(const weft_model_t *model, const weft_compute_t *compute,
                             const weft_shape_t *shape);
 
-/* The parts of forward, one by one. Each is queued on the pass's stream. `layer` counts blocks of the
- * whole model. */
+/* The parts of forward, one by one. Each is queued on the pass's stream. `layer` counts blocks of
+ * the whole model. */
 weft_status_t weft__embed_forward(const weft_pass_t *pass, const int32_t *tokens, void *x);
 weft_status_t weft__block_norm1(const weft_pass_t *pass, int layer, const weft_block_acts_t *acts);
 weft_status_t weft__block_attend(const weft_pass_t *pass, int layer, const weft_block_acts_t *acts,
@@ -319,8 +321,8 @@ weft_status_t weft__head_dlogits(const weft_pass_t *pass, const weft_head_acts_t
  * after the part's norm that of the stream before it.
  *
  * branch_gradient gives the gradient of y, what the part added to the stream: dx, or with dropout
- * scratch.dropped. `_input` takes it (of all rows) and leaves in scratch.dh_all the gradient of what
- * the part read: summed over parts, and cut to norm_rows as scratch.dh, it is what the norm's
+ * scratch.dropped. `_input` takes it (of all rows) and leaves in scratch.dh_all the gradient of
+ * what the part read: summed over parts, and cut to norm_rows as scratch.dh, it is what the norm's
  * backward takes. `_weights` adds the gradients of the part's matrices; it comes after `_input` and
  * before the next part's, and may run while dh_all is being summed. */
 typedef enum weft_branch { WEFT_BRANCH_ATTEND, WEFT_BRANCH_MLP } weft_branch_t;
@@ -353,9 +355,9 @@ weft_status_t weft__model_backward(const weft_pass_t *pass, const weft_acts_t *a
 
 /* ---- generating --------------------------------------------------------------------------- */
 
-/* Keys and values of `slots` sequences of up to `capacity` positions, and room to run `rows` new tokens at
- * a time, of whichever of them. For a whole model. How much of a slot is filled is the caller's to know:
- * it says so with each batch, and may go back. */
+/* Keys and values of `slots` sequences of up to `capacity` positions, and room to run `rows` new
+ * tokens at a time, of whichever of them. For a whole model. How much of a slot is filled is the
+ * caller's to know: it says so with each batch, and may go back. */
 typedef struct weft_cache {
     int64_t slots, capacity, rows;
     void *keys, *values; /* layers x slots x capacity x kv_heads D */
@@ -368,14 +370,15 @@ size_t weft__cache_bytes(const weft_model_t *model, int64_t slots, int64_t capac
 void weft__cache_carve(const weft_model_t *model, int64_t slots, int64_t capacity, int64_t rows,
                        void *memory, weft_cache_t *cache_p);
 
-/* Run more tokens of some sequences through the model and put their keys and values into the cache: those
- * of each sequence at its position in its slot, a slot at most once in a batch. tokens: batch->rows, in
- * device memory. logits: batch->count x vocab_rows of each sequence's last token, of the model's type. Of
- * the pass, model, compute, params and stream are used; the batch's list must live until the stream has
- * passed. A sequence gets the logits that it would get alone: on virtual GPUs bit for bit with Weft's own
- * products; a BLAS rounds as the number of rows suits it.
- * WEFT_ERR_INVALID if a slot or the model's context is full; WEFT_ERR_UNSUPPORTED for sequences that differ
- * in length or position where the device takes no ragged batches (weft_compute_t.ragged). */
+/* Run more tokens of some sequences through the model and put their keys and values into the cache:
+ * those of each sequence at its position in its slot, a slot at most once in a batch. tokens:
+ * batch->rows, in device memory. logits: batch->count x vocab_rows of each sequence's last token,
+ * of the model's type. Of the pass, model, compute, params and stream are used; the batch's list
+ * must live until the stream has passed. A sequence gets the logits that it would get alone: on
+ * virtual GPUs bit for bit with Weft's own products; a BLAS rounds as the number of rows suits it.
+ * WEFT_ERR_INVALID if a slot or the model's context is full; WEFT_ERR_UNSUPPORTED for sequences
+ * that differ in length or position where the device takes no ragged batches
+ * (weft_compute_t.ragged). */
 weft_status_t weft__model_extend(const weft_pass_t *pass, const weft_cache_t *cache,
                                  const weft_sequences_t *batch, const int32_t *tokens,
                                  void *logits);

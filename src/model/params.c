@@ -24,7 +24,8 @@ static bool is_of_block(weft_role_t role)
     return role >= WEFT_NORM1_WEIGHT && role < WEFT_FINAL_WEIGHT;
 }
 
-/* The block that the key is of, counted in the slice; -1: in front of all, layer_count: behind them. */
+/* The block that the key is of, counted in the slice; -1: in front of all, layer_count: behind
+ * them. */
 static int block_of(const weft_model_t *model, weft_param_key_t key)
 {
     return key.layer >= 0       ? key.layer - model->slice.layer_first
@@ -69,7 +70,7 @@ int weft__model_param(const weft_model_t *model, weft_param_key_t key)
     return same ? at : -1;
 }
 
-/* ---- adding to the table ---------------------------------------------------------------------- */
+/* ---- adding to the table ------------------------------------------------------------------ */
 
 static void set_local(const weft_model_t *model, weft_param_t *param)
 {
@@ -132,7 +133,7 @@ weft_status_t weft__model_add(weft_model_t *model, weft_param_key_t key,
     return WEFT_OK;
 }
 
-/* ---- what models consist of --------------------------------------------------------------------- */
+/* ---- what models consist of --------------------------------------------------------------- */
 
 /* What the sizes of tensors are. */
 typedef enum extent { ONE, WIDTH, QUERIES, KEYS, QKV, FFN, VOCAB, CONTEXT, EXTENTS } extent_t;
@@ -174,8 +175,8 @@ static const row_t gpt2_rows[] = {
     {WEFT_HEAD_WEIGHT, VOCAB, WIDTH, ROWS, NORMAL, "lm_head.weight"},
 };
 
-/* Queries, keys and values are neighbours, and gate and up: where their storage is too, each group is
- * one product. */
+/* Queries, keys and values are neighbours, and gate and up: where their storage is too, each group
+ * is one product. */
 static const row_t llama_rows[] = {
     {WEFT_TOKENS, VOCAB, WIDTH, ROWS, NORMAL, "model.embed_tokens.weight"},
     {WEFT_NORM1_WEIGHT, WIDTH, ONE, WHOLE, UNITS, "input_layernorm.weight"},

@@ -286,7 +286,7 @@ weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t 
     return WEFT_OK;
 }
 
-/* ---- dropout ---------------------------------------------------------------------------------- */
+/* ---- dropout ------------------------------------------------------------------------------ */
 
 static uint64_t site_key(const weft_pass_t *pass, int layer, const char *site)
 {
@@ -319,7 +319,7 @@ weft_mask_t weft__attention_mask(const weft_pass_t *pass, int layer)
                          .width = model->config.heads};
 }
 
-/* ---- RoPE ------------------------------------------------------------------------------------- */
+/* ---- RoPE --------------------------------------------------------------------------------- */
 
 weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv)
 {
@@ -335,7 +335,7 @@ weft_rope_t weft__rope_args(const weft_pass_t *pass, void *qkv)
                          .qkv = qkv};
 }
 
-/* ---- gradients that are complete ---------------------------------------------------------------- */
+/* ---- gradients that are complete ---------------------------------------------------------- */
 
 void weft__tell_ready(const weft_pass_t *pass, int layer, weft_role_t first, weft_role_t last)
 {

@@ -25,13 +25,13 @@ typedef struct weft_param_form {
     float std;
 } weft_param_form_t;
 
-/* Describe one more parameter, at the place that its key has in the order. WEFT_ERR_INVALID if the slice
- * has it already or has no such block. */
+/* Describe one more parameter, at the place that its key has in the order. WEFT_ERR_INVALID if the
+ * slice has it already or has no such block. */
 weft_status_t weft__model_add(weft_model_t *model, weft_param_key_t key,
                               const weft_param_form_t *form, const char *name);
 
-/* The index of the first parameter whose key is not before this one, of an end or a block of the slice;
- * that of the next unit if there is none in this. */
+/* The index of the first parameter whose key is not before this one, of an end or a block of the
+ * slice; that of the next unit if there is none in this. */
 int weft__model_lower(const weft_model_t *model, weft_param_key_t key);
 
 /* The parameter, or its gradient; NULL if the model has none such. */
@@ -46,8 +46,8 @@ weft_norm_t weft__norm_args(const weft_pass_t *pass, int64_t rows, int layer, we
                             weft_role_t bias);
 
 /* A linear layer from `in` to `out` columns whose weight is one matrix, or for LLaMA several that
- * make rows of one (queries, keys, values; gate, up): weights[0 .. count). Where they lie behind each
- * other in memory, and they do unless somebody spreads them, it is one product. */
+ * make rows of one (queries, keys, values; gate, up): weights[0 .. count). Where they lie behind
+ * each other in memory, and they do unless somebody spreads them, it is one product. */
 typedef struct weft_linear {
     int64_t in, out;
     int count;
@@ -85,8 +85,8 @@ weft_status_t weft__linear_input_first(const weft_pass_t *pass, const weft_linea
 weft_status_t weft__linear_weights(const weft_pass_t *pass, const weft_linear_t *linear,
                                    const void *x, const void *dy);
 
-/* The mask of a use of dropout on the residual stream, and of attention's probabilities. `site` NULL
- * or a rate of 0, or no training: nothing is dropped. */
+/* The mask of a use of dropout on the residual stream, and of attention's probabilities. `site`
+ * NULL or a rate of 0, or no training: nothing is dropped. */
 weft_mask_t weft__stream_mask(const weft_pass_t *pass, int layer, const char *site, float rate);
 weft_mask_t weft__attention_mask(const weft_pass_t *pass, int layer);
 

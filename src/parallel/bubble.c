@@ -1,4 +1,5 @@
-/* The bubble of a pipeline: by the formula, by playing the schedule through, and as it was measured. */
+/* The bubble of a pipeline: by the formula, by playing the schedule through, and as it was
+ * measured. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,16 +11,16 @@ double weft__schedule_bubble(const weft_plan_t *plan)
     return idle / (idle + (double)plan->micro_batches * plan->virtual_stages);
 }
 
-/* ---- played through -------------------------------------------------------------------------------- */
+/* ---- played through ----------------------------------------------------------------------- */
 
-/* When each entry of each rank's list ends, if an entry waits for the one in front of it and for what it
- * reads. */
+/* When each entry of each rank's list ends, if an entry waits for the one in front of it and for
+ * what it reads. */
 typedef struct play {
     const weft_plan_t *plan;
-    int count;         /* entries of a list */
-    weft_action_t *ops;  /* pp lists */
-    double *ends;      /* of micro-batches on stages, forward, then backward; 0: not yet */
-    const double *all; /* what each rank computes in a step */
+    int count;          /* entries of a list */
+    weft_action_t *ops; /* pp lists */
+    double *ends;       /* of micro-batches on stages, forward, then backward; 0: not yet */
+    const double *all;  /* what each rank computes in a step */
 } play_t;
 
 static double *end_of(const play_t *p, bool backward, int stage, int micro)
@@ -97,7 +98,7 @@ double weft__schedule_uneven(const weft_plan_t *plan, const double *busy_s)
     return bubble;
 }
 
-/* ---- measured --------------------------------------------------------------------------------------- */
+/* ---- measured ----------------------------------------------------------------------------- */
 
 double weft__schedule_measured(const double *run_s, const double *waited_s, int ranks)
 {

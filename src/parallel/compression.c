@@ -18,12 +18,12 @@ struct weft_compression {
     const weft_compress_ops_t *ops; /* fp16 and int8 */
     weft_comm_h comm;
     int rank, ranks;
-    char *memory;                     /* one allocation, cut into what follows */
-    char *out;                        /* halves, or pieces for everybody */
-    char *in;                         /* int8: pieces from everybody */
-    float *sum;                       /* int8, all-reduce: this rank's part, summed */
-    float *peak;                      /* fp16 */
-    float *residual;                  /* int8: of all buckets ... */
+    char *memory;          /* one allocation, cut into what follows */
+    char *out;             /* halves, or pieces for everybody */
+    char *in;              /* int8: pieces from everybody */
+    float *sum;            /* int8, all-reduce: this rank's part, summed */
+    float *peak;           /* fp16 */
+    float *residual;       /* int8: of all buckets ... */
     float *owner_residual; /* ... and, all-reduce, of this rank's parts of them, behind it */
 };
 
@@ -101,14 +101,14 @@ static size_t carve(weft_compression_t *s, const weft_layout_t *layout, char *me
 }
 
 size_t weft__compression_bytes(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
-                           int ranks)
+                               int ranks)
 {
     weft_compression_t compression = {.kind = kind, .scatters = scatters, .ranks = ranks};
     return carve(&compression, layout, NULL);
 }
 
 size_t weft__compression_residual_bytes(weft_compress_t kind, bool scatters,
-                                    const weft_layout_t *layout, int ranks)
+                                        const weft_layout_t *layout, int ranks)
 {
     weft_compression_t compression = {.kind = kind, .scatters = scatters, .ranks = ranks};
     return (size_t)residual_count(&compression, layout) * sizeof(float);
@@ -137,9 +137,9 @@ static weft_status_t allocate(weft_compression_t *s)
     return status;
 }
 
-/* Every kernel once, on a block of zeros. A GPU loads a kernel when it is first launched, and may wait for
- * the process to be idle there to do so; where ranks are threads, another rank's exchange would by then
- * wait for this one. */
+/* Every kernel once, on a block of zeros. A GPU loads a kernel when it is first launched, and may
+ * wait for the process to be idle there to do so; where ranks are threads, another rank's exchange
+ * would by then wait for this one. */
 static weft_status_t rehearse(const weft_compression_t *s, float *zeros)
 {
     const int64_t n = WEFT_QUANT_BLOCK;
@@ -179,9 +179,9 @@ static weft_status_t load_kernels(const weft_compression_t *s)
     return status;
 }
 
-weft_status_t weft__compression_create(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
-                                   const weft_compute_t *compute, weft_comm_h comm,
-                                   weft_compression_t **compression_p)
+weft_status_t weft__compression_create(weft_compress_t kind, bool scatters,
+                                       const weft_layout_t *layout, const weft_compute_t *compute,
+                                       weft_comm_h comm, weft_compression_t **compression_p)
 {
     weft_compression_t *s = calloc(1, sizeof(*s));
     if (s == NULL) {
@@ -291,7 +291,7 @@ static weft_status_t by_int8(weft_compression_t *s, float *x, int64_t first, int
 }
 
 weft_status_t weft__compression_allreduce(weft_compression_t *s, int bucket, float *grads,
-                                      weft_stream_h stream)
+                                          weft_stream_h stream)
 {
     const weft_bucket_t *b = &s->layout->buckets[bucket];
     float *x = grads + b->first;
@@ -308,7 +308,7 @@ weft_status_t weft__compression_allreduce(weft_compression_t *s, int bucket, flo
 }
 
 weft_status_t weft__compression_scatter(weft_compression_t *s, int bucket, float *grads, float *out,
-                                    weft_stream_h stream)
+                                        weft_stream_h stream)
 {
     const weft_bucket_t *b = &s->layout->buckets[bucket];
     int64_t part = b->count / s->ranks;

@@ -36,34 +36,34 @@ int64_t weft__compression_align(weft_compress_t kind, int ranks);
 typedef struct weft_compression weft_compression_t;
 
 /* Memory for compressed copies of the largest bucket and, with int8, for the residuals of all. NONE
- * needs none and does what weft_allreduce does. `scatters`: it will be used for reduce-scatter, else
- * for all-reduce. */
-weft_status_t weft__compression_create(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
-                                   const weft_compute_t *compute, weft_comm_h comm,
-                                   weft_compression_t **compression_p);
+ * needs none and does what weft_allreduce does. `scatters`: it will be used for reduce-scatter,
+ * else for all-reduce. */
+weft_status_t weft__compression_create(weft_compress_t kind, bool scatters,
+                                       const weft_layout_t *layout, const weft_compute_t *compute,
+                                       weft_comm_h comm, weft_compression_t **compression_p);
 void weft__compression_destroy(weft_compression_t *compression);
 
 /* Bytes of device memory that create takes. */
 size_t weft__compression_bytes(weft_compress_t kind, bool scatters, const weft_layout_t *layout,
-                           int ranks);
+                               int ranks);
 
-/* What both roundings have left so far, on the device, for those who save or restore it between steps: of
- * all that this rank sends, in the order of the layout, and of an all-reduce behind that of this rank's
- * parts of the sums. NULL and 0 where nothing is kept; `compression` may be NULL. */
+/* What both roundings have left so far, on the device, for those who save or restore it between
+ * steps: of all that this rank sends, in the order of the layout, and of an all-reduce behind that
+ * of this rank's parts of the sums. NULL and 0 where nothing is kept; `compression` may be NULL. */
 float *weft__compression_residuals(const weft_compression_t *compression, int64_t *count_p);
 
 /* Bytes of it. */
 size_t weft__compression_residual_bytes(weft_compress_t kind, bool scatters,
-                                    const weft_layout_t *layout, int ranks);
+                                        const weft_layout_t *layout, int ranks);
 
 /* Sum bucket `bucket` of `grads` (the whole row, f32) over all ranks, in place, in the order of
  * `stream`. All calls must be on one stream. Collective. */
 weft_status_t weft__compression_allreduce(weft_compression_t *compression, int bucket, float *grads,
-                                      weft_stream_h stream);
+                                          weft_stream_h stream);
 
-/* The same, but each rank gets its own of `ranks` equal parts of the bucket, in `out`, which may be that
- * part of `grads` itself. `grads` is where the bucket starts, and may be changed. */
-weft_status_t weft__compression_scatter(weft_compression_t *compression, int bucket, float *grads, float *out,
-                                    weft_stream_h stream);
+/* The same, but each rank gets its own of `ranks` equal parts of the bucket, in `out`, which may be
+ * that part of `grads` itself. `grads` is where the bucket starts, and may be changed. */
+weft_status_t weft__compression_scatter(weft_compression_t *compression, int bucket, float *grads,
+                                        float *out, weft_stream_h stream);
 
 #endif

@@ -27,7 +27,8 @@ typedef struct slot {
 
 struct weft_gather {
     weft_comm_h comm;
-    weft_stream_h comm_stream; /* NULL without overlap and with a dry ledger: the compute stream is used */
+    weft_stream_h
+        comm_stream; /* NULL without overlap and with a dry ledger: the compute stream is used */
     bool overlap;
     int slot_count;
     slot_t *slots;
@@ -37,7 +38,7 @@ struct weft_gather {
     bool pending;         /* stages 1 and 2: weights have been handed out */
 };
 
-/* ---- making one ------------------------------------------------------------------------------------ */
+/* ---- making one --------------------------------------------------------------------------- */
 
 static int64_t largest_block_bucket(const weft_zero_t *zero, int *count_p)
 {
@@ -68,7 +69,8 @@ static weft_status_t add_slot(weft_gather_t *gather, const weft_zero_t *zero, in
     return weft_event_create(&slot->released);
 }
 
-static weft_status_t make_slots(weft_gather_t *gather, const weft_zero_t *zero, weft_ledger_t *ledger)
+static weft_status_t make_slots(weft_gather_t *gather, const weft_zero_t *zero,
+                                weft_ledger_t *ledger)
 {
     int blocks;
     int64_t size = largest_block_bucket(zero, &blocks);
@@ -149,7 +151,7 @@ void weft__gather_close(weft_gather_t *gather)
     free(gather);
 }
 
-/* ---- stage 3 --------------------------------------------------------------------------------------- */
+/* ---- stage 3 ------------------------------------------------------------------------------ */
 
 static weft_stream_h stream_of(const weft_zero_t *zero)
 {
@@ -189,7 +191,8 @@ static weft_status_t all_gather(const weft_zero_t *zero, const void *mine, void 
     weft_stream_h comm_stream = stream_of(zero);
     weft_dtype_t type = zero->model->type;
     int64_t bytes = (int64_t)(count * (size_t)zero->ranks * weft_dtype_size(type));
-    int span = weft__timeline_begin(zero->timeline, WEFT_TRACK_WEIGHTS, "all-gather", bytes, comm_stream);
+    int span = weft__timeline_begin(zero->timeline, WEFT_TRACK_WEIGHTS, "all-gather", bytes,
+                                    comm_stream);
     weft_status_t status = weft_allgather(mine, all, count, type, zero->gather->comm, comm_stream);
     weft__timeline_end(zero->timeline, span, comm_stream);
     return status;
@@ -269,7 +272,7 @@ weft_status_t weft__gather_drop(weft_zero_t *zero, int bucket)
     return weft_event_record(slot->released, zero->stream);
 }
 
-/* ---- after an update --------------------------------------------------------------------------------- */
+/* ---- after an update ---------------------------------------------------------------------- */
 
 static weft_status_t hand_out(weft_zero_t *zero, int bucket)
 {

@@ -1,9 +1,9 @@
 /* Gradients of one slice: when they are exchanged, and where they are; see zero.h.
  *
  * The order of buckets is the same on all ranks, that of the layout, whatever the order in which
- * backward completes gradients. Stage 0 all-reduces each bucket; stages 1 to 3 reduce-scatter it: with
- * full gradients in place, so that afterwards a rank's shards of them are sums; lean ones from a slot
- * into the rank's shards. Both in fewer bits if asked (compression.h).
+ * backward completes gradients. Stage 0 all-reduces each bucket; stages 1 to 3 reduce-scatter it:
+ * with full gradients in place, so that afterwards a rank's shards of them are sums; lean ones from
+ * a slot into the rank's shards. Both in fewer bits if asked (compression.h).
  *
  * Slots, as for weights in gather.c: buckets of blocks share two, of which one is filled by
  * backward while the other is on its way; each end has its own. */
@@ -28,9 +28,9 @@ typedef struct slot {
 struct weft_grads {
     weft_comm_h comm;
     bool overlap;
-    weft_stream_h comm_stream;      /* of communication; the compute stream without overlap */
+    weft_stream_h comm_stream;       /* of communication; the compute stream without overlap */
     weft_compression_t *compression; /* NULL: gradients travel as they are */
-    weft_run_t *added;       /* what a fresh pass adds to, so that it has to be 0 before */
+    weft_run_t *added;               /* what a fresh pass adds to, so that it has to be 0 before */
     int added_count;
 
     weft_event_h *filled; /* by bucket: backward has completed it */
@@ -51,7 +51,7 @@ struct weft_grads {
     char *more;   /* sums of one more micro-batch, of the largest shard */
 };
 
-/* ---- ways to exchange a bucket ------------------------------------------------------------------------- */
+/* ---- ways to exchange a bucket ------------------------------------------------------------ */
 
 static size_t grad_size(const weft_zero_t *zero)
 {
@@ -64,8 +64,8 @@ static weft_status_t sum(weft_zero_t *zero, int bucket, weft_stream_h comm_strea
     const weft_grads_t *grads = zero->grads;
     char *all = zero->all_grads + (size_t)b->first * grad_size(zero);
     return grads->compression != NULL
-               ? weft__compression_allreduce(grads->compression, bucket, (float *)(void *)zero->all_grads,
-                                         comm_stream)
+               ? weft__compression_allreduce(grads->compression, bucket,
+                                             (float *)(void *)zero->all_grads, comm_stream)
                : weft_allreduce(all, all, (size_t)b->count, zero->model->grad_type, WEFT_SUM,
                                 grads->comm, comm_stream);
 }
@@ -78,7 +78,7 @@ static weft_status_t scatter(const weft_zero_t *zero, int bucket, char *all, cha
     size_t count = (size_t)(zero->layout.buckets[bucket].count / zero->ranks);
     return grads->compression != NULL
                ? weft__compression_scatter(grads->compression, bucket, (float *)(void *)all,
-                                       (float *)(void *)out, comm_stream)
+                                           (float *)(void *)out, comm_stream)
                : weft_reduce_scatter(all, out, count, zero->model->grad_type, WEFT_SUM, grads->comm,
                                      comm_stream);
 }
@@ -132,7 +132,7 @@ const weft_exchange_ops_t weft__exchange_scatter = {
 const weft_exchange_ops_t weft__exchange_lean = {
     .name = "reduce-scatter", .gradients = scatter_slot, .updated = weft__gather_updated};
 
-/* ---- making one ----------------------------------------------------------------------------------------- */
+/* ---- making one --------------------------------------------------------------------------- */
 
 static weft_status_t add_slot(weft_grads_t *grads, size_t bytes, bool block, weft_ledger_t *ledger)
 {
@@ -167,7 +167,7 @@ static weft_status_t make_slots(weft_zero_t *zero, weft_grads_t *grads, weft_led
         }
     }
     return weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS,
-                             (size_t)(largest / zero->ranks) * grad_size(zero), &grads->more);
+                               (size_t)(largest / zero->ranks) * grad_size(zero), &grads->more);
 }
 
 static weft_status_t make_lean(weft_zero_t *zero, weft_grads_t *grads, weft_ledger_t *ledger)
@@ -218,15 +218,15 @@ static weft_status_t make_all(weft_zero_t *zero, const weft_zero_options_t *opti
         WEFT_TRY(make_lean(zero, grads, ledger));
     }
     if (compresses) {
-        ledger->bytes[WEFT_MEMORY_BUFFERS] += weft__compression_bytes(options->compress, zero->stage > 0,
-                                                                &zero->layout, zero->ranks);
+        ledger->bytes[WEFT_MEMORY_BUFFERS] += weft__compression_bytes(
+            options->compress, zero->stage > 0, &zero->layout, zero->ranks);
     }
     if (ledger->dry) {
         return WEFT_OK;
     }
     if (compresses) {
         WEFT_TRY(weft__compression_create(options->compress, zero->stage > 0, &zero->layout,
-                                      zero->compute, options->dp_comm, &grads->compression));
+                                          zero->compute, options->dp_comm, &grads->compression));
     }
     return make_streams(zero, grads);
 }
@@ -289,7 +289,7 @@ float *weft__grads_residuals(const weft_zero_t *zero, int64_t *count_p)
     return weft__compression_residuals(zero->grads->compression, count_p);
 }
 
-/* ---- a step --------------------------------------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------------------------- */
 
 /* Make zero what a fresh pass does not write in a part of the layout, which lies at `memory`. */
 static weft_status_t clear(const weft_zero_t *zero, char *memory, int64_t first, int64_t count)
@@ -415,8 +415,9 @@ static weft_status_t start_bucket(weft_zero_t *zero, int bucket)
         weft__compute_threads(0);
         WEFT_TRY(status);
     }
-    return bucket + 1 == zero->layout.bucket_count ? weft_event_record(grads->summed, grads->comm_stream)
-                                                   : WEFT_OK;
+    return bucket + 1 == zero->layout.bucket_count
+               ? weft_event_record(grads->summed, grads->comm_stream)
+               : WEFT_OK;
 }
 
 static void remember_failure(weft_grads_t *grads, weft_status_t status)

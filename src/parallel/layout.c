@@ -130,7 +130,8 @@ bool weft__layout_has_blocks(const weft_layout_t *layout, const weft_model_t *mo
     return model->params[layout->buckets[bucket].param_first].key.layer >= 0;
 }
 
-/* What fills up buckets too: a scale of compressed gradients that was no number may have got there. */
+/* What fills up buckets too: a scale of compressed gradients that was no number may have got
+ * there. */
 int weft__layout_added(const weft_layout_t *layout, const weft_model_t *model, weft_run_t *runs)
 {
     int64_t at = 0;

@@ -1,18 +1,19 @@
 /* Where parameters lie when all of them are one row of memory.
  *
- * Gradients, weights and optimizer state of a slice each live in one allocation with this layout, so
- * that a bucket of gradients is one call and no gradient is ever copied into one:
+ * Gradients, weights and optimizer state of a slice each live in one allocation with this layout,
+ * so that a bucket of gradients is one call and no gradient is ever copied into one:
  *
  *     | head, last norm | block L-1 ...        | block L-2 ... | ... | positions | tokens |
  *     |<-- bucket 0 --->|<---- bucket 1 ------------>| ...           |<-- .. --->|<------>|
  *     ready first                                                                ready last
  *
- * A *unit* is what is needed at once: a block, the token embedding, the positions, the last norm with
- * the head. Units lie in the reverse of the model's order, which is the order in which backward
- * completes gradients; parameters of a unit keep theirs, in which those that make one matrix are
- * neighbours. Buckets are made of whole units, so that a gathered bucket is enough to run a unit;
- * several blocks share a bucket where they are small. The two ends and the token embedding have
- * buckets of their own: the embedding may be used by two stages, which then cut it alike.
+ * A *unit* is what is needed at once: a block, the token embedding, the positions, the last norm
+ * with the head. Units lie in the reverse of the model's order, which is the order in which
+ * backward completes gradients; parameters of a unit keep theirs, in which those that make one
+ * matrix are neighbours. Buckets are made of whole units, so that a gathered bucket is enough to
+ * run a unit; several blocks share a bucket where they are small. The two ends and the token
+ * embedding have buckets of their own: the embedding may be used by two stages, which then cut it
+ * alike.
  *
  * Parameters start at multiples of 64 elements and buckets at multiples of `align`; what is between
  * is zero in all of them and stays so. */
@@ -67,8 +68,8 @@ typedef struct weft_run {
     int64_t first, count;
 } weft_run_t;
 
-/* All of it but gradients that a fresh pass writes (model.h): what has to be zero before one. `runs` has
- * room for param_count + 1; returns how many there are. */
+/* All of it but gradients that a fresh pass writes (model.h): what has to be zero before one.
+ * `runs` has room for param_count + 1; returns how many there are. */
 int weft__layout_added(const weft_layout_t *layout, const weft_model_t *model, weft_run_t *runs);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct position {
     int64_t numa; /* the node that all of its CPUs belong to; -1: several, or unknown */
 } position_t;
 
-/* ---- the order of the machine -------------------------------------------------------------------- */
+/* ---- the order of the machine ------------------------------------------------------------- */
 
 /* Hosts in the order of their first ranks, ranks of a host by device, then by rank. */
 static bool sits_before(const position_t *positions, const int *host, int a, int b)
@@ -25,7 +25,8 @@ static bool sits_before(const position_t *positions, const int *host, int a, int
     if (host[a] != host[b]) {
         return host[a] < host[b];
     }
-    return positions[a].device != positions[b].device ? positions[a].device < positions[b].device : a < b;
+    return positions[a].device != positions[b].device ? positions[a].device < positions[b].device
+                                                      : a < b;
 }
 
 /* host[r] becomes the first rank on the host of rank r. */
@@ -46,7 +47,7 @@ static void order_positions(const position_t *positions, int size, int *host, in
     }
 }
 
-/* ---- links ------------------------------------------------------------------------------------------ */
+/* ---- links -------------------------------------------------------------------------------- */
 
 static uint8_t near_gpus(const weft_gpus_t *gpus, const position_t *a, const position_t *b)
 {
@@ -78,8 +79,8 @@ static uint8_t near_cores(const position_t *a, const position_t *b)
     return a->numa == b->numa ? WEFT_NEAR_NODE : WEFT_NEAR_SYSTEM;
 }
 
-/* All pairs that rank `rank` speaks for: it is the first of its host, so that one rank of a host asks
- * the driver. Pairs of different hosts are rank 0's. */
+/* All pairs that rank `rank` speaks for: it is the first of its host, so that one rank of a host
+ * asks the driver. Pairs of different hosts are rank 0's. */
 static void fill_near(const position_t *positions, const int *host, int rank, int size,
                       const weft_gpus_t *gpus, uint8_t *near)
 {

@@ -11,7 +11,7 @@
 #define COLUMN 9
 
 weft_status_t weft__ledger_malloc(weft_ledger_t *ledger, weft_memory_kind_t kind, size_t bytes,
-                                void *memory_pp)
+                                  void *memory_pp)
 {
     void **memory_p = memory_pp;
     ledger->bytes[kind] += (bytes + ROUND - 1) / ROUND * ROUND;
@@ -68,7 +68,8 @@ void weft__ledger_print_head(FILE *out, bool peak)
     fputc('\n', out);
 }
 
-void weft__ledger_print(FILE *out, int first, int last, const weft_ledger_t *ledger, const size_t *peak)
+void weft__ledger_print(FILE *out, int first, int last, const weft_ledger_t *ledger,
+                        const size_t *peak)
 {
     char ranks[32];
     snprintf(ranks, sizeof(ranks), first == last ? "%d" : "%d-%d", first, last);

@@ -1,8 +1,8 @@
 /* What a rank's memory is used for.
  *
- * Everything that a worker (worker.h) allocates goes through a ledger, which adds it up by kind. A dry
- * ledger only adds up: the prediction of a plan is the ledger of a worker that was made without memory,
- * so it cannot differ from what the plan will ask for. docs/memory.md has the formulas. */
+ * Everything that a worker (worker.h) allocates goes through a ledger, which adds it up by kind. A
+ * dry ledger only adds up: the prediction of a plan is the ledger of a worker that was made without
+ * memory, so it cannot differ from what the plan will ask for. docs/memory.md has the formulas. */
 #ifndef WEFT_PARALLEL_MEMORY_H
 #define WEFT_PARALLEL_MEMORY_H
 
@@ -35,13 +35,15 @@ typedef struct weft_ledger {
 /* weft_malloc, or weft_host_malloc for WEFT_MEMORY_HOST; bytes are counted as the pool rounds them.
  * Contents are zero. */
 weft_status_t weft__ledger_malloc(weft_ledger_t *ledger, weft_memory_kind_t kind, size_t bytes,
-                                void *memory_pp);
+                                  void *memory_pp);
 
 /* Device memory of all kinds. */
 size_t weft__ledger_total(const weft_ledger_t *ledger);
 
-/* A line for ranks that are alike, and a head line. `peak` is what was measured; NULL: nothing was yet. */
+/* A line for ranks that are alike, and a head line. `peak` is what was measured; NULL: nothing was
+ * yet. */
 void weft__ledger_print_head(FILE *out, bool peak);
-void weft__ledger_print(FILE *out, int first, int last, const weft_ledger_t *ledger, const size_t *peak);
+void weft__ledger_print(FILE *out, int first, int last, const weft_ledger_t *ledger,
+                        const size_t *peak);
 
 #endif

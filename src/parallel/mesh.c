@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "parallel/places.h"
 
-/* ---- who stands where -------------------------------------------------------------------------- */
+/* ---- who stands where --------------------------------------------------------------------- */
 
 int weft__mesh_place(const weft_mesh_t *mesh, int rank)
 {
@@ -120,11 +120,11 @@ static weft_status_t arrange(const weft_plan_t *plan, weft_comm_h world, weft_me
     return status;
 }
 
-/* ---- communicators ----------------------------------------------------------------------------- */
+/* ---- communicators ------------------------------------------------------------------------ */
 
-/* A rank has up to eight, all of which may have a call in progress: tp, dp, weights, ends, and two for
- * each edge. Twice that, because a matrix product beside them may need multiprocessors to itself: half
- * of the GPU is never taken by calls that wait. */
+/* A rank has up to eight, all of which may have a call in progress: tp, dp, weights, ends, and two
+ * for each edge. Twice that, because a matrix product beside them may need multiprocessors to
+ * itself: half of the GPU is never taken by calls that wait. */
 static const weft_comm_config_t oversubscribed = {
     .size = sizeof(weft_comm_config_t), .timeout_ms = -1, .concurrent_comms = 16};
 
@@ -215,7 +215,7 @@ weft_status_t weft__mesh_create(const weft_plan_t *plan, bool tied, weft_comm_h 
     return WEFT_OK;
 }
 
-/* ---- all of them --------------------------------------------------------------------------------- */
+/* ---- all of them -------------------------------------------------------------------------- */
 
 enum { COMMS = WEFT_AXES + 6 };
 
@@ -308,7 +308,7 @@ weft_status_t weft__mesh_error(const weft_mesh_t *mesh)
     return WEFT_OK;
 }
 
-/* ---- picture ----------------------------------------------------------------------------------- */
+/* ---- picture ------------------------------------------------------------------------------ */
 
 static void append_links(const weft_mesh_t *mesh, char *text, size_t room, size_t *used)
 {

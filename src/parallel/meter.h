@@ -1,7 +1,7 @@
 /* How long the compute stream spends in something: waiting for a neighbour, summing activations.
  *
- * A stretch is two events, so measuring never waits; weft__meter_take adds up what has passed. The host may
- * be a step ahead: two steps in turn have events of their own. */
+ * A stretch is two events, so measuring never waits; weft__meter_take adds up what has passed. The
+ * host may be a step ahead: two steps in turn have events of their own. */
 #ifndef WEFT_PARALLEL_METER_H
 #define WEFT_PARALLEL_METER_H
 

@@ -1,8 +1,8 @@
 /* The baseline of data parallelism: one rank does it all.
  *
- * As where one process feeds all devices, rank 0 collects the gradients, has the only optimizer, and
- * hands out all weights in every step, after backward and on the compute stream: nothing overlaps. It is
- * there to be compared with (zero.h has the table that it fills in). */
+ * As where one process feeds all devices, rank 0 collects the gradients, has the only optimizer,
+ * and hands out all weights in every step, after backward and on the compute stream: nothing
+ * overlaps. It is there to be compared with (zero.h has the table that it fills in). */
 #include "base/log.h"
 #include "parallel/zero.h"
 
@@ -11,7 +11,8 @@ static weft_status_t collect(weft_zero_t *zero, int bucket, weft_stream_h comm_s
     const weft_bucket_t *b = &zero->layout.buckets[bucket];
     weft_dtype_t type = zero->model->grad_type;
     char *x = zero->all_grads + (size_t)b->first * weft_dtype_size(type);
-    return weft_reduce(x, x, (size_t)b->count, type, WEFT_SUM, 0, weft__grads_comm(zero), comm_stream);
+    return weft_reduce(x, x, (size_t)b->count, type, WEFT_SUM, 0, weft__grads_comm(zero),
+                       comm_stream);
 }
 
 static weft_status_t hand_out(weft_zero_t *zero, float *norm)

@@ -39,7 +39,7 @@ struct weft_offload {
     weft_event_h ready;
 };
 
-/* ---- making one ---------------------------------------------------------------------------------------- */
+/* ---- making one --------------------------------------------------------------------------- */
 
 static int cut_pieces(weft_zero_t *const *zeros, int count, segment_t *segments)
 {
@@ -64,7 +64,8 @@ static int cut_pieces(weft_zero_t *const *zeros, int count, segment_t *segments)
 static weft_status_t make_lane(lane_t *lane, size_t element, weft_ledger_t *ledger)
 {
     WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, SEGMENT * sizeof(float), &lane->grads));
-    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, (size_t)SEGMENT * element, &lane->weights));
+    WEFT_TRY(
+        weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, (size_t)SEGMENT * element, &lane->weights));
     if (ledger->dry) {
         return WEFT_OK;
     }
@@ -137,7 +138,7 @@ void weft__offload_destroy(weft_offload_t *offload)
     free(offload);
 }
 
-/* ---- an update ------------------------------------------------------------------------------------------- */
+/* ---- an update ---------------------------------------------------------------------------- */
 
 static void update(void *arg)
 {

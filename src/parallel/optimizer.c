@@ -20,7 +20,7 @@ struct weft_optimizer {
     weft_offload_t *offload;
 };
 
-/* ---- making one ---------------------------------------------------------------------------------------- */
+/* ---- making one --------------------------------------------------------------------------- */
 
 static int64_t own_squares(const weft_optimizer_t *o)
 {
@@ -61,7 +61,8 @@ static weft_status_t find_places(weft_optimizer_t *o)
     return status;
 }
 
-/* Where all data-parallel ranks have the same gradients, one speaks for them, unless each is alone. */
+/* Where all data-parallel ranks have the same gradients, one speaks for them, unless each is
+ * alone. */
 static void share_squares(const weft_optimizer_t *o)
 {
     double *squares = o->squares + o->mine;
@@ -76,8 +77,8 @@ static void share_squares(const weft_optimizer_t *o)
 static weft_status_t make_all(weft_optimizer_t *o, weft_ledger_t *ledger)
 {
     WEFT_TRY(find_places(o));
-    WEFT_TRY(
-        weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS, (size_t)o->all * sizeof(double), &o->squares));
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS, (size_t)o->all * sizeof(double),
+                                 &o->squares));
     WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_BUFFERS, 2 * sizeof(float), &o->norm));
     share_squares(o);
     return o->zeros[0]->offload ? weft__offload_create(o->zeros, o->count, ledger, &o->offload)
@@ -122,7 +123,7 @@ const float *weft__optimizer_norm(const weft_optimizer_t *o)
     return o->norm;
 }
 
-/* ---- what dp has left open -------------------------------------------------------------------------- */
+/* ---- what dp has left open ---------------------------------------------------------------- */
 
 /* Piece by piece, under stage 0 too: a call's order of summation depends on its count. */
 static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero)
@@ -151,7 +152,7 @@ static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero
     return WEFT_OK;
 }
 
-/* ---- norm ------------------------------------------------------------------------------------------------ */
+/* ---- norm --------------------------------------------------------------------------------- */
 
 /* Of pieces that were open until now; grads.c has those of the others. */
 static weft_status_t square(const weft_optimizer_t *o, const weft_zero_t *zero)
@@ -185,7 +186,7 @@ weft_status_t weft__optimizer_begin(weft_optimizer_t *o)
                     : weft_memset(o->squares, 0, (size_t)o->all * sizeof(double), o->stream);
 }
 
-/* ---- update ---------------------------------------------------------------------------------------------- */
+/* ---- update ------------------------------------------------------------------------------- */
 
 weft_adamw_t weft__optimizer_args(const weft_zero_t *zero, const weft_piece_t *piece,
                                   const weft_hyper_t *hyper, const float *norm)

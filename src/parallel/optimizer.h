@@ -2,9 +2,9 @@
  *
  * The norm is the same number on all ranks, and the same bits under every stage of ZeRO: each piece
  * (pieces.h) has its sums of squares in a place of its own in one array, which ranks fill in where
- * they own the piece and leave zero elsewhere: beside backward (grads.c), or here where sums are still
- * open. The sum of all ranks' arrays is exact, since only one of them has something in each place, and
- * it is added up in one order.
+ * they own the piece and leave zero elsewhere: beside backward (grads.c), or here where sums are
+ * still open. The sum of all ranks' arrays is exact, since only one of them has something in each
+ * place, and it is added up in one order.
  *
  * Offloaded, the moments and an f32 copy of the weights are in host memory, and the host's cores do
  * the update, segment by segment on two streams in turn: while one segment is computed, the
@@ -44,11 +44,12 @@ weft_status_t weft__optimizer_run(weft_optimizer_t *optimizer, const weft_hyper_
 /* Two values in device memory as weft_clip_t gives them: the norm, and the factor that was used. */
 const float *weft__optimizer_norm(const weft_optimizer_t *optimizer);
 
-/* AdamW of a whole piece that this rank owns, where its tensors are; `norm` as weft__optimizer_norm. */
+/* AdamW of a whole piece that this rank owns, where its tensors are; `norm` as
+ * weft__optimizer_norm. */
 weft_adamw_t weft__optimizer_args(const weft_zero_t *zero, const weft_piece_t *piece,
                                   const weft_hyper_t *hyper, const float *norm);
 
-/* ---- offload.c ---------------------------------------------------------------------------------------- */
+/* ---- offload.c ---------------------------------------------------------------------------- */
 
 typedef struct weft_offload weft_offload_t;
 

@@ -37,7 +37,7 @@ typedef struct weft_piece_rules {
     bool skip_tokens; /* do not count the tied embedding: the first stage does */
     bool partial;     /* norms' gradients are partial: sequence parallelism */
     bool rounded; /* compression rounds by what lies beside, which is not the same on all parts */
-    bool tied;        /* the embedding is tied to that of another stage */
+    bool tied;    /* the embedding is tied to that of another stage */
 } weft_piece_rules_t;
 
 /* Is there something to do about the gradient of a piece after the exchange over dp? */

@@ -42,8 +42,8 @@ weft_status_t weft__pipeline_receive(weft_pipeline_t *pipeline, weft_way_t way, 
 {
     weft_stream_h comm_stream = pipeline->ways[way].comm_stream;
     WEFT_TRY(weft_stream_wait(comm_stream, free));
-    WEFT_TRY(
-        weft_recv(buffer, count, type, pipeline->ways[way].peer, pipeline->ways[way].comm, comm_stream));
+    WEFT_TRY(weft_recv(buffer, count, type, pipeline->ways[way].peer, pipeline->ways[way].comm,
+                       comm_stream));
     return weft_event_record(arrived, comm_stream);
 }
 
@@ -57,8 +57,8 @@ weft_status_t weft__pipeline_send(weft_pipeline_t *pipeline, weft_way_t way, con
         pipeline->timeline, way == WEFT_FORWARD_OUT ? WEFT_TRACK_FORWARD : WEFT_TRACK_BACKWARD,
         way == WEFT_FORWARD_OUT ? "activations" : "gradients",
         (int64_t)(count * weft_dtype_size(type)), comm_stream);
-    WEFT_TRY(
-        weft_send(buffer, count, type, pipeline->ways[way].peer, pipeline->ways[way].comm, comm_stream));
+    WEFT_TRY(weft_send(buffer, count, type, pipeline->ways[way].peer, pipeline->ways[way].comm,
+                       comm_stream));
     weft__timeline_end(pipeline->timeline, span, comm_stream);
     return weft_event_record(sent, comm_stream);
 }

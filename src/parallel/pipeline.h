@@ -2,8 +2,8 @@
  *
  * Four ways: in and out, forward and backward. Each has a communicator and a stream of its own, on
  * which messages wait for each other and for nothing else, so that computation never waits for a
- * message to leave, and no order of sends and receives can lock up: what one way carries is sent and
- * received in the same order, that of the schedule. */
+ * message to leave, and no order of sends and receives can lock up: what one way carries is sent
+ * and received in the same order, that of the schedule. */
 #ifndef WEFT_PARALLEL_PIPELINE_H
 #define WEFT_PARALLEL_PIPELINE_H
 
@@ -41,7 +41,8 @@ weft_status_t weft__pipeline_receive(weft_pipeline_t *pipeline, weft_way_t way, 
                                      size_t count, weft_dtype_t type, weft_event_h free,
                                      weft_event_h arrived);
 
-/* Send `buffer` as the compute stream has left it; `sent` is recorded when it may be overwritten. */
+/* Send `buffer` as the compute stream has left it; `sent` is recorded when it may be
+ * overwritten. */
 weft_status_t weft__pipeline_send(weft_pipeline_t *pipeline, weft_way_t way, const void *buffer,
                                   size_t count, weft_dtype_t type, weft_event_h sent);
 

@@ -38,8 +38,8 @@ static int first_left(const groups_t *g)
     return i;
 }
 
-/* Of those that are left, the nearest to all of `members`: by its slowest link, then by all of them,
- * then the first. */
+/* Of those that are left, the nearest to all of `members`: by its slowest link, then by all of
+ * them, then the first. */
 static int nearest_left(const groups_t *g, const int *members, int count)
 {
     int best = -1, best_least = -1;

@@ -1,8 +1,9 @@
 /* Which ranks stand next to each other: a machine's links, and a grid laid over them.
  *
- * Tensor-parallel ranks talk several times a layer, data-parallel ranks once a step (with ZeRO-3 once
- * a layer), pipeline stages pass on one activation. So the ranks with the fastest links between them
- * become rows of tp, the nearest of these rows of dp, and what is left follows in stages:
+ * Tensor-parallel ranks talk several times a layer, data-parallel ranks once a step (with ZeRO-3
+ * once a layer), pipeline stages pass on one activation. So the ranks with the fastest links
+ * between them become rows of tp, the nearest of these rows of dp, and what is left follows in
+ * stages:
  *
  *     ranks -> groups of tp -> rows of dp groups -> a chain of pp rows
  *
@@ -19,8 +20,8 @@
 
 #include "parallel/plan.h"
 
-/* How near two ranks are, nearest last; one row each: name, text. NVLINK is that of one link and goes
- * up with their number, to just below SAME. */
+/* How near two ranks are, nearest last; one row each: name, text. NVLINK is that of one link and
+ * goes up with their number, to just below SAME. */
 #define WEFT_NEAR_TABLE(X)                                                                         \
     X(WEFT_NEAR_UNKNOWN, "unknown links")                                                          \
     X(WEFT_NEAR_NETWORK, "the network between hosts")                                              \

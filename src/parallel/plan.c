@@ -18,8 +18,8 @@ const weft_axis_info_t weft__axes[WEFT_AXES] = {
 #undef AXIS_INFO
 };
 
-/* Tensor-parallel ranks talk several times a layer, data-parallel ones once a step (with ZeRO-3 once a
- * layer), pipeline stages pass on one activation. */
+/* Tensor-parallel ranks talk several times a layer, data-parallel ones once a step (with ZeRO-3
+ * once a layer), pipeline stages pass on one activation. */
 const weft_axis_t weft__axis_order[WEFT_AXES] = {WEFT_AXIS_TENSOR, WEFT_AXIS_DATA,
                                                  WEFT_AXIS_PIPELINE};
 
@@ -99,7 +99,7 @@ void weft__plan_layers(int layers, int stages, int number, int *first_p, int *co
     *count_p = (int)((int64_t)layers * (number + 1) / stages) - first;
 }
 
-/* ---- what is possible ------------------------------------------------------------------------- */
+/* ---- what is possible --------------------------------------------------------------------- */
 
 #define REFUSE(...)                                                                                \
     do {                                                                                           \
@@ -188,7 +188,7 @@ bool weft__plan_possible(const weft_plan_t *plan, const weft_model_config_t *mod
     return possible(plan, model, ranks, batch, reason);
 }
 
-/* ---- what is near ----------------------------------------------------------------------------- */
+/* ---- what is near ------------------------------------------------------------------------- */
 
 static double apart(double a, double b)
 {

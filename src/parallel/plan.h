@@ -4,7 +4,8 @@
  *
  *   tp   has one of tp equal parts of every matrix; the ranks of a row sum activations
  *   pp   has the blocks of one stage (of several with interleaving); activations travel
- *   dp   has dp-th of the sequences of a batch; gradients are summed, and with ZeRO state is spread:
+ *   dp   has dp-th of the sequences of a batch; gradients are summed, and with ZeRO state is
+ * spread:
  *
  *             weights      gradients    optimizer
  *   zero 0    everywhere   everywhere   everywhere
@@ -12,12 +13,12 @@
  *   zero 2    everywhere   spread       spread
  *   zero 3    spread       spread       spread
  *
- * Every combination is allowed as long as sizes divide, and gives the same numbers but for rounding;
- * the four stages of ZeRO give the same bits. For that, a step of several micro-batches adds their
- * gradients up on each rank before they are exchanged, in f32 and in full, whatever the stage. With
- * `lean`, stages 2 and 3 exchange after every micro-batch instead and never hold all gradients: less
- * memory, more communication, and sums in another order. With one micro-batch the two are the
- * same, and spread gradients are always lean. */
+ * Every combination is allowed as long as sizes divide, and gives the same numbers but for
+ * rounding; the four stages of ZeRO give the same bits. For that, a step of several micro-batches
+ * adds their gradients up on each rank before they are exchanged, in f32 and in full, whatever the
+ * stage. With `lean`, stages 2 and 3 exchange after every micro-batch instead and never hold all
+ * gradients: less memory, more communication, and sums in another order. With one micro-batch the
+ * two are the same, and spread gradients are always lean. */
 #ifndef WEFT_PARALLEL_PLAN_H
 #define WEFT_PARALLEL_PLAN_H
 
@@ -62,7 +63,8 @@ typedef struct weft_axis_info {
 
 extern const weft_axis_info_t weft__axes[WEFT_AXES];
 
-/* The axes from the innermost, whose ranks have the fastest links between them, to the outermost. */
+/* The axes from the innermost, whose ranks have the fastest links between them, to the
+ * outermost. */
 extern const weft_axis_t weft__axis_order[WEFT_AXES];
 
 typedef struct weft_plan {
@@ -118,7 +120,8 @@ bool weft__plan_nearest(const weft_plan_t *plan, const weft_model_config_t *mode
 /* As options: "--dp 2 --pp 2 --tp 2 --zero 1 --schedule 1f1b ...". Returns text. */
 const char *weft__plan_text(const weft_plan_t *plan, char *text, size_t room);
 
-/* Which blocks virtual stage `number` (0 to stages - 1, in the order of forward) of `stages` has. */
+/* Which blocks virtual stage `number` (0 to stages - 1, in the order of forward) of `stages`
+ * has. */
 void weft__plan_layers(int layers, int stages, int number, int *first_p, int *count_p);
 
 #endif

@@ -1,7 +1,8 @@
 /* Schedules of a pipeline: see schedule.h. */
 #include "parallel/schedule.h"
 
-/* The k-th forward of a rank: pp micro-batches through the first chunk, the same through the second,
+/* The k-th forward of a rank: pp micro-batches through the first chunk, the same through the
+ * second,
  * ..., then the next pp micro-batches. Backward goes through chunks the other way. */
 static weft_action_t entry(const weft_plan_t *plan, int k, bool backward)
 {
@@ -11,7 +12,7 @@ static weft_action_t entry(const weft_plan_t *plan, int k, bool backward)
     }
     int chunk = k % group / plan->pp;
     return (weft_action_t){backward, k / group * plan->pp + k % plan->pp,
-                         backward ? v - 1 - chunk : chunk};
+                           backward ? v - 1 - chunk : chunk};
 }
 
 /* Forward runs before the first backward. */

@@ -9,8 +9,9 @@
  *   1 .  F0 F1 F2 F3 .  .  B0 B1 ...    1 .  F0 F1 .  B0 F2 B1 F3 B2 .  B3
  *   2 .  .  F0 F1 F2 F3 B0 B1 ...       2 .  .  F0 B0 F1 B1 F2 B2 F3 B3
  *
- * The dots are the bubble: (pp - 1) / (m + pp - 1) of the time for both, if forward and backward take
- * as long on all ranks; with v stages a rank (pp - 1) / (v m + pp - 1). What 1f1b saves is memory. */
+ * The dots are the bubble: (pp - 1) / (m + pp - 1) of the time for both, if forward and backward
+ * take as long on all ranks; with v stages a rank (pp - 1) / (v m + pp - 1). What 1f1b saves is
+ * memory. */
 #ifndef WEFT_PARALLEL_SCHEDULE_H
 #define WEFT_PARALLEL_SCHEDULE_H
 
@@ -34,8 +35,8 @@ int weft__schedule_depth(const weft_action_t *ops, int count, int chunk);
 /* The share of the time in which a rank has nothing to do, by the formula. */
 double weft__schedule_bubble(const weft_plan_t *plan);
 
-/* The same where stages take unlike times: pipeline rank r computes for busy_s[r] in a step, twice as
- * long backward as forward. NaN without memory, or if nobody computes. */
+/* The same where stages take unlike times: pipeline rank r computes for busy_s[r] in a step, twice
+ * as long backward as forward. NaN without memory, or if nobody computes. */
 double weft__schedule_uneven(const weft_plan_t *plan, const double *busy_s);
 
 /* The same as it was measured: each rank ran for run_s, of which it waited for waited_s. Those that

@@ -10,10 +10,11 @@ struct weft_tensor {
     weft_tensor_options_t o;
     weft_vocabulary_t *vocabulary; /* NULL with one part */
     weft_stream_h comm_stream;
-    weft_event_h filled, summed; /* what the communication stream waits for, and what waits for the communication stream */
+    weft_event_h filled, summed; /* what the communication stream waits for, and what waits for the
+                                    communication stream */
 };
 
-/* ---- making one ---------------------------------------------------------------------------------------- */
+/* ---- making one --------------------------------------------------------------------------- */
 
 static weft_status_t make_all(weft_tensor_t *t, weft_ledger_t *ledger)
 {
@@ -64,7 +65,7 @@ void weft__tensor_destroy(weft_tensor_t *t)
     free(t);
 }
 
-/* ---- moving rows ---------------------------------------------------------------------------------------- */
+/* ---- moving rows -------------------------------------------------------------------------- */
 
 static size_t all_count(const weft_pass_t *pass)
 {
@@ -138,7 +139,8 @@ static weft_status_t gather_beside(weft_tensor_t *t, const weft_pass_t *pass, co
     }
     WEFT_TRY(weft_event_record(t->filled, pass->stream));
     WEFT_TRY(weft_stream_wait(t->comm_stream, t->filled));
-    WEFT_TRY(weft_allgather(rows, all, part_count(pass), pass->model->type, t->o.comm, t->comm_stream));
+    WEFT_TRY(
+        weft_allgather(rows, all, part_count(pass), pass->model->type, t->o.comm, t->comm_stream));
     early_p->await_rows = await_rows;
     early_p->await_rows_arg = t;
     early_p->own_rows = rows;
@@ -154,7 +156,7 @@ static weft_pass_t on_all_rows(const weft_pass_t *pass, void *dx)
     return whole;
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------------------------ */
 
 weft_status_t weft__tensor_embed(weft_tensor_t *t, const weft_pass_t *pass, const int32_t *tokens,
                                  void *x)
@@ -168,7 +170,8 @@ weft_status_t weft__tensor_embed(weft_tensor_t *t, const weft_pass_t *pass, cons
     return sum_now(t, pass, all, x);
 }
 
-/* Up to h2: what attention adds is in place, and normed; *early_p is for the MLP, and nothing else. */
+/* Up to h2: what attention adds is in place, and normed; *early_p is for the MLP, and nothing
+ * else. */
 static weft_status_t attend(weft_tensor_t *t, const weft_pass_t *pass, int layer,
                             const weft_block_acts_t *acts, weft_pass_t *early_p)
 {
@@ -231,7 +234,7 @@ weft_status_t weft__tensor_head(weft_tensor_t *t, const weft_pass_t *pass,
     return status;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------- */
+/* ---- backward ----------------------------------------------------------------------------- */
 
 weft_status_t weft__tensor_head_backward(weft_tensor_t *t, const weft_pass_t *pass,
                                          const weft_head_acts_t *acts)

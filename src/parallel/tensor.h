@@ -5,12 +5,12 @@
  *
  *                 forward                          backward
  *   tensor        all-reduce of y                  all-reduce of dh      2 + 2 a block
- *   sequence      all-gather of h, reduce-scatter  all-gather of dy,     the same bytes; norms and the
- *                 of y                             reduce-scatter of dh  residual stream are cut too
+ *   sequence      all-gather of h, reduce-scatter  all-gather of dy,     the same bytes; norms and
+ * the of y                             reduce-scatter of dh  residual stream are cut too
  *
- * In backward the sum of dh runs on a stream of its own while the gradients of the branch's matrices
- * are computed; an all-gather beside the product that needs it, which takes this part's own rows
- * first. The vocabulary is cut as well: each rank has the logits of its words, and ranks
+ * In backward the sum of dh runs on a stream of its own while the gradients of the branch's
+ * matrices are computed; an all-gather beside the product that needs it, which takes this part's
+ * own rows first. The vocabulary is cut as well: each rank has the logits of its words, and ranks
  * exchange three numbers a token for the loss.
  *
  * With one part these functions are the model's own. */
@@ -64,7 +64,7 @@ weft_status_t weft__tensor_embed_backward(weft_tensor_t *tensor, const weft_pass
 weft_status_t weft__tensor_block_again(weft_tensor_t *tensor, const weft_pass_t *pass, int layer,
                                        const weft_block_acts_t *acts, void *spare);
 
-/* ---- vocabulary.c --------------------------------------------------------------------------------------- */
+/* ---- vocabulary.c ------------------------------------------------------------------------- */
 
 typedef struct weft_vocabulary weft_vocabulary_t;
 

@@ -98,7 +98,8 @@ void weft__timeline_destroy(weft_timeline_t *timeline)
     free(timeline);
 }
 
-/* Twice the room. All places are taken, so that each goes to another one together with its events. */
+/* Twice the room. All places are taken, so that each goes to another one together with its
+ * events. */
 static bool grow(weft_timeline_t *timeline)
 {
     int room = 2 * timeline->room;

@@ -41,8 +41,8 @@ void weft__timeline_destroy(weft_timeline_t *timeline);
 /* Spans that begin from here on belong to that step. */
 void weft__timeline_step(weft_timeline_t *timeline, int64_t step);
 
-/* Begin a span on `stream`; returns its number for the end, -1 if there is none. `name` is kept as a
- * pointer; `bytes` may be -1. Spans may overlap. One thread. */
+/* Begin a span on `stream`; returns its number for the end, -1 if there is none. `name` is kept as
+ * a pointer; `bytes` may be -1. Spans may overlap. One thread. */
 int weft__timeline_begin(weft_timeline_t *timeline, weft_track_t track, const char *name,
                          int64_t bytes, weft_stream_h stream);
 void weft__timeline_end(weft_timeline_t *timeline, int span, weft_stream_h stream);

@@ -20,7 +20,7 @@ weft_slice_t weft__stage_slice(const weft_worker_options_t *options, int stage, 
     return slice;
 }
 
-/* ---- sizes ---------------------------------------------------------------------------------------------- */
+/* ---- sizes -------------------------------------------------------------------------------- */
 
 static weft_shape_t shape_of(const weft_worker_options_t *options, const weft_compute_t *compute)
 {
@@ -46,7 +46,7 @@ static size_t row_bytes(const weft_worker_t *w)
     return (size_t)w->o.model.width * weft_dtype_size(w->o.type);
 }
 
-/* ---- schedules ------------------------------------------------------------------------------------------ */
+/* ---- schedules ---------------------------------------------------------------------------- */
 
 static weft_status_t make_ops(const weft_worker_t *w, bool training, weft_action_t **ops_p,
                               int *count_p)
@@ -60,7 +60,7 @@ static weft_status_t make_ops(const weft_worker_t *w, bool training, weft_action
     return WEFT_OK;
 }
 
-/* ---- slices --------------------------------------------------------------------------------------------- */
+/* ---- slices ------------------------------------------------------------------------------- */
 
 static weft_status_t make_event(const weft_worker_t *w, weft_event_h *event_p)
 {
@@ -72,11 +72,11 @@ static weft_status_t make_place(weft_worker_t *w, weft_chunk_t *chunk, weft_act_
     size_t rows = (size_t)(w->shape.batch * w->shape.seq);
     place->micro = -1;
     WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_ACTIVATIONS,
-                               weft__kept_bytes(chunk->model, &w->shape, chunk->keep),
-                               &place->memory));
+                                 weft__kept_bytes(chunk->model, &w->shape, chunk->keep),
+                                 &place->memory));
     if (chunk->model->slice.head && w->o.plan.sequence_parallel) {
         WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_ACTIVATIONS, rows * row_bytes(w),
-                                   &place->head_x));
+                                     &place->head_x));
     }
     WEFT_TRY(make_event(w, &place->arrived));
     WEFT_TRY(make_event(w, &place->sent));
@@ -154,7 +154,7 @@ static void set_pass(weft_worker_t *w, weft_chunk_t *chunk)
     }
 }
 
-/* ---- memory that slices share --------------------------------------------------------------------------- */
+/* ---- memory that slices share ------------------------------------------------------------- */
 
 static weft_status_t make_dx(weft_worker_t *w)
 {
@@ -184,7 +184,8 @@ static weft_status_t make_shared(weft_worker_t *w)
         WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_ACTIVATIONS, again, &w->again));
     }
     if (w->o.plan.recompute == WEFT_RECOMPUTE_FULL) {
-        WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_BUFFERS, rows * row_bytes(w), &w->spare));
+        WEFT_TRY(
+            weft__ledger_malloc(&w->ledger, WEFT_MEMORY_BUFFERS, rows * row_bytes(w), &w->spare));
     }
     WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_BUFFERS, scratch, &w->scratch));
     return make_dx(w);
@@ -195,15 +196,15 @@ static weft_status_t make_host(weft_worker_t *w)
     size_t tokens = (size_t)w->o.plan.micro_batches * (size_t)(w->shape.batch * w->shape.seq);
     for (int i = 0; i < STEPS_MOST; i++) {
         weft_outcome_t *out = &w->outcomes[i];
-        WEFT_TRY(
-            weft__ledger_malloc(&w->ledger, WEFT_MEMORY_HOST, tokens * sizeof(float), &out->losses));
+        WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_HOST, tokens * sizeof(float),
+                                     &out->losses));
         WEFT_TRY(weft__ledger_malloc(&w->ledger, WEFT_MEMORY_HOST, 2 * sizeof(float), &out->norm));
         WEFT_TRY(make_event(w, &out->end));
     }
     return WEFT_OK;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------ */
+/* ---- all of it ---------------------------------------------------------------------------- */
 
 static weft_status_t describe(weft_worker_t *w)
 {
@@ -297,7 +298,8 @@ weft_status_t weft__worker_create(const weft_worker_options_t *options, weft_com
 }
 
 weft_status_t weft__worker_predict(const weft_worker_options_t *options,
-                                   const weft_compute_t *compute, int place, weft_ledger_t *ledger_p)
+                                   const weft_compute_t *compute, int place,
+                                   weft_ledger_t *ledger_p)
 {
     const weft_plan_t *plan = &options->plan;
     weft_worker_t *w = new_worker(options, compute);
@@ -313,7 +315,7 @@ weft_status_t weft__worker_predict(const weft_worker_options_t *options,
     return status;
 }
 
-/* ---- freeing -------------------------------------------------------------------------------------------- */
+/* ---- freeing ------------------------------------------------------------------------------ */
 
 static void drop_event(weft_event_h event)
 {

@@ -13,8 +13,8 @@
  *     weft__worker_destroy(worker)
  *
  * Everything is collective over `comm`: all ranks call the same in the same order. After a failure
- * the worker can only be destroyed, which aborts its communicators, so that ranks that wait for this
- * one learn of it; `comm` itself is the caller's to abort. */
+ * the worker can only be destroyed, which aborts its communicators, so that ranks that wait for
+ * this one learn of it; `comm` itself is the caller's to abort. */
 #ifndef WEFT_PARALLEL_WORKER_H
 #define WEFT_PARALLEL_WORKER_H
 
@@ -52,17 +52,17 @@ weft_status_t weft__worker_create(const weft_worker_options_t *options, weft_com
                                   const weft_compute_t *compute, weft_worker_t **worker_p);
 void weft__worker_destroy(weft_worker_t *worker);
 
-/* Initial weights from `seed`: the same under every plan. Moments are zero. Data-parallel ranks compare
- * what they have. */
+/* Initial weights from `seed`: the same under every plan. Moments are zero. Data-parallel ranks
+ * compare what they have. */
 weft_status_t weft__worker_start(weft_worker_t *worker, uint64_t seed);
 
-/* ---- steps ---------------------------------------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------------------------- */
 
 typedef struct weft_worker_input {
     uint64_t step;      /* 0, 1, ... */
     weft_hyper_t hyper; /* its step counts from 1 */
-    /* Of this data-parallel rank's sequences: micro_batches x micro_batch x length, in host memory that
-     * lives until settle. */
+    /* Of this data-parallel rank's sequences: micro_batches x micro_batch x length, in host memory
+     * that lives until settle. */
     const int32_t *tokens, *targets;
 } weft_worker_input_t;
 
@@ -85,15 +85,15 @@ weft_status_t weft__worker_settle(weft_worker_t *worker, weft_worker_result_t *r
 weft_status_t weft__worker_evaluate(weft_worker_t *worker, const int32_t *tokens,
                                     const int32_t *targets, double *loss_sum_p);
 
-/* ---- what there is ---------------------------------------------------------------------------------------- */
+/* ---- what there is ------------------------------------------------------------------------ */
 
 const weft_mesh_t *weft__worker_mesh(const weft_worker_t *worker);
 
 /* The whole model's parameters, in the order of checkpoints. */
 const weft_model_t *weft__worker_whole(const weft_worker_t *worker);
 
-/* This rank's slice and its weights on the device, if that is the whole model and they are all here;
- * NULL otherwise, on all ranks alike. Until the next step. */
+/* This rank's slice and its weights on the device, if that is the whole model and they are all
+ * here; NULL otherwise, on all ranks alike. Until the next step. */
 void *const *weft__worker_params(weft_worker_t *worker, const weft_model_t **model_p);
 
 /* What was allocated. */
@@ -101,7 +101,8 @@ const weft_ledger_t *weft__worker_ledger(const weft_worker_t *worker);
 
 /* What a rank at this place of the mesh would allocate. */
 weft_status_t weft__worker_predict(const weft_worker_options_t *options,
-                                   const weft_compute_t *compute, int place, weft_ledger_t *ledger_p);
+                                   const weft_compute_t *compute, int place,
+                                   weft_ledger_t *ledger_p);
 
 /* This rank's slices of the model, and residuals of compressed gradients of one of them, as
  * weft__compression_residuals has them, with the layout whose order they have; between steps. */
@@ -112,7 +113,7 @@ float *weft__worker_residuals(const weft_worker_t *worker, int chunk,
 /* Bytes of them on all ranks; ranks of a stage count as alike. */
 weft_status_t weft__worker_residual_bytes(const weft_worker_options_t *options, uint64_t *bytes_p);
 
-/* ---- state without a plan -------------------------------------------------------------------------------- */
+/* ---- state without a plan ----------------------------------------------------------------- */
 
 /* Parameter `param` of the whole model, f32, into `whole` on rank 0 (NULL elsewhere), in host
  * memory. */
@@ -123,8 +124,8 @@ weft_status_t weft__worker_gather(weft_worker_t *worker, int param, weft_state_k
 typedef weft_status_t (*weft_read_fn)(void *arg, const weft_param_t *param, weft_state_kind_t what,
                                       float *whole);
 
-/* Fill this rank's state from whole tensors; `moments`: m and v as well, else they become zero. Each
- * rank reads only what it has a part of. Data-parallel ranks compare their weights. */
+/* Fill this rank's state from whole tensors; `moments`: m and v as well, else they become zero.
+ * Each rank reads only what it has a part of. Data-parallel ranks compare their weights. */
 weft_status_t weft__worker_load(weft_worker_t *worker, weft_read_fn read, void *arg, bool moments);
 
 #endif

@@ -93,8 +93,10 @@ struct weft_worker {
 
 /* One micro-batch through one slice. Forward leaves its result in the last of place->acts.outs, or
  * losses; backward takes and leaves chunk->pass.scratch.dx. */
-weft_status_t weft__chunk_forward(weft_worker_t *worker, weft_chunk_t *chunk, weft_act_slot_t *place);
-weft_status_t weft__chunk_backward(weft_worker_t *worker, weft_chunk_t *chunk, weft_act_slot_t *place);
+weft_status_t weft__chunk_forward(weft_worker_t *worker, weft_chunk_t *chunk,
+                                  weft_act_slot_t *place);
+weft_status_t weft__chunk_backward(weft_worker_t *worker, weft_chunk_t *chunk,
+                                   weft_act_slot_t *place);
 
 /* All micro-batches; then, in training, gradients are complete and exchanged. */
 weft_status_t weft__worker_run(weft_worker_t *worker, bool training);

@@ -41,7 +41,7 @@ static weft_status_t use_head(weft_chunk_t *chunk)
     return chunk->model->config.tied ? use_end(chunk, WEFT_TOKENS) : WEFT_OK;
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------------------------ */
 
 static weft_status_t embed(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {
@@ -89,7 +89,7 @@ weft_status_t weft__chunk_forward(weft_worker_t *w, weft_chunk_t *chunk, weft_ac
     return slice->head ? head(w, chunk, place) : WEFT_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------- */
+/* ---- backward ----------------------------------------------------------------------------- */
 
 static weft_status_t head_backward(weft_worker_t *w, weft_chunk_t *chunk, weft_act_slot_t *place)
 {

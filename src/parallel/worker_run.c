@@ -25,7 +25,7 @@ static weft_act_slot_t *place_with(weft_chunk_t *chunk, int micro)
     return NULL;
 }
 
-/* ---- preparing ------------------------------------------------------------------------------------------ */
+/* ---- preparing ---------------------------------------------------------------------------- */
 
 static weft_status_t prepare_forward(weft_worker_t *w, weft_chunk_t *chunk, const weft_action_t *op,
                                      bool *done_p)
@@ -74,7 +74,7 @@ static void end_span(weft_worker_t *w, int span)
     weft__timeline_end(w->o.timeline, span, w->o.stream);
 }
 
-/* ---- running -------------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------ */
 
 /* Let the compute stream wait for a message. */
 static weft_status_t await(weft_worker_t *w, weft_event_h arrived)
@@ -85,7 +85,8 @@ static weft_status_t await(weft_worker_t *w, weft_event_h arrived)
     return status;
 }
 
-static weft_status_t fetch_tokens(weft_worker_t *w, const weft_chunk_t *chunk, weft_act_slot_t *place)
+static weft_status_t fetch_tokens(weft_worker_t *w, const weft_chunk_t *chunk,
+                                  weft_act_slot_t *place)
 {
     size_t tokens = micro_tokens(w), bytes = tokens * sizeof(int32_t);
     size_t at = (size_t)place->micro * tokens;

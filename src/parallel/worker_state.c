@@ -60,7 +60,7 @@ weft_status_t weft__worker_start(weft_worker_t *w, uint64_t seed)
     return WEFT_OK;
 }
 
-/* ---- whole tensors in ------------------------------------------------------------------------------------ */
+/* ---- whole tensors in --------------------------------------------------------------------- */
 
 static weft_status_t load_param(weft_worker_t *w, weft_chunk_t *chunk, int index,
                                 weft_state_kind_t what, weft_read_fn read, void *arg)
@@ -93,7 +93,7 @@ weft_status_t weft__worker_load(weft_worker_t *w, weft_read_fn read, void *arg, 
     return WEFT_OK;
 }
 
-/* ---- whole tensors out ------------------------------------------------------------------------------------ */
+/* ---- whole tensors out -------------------------------------------------------------------- */
 
 /* The first stage that has a parameter. */
 static int stage_with(const weft_worker_t *w, const weft_param_t *param)
@@ -112,8 +112,8 @@ static int stage_with(const weft_worker_t *w, const weft_param_t *param)
     return stages - 1;
 }
 
-/* The first `count` elements of this rank's part of a parameter, complete on the first data-parallel rank.
- * Bits are added as integers, since one rank has them and the others zeros. */
+/* The first `count` elements of this rank's part of a parameter, complete on the first
+ * data-parallel rank. Bits are added as integers, since one rank has them and the others zeros. */
 static weft_status_t collect(weft_worker_t *w, weft_chunk_t *chunk, int index,
                              weft_state_kind_t what, int64_t count, float *local)
 {
@@ -167,7 +167,8 @@ static weft_status_t gather_parts(weft_worker_t *w, const weft_param_t *param, i
     return status;
 }
 
-/* Ranks that have no part in it return at once; where rank 0 has all of it, nothing is in between. */
+/* Ranks that have no part in it return at once; where rank 0 has all of it, nothing is in
+ * between. */
 static weft_status_t gather(weft_worker_t *w, const weft_param_t *param, weft_state_kind_t what,
                             float *whole)
 {
@@ -204,7 +205,7 @@ void *const *weft__worker_params(weft_worker_t *w, const weft_model_t **model_p)
     return whole && weft__gather_settle(zero) == WEFT_OK ? zero->params : NULL;
 }
 
-/* ---- state with a plan ------------------------------------------------------------------------------------ */
+/* ---- state with a plan -------------------------------------------------------------------- */
 
 int weft__worker_chunks(const weft_worker_t *w)
 {
@@ -228,7 +229,8 @@ static weft_status_t stage_residuals(const weft_worker_options_t *o, int stage, 
     WEFT_TRY(weft__model_create(&o->model, &slice, o->type, o->grad_type, &model));
     weft_status_t status = weft__zero_layout(model, &options, &layout);
     if (status == WEFT_OK) {
-        *bytes_p = weft__compression_residual_bytes(o->compress, o->plan.zero > 0, &layout, o->plan.dp);
+        *bytes_p = weft__compression_residual_bytes(o->compress, o->plan.zero > 0, &layout,
+                                                    o->plan.dp);
         weft__layout_destroy(&layout);
     }
     weft__model_destroy(model);

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-/* ---- making one ---------------------------------------------------------------------------------- */
+/* ---- making one --------------------------------------------------------------------------- */
 
 static weft_status_t allocate_state(weft_zero_t *s, weft_ledger_t *ledger)
 {
@@ -25,10 +25,11 @@ static weft_status_t allocate(weft_zero_t *s, weft_ledger_t *ledger)
 {
     size_t weight = weft_dtype_size(s->model->type), grad = weft_dtype_size(s->model->grad_type);
     size_t all = (size_t)s->layout.total, shards = all / (size_t)s->shards;
-    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_WEIGHTS, (s->stage == 3 ? shards : all) * weight,
-                               &s->weights));
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_WEIGHTS,
+                                 (s->stage == 3 ? shards : all) * weight, &s->weights));
     if (s->lean) {
-        WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_GRADIENTS, shards * grad, &s->grad_shards));
+        WEFT_TRY(
+            weft__ledger_malloc(ledger, WEFT_MEMORY_GRADIENTS, shards * grad, &s->grad_shards));
     } else {
         WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_GRADIENTS, all * grad, &s->all_grads));
     }
@@ -73,7 +74,8 @@ weft_status_t weft__zero_layout(const weft_model_t *model, const weft_zero_optio
     return weft__layout_create(model, &rules, layout_p);
 }
 
-static weft_status_t open_all(weft_zero_t *s, const weft_zero_options_t *options, weft_ledger_t *ledger)
+static weft_status_t open_all(weft_zero_t *s, const weft_zero_options_t *options,
+                              weft_ledger_t *ledger)
 {
     WEFT_TRY(weft__zero_layout(s->model, options, &s->layout));
     WEFT_TRY(weft__pieces_make(s->model, &s->layout, s->shards, &options->rules, &s->pieces));
@@ -143,7 +145,7 @@ void weft__zero_close(weft_zero_t *s)
     *s = (weft_zero_t){0};
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------------- */
+/* ---- pieces ------------------------------------------------------------------------------- */
 
 void *weft__zero_weights(const weft_zero_t *s, const weft_piece_t *piece)
 {
@@ -174,7 +176,7 @@ weft_status_t weft__zero_square(const weft_zero_t *s, const weft_piece_t *piece,
     return s->compute->sumsq(&args, stream);
 }
 
-/* ---- parameters from and to the host ----------------------------------------------------------------- */
+/* ---- parameters from and to the host ------------------------------------------------------ */
 
 /* The part of parameter `param` that one shard holds: where it starts in the parameter, in the
  * layout and among this rank's shards; how long it is. */

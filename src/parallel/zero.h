@@ -7,22 +7,23 @@
  *   3           shards             all (*)            shards        gathered before use (gather.c)
  *   naive       all                all                rank 0's      broadcast (naive.c)
  *
- *   (*) with one micro-batch, or `lean`, stages 2 and 3 keep shards only, and full gradients of a few
- *       buckets on their way (grads.c)
+ *   (*) with one micro-batch, or `lean`, stages 2 and 3 keep shards only, and full gradients of a
+ * few buckets on their way (grads.c)
  *
- * What ranks do with each other's gradients and updates is a table (weft_exchange_ops_t), one per way.
- * A rank's shards lie one behind the other: that of bucket b starts at buckets[b].first / shards. */
+ * What ranks do with each other's gradients and updates is a table (weft_exchange_ops_t), one per
+ * way. A rank's shards lie one behind the other: that of bucket b starts at buckets[b].first /
+ * shards. */
 #ifndef WEFT_PARALLEL_ZERO_H
 #define WEFT_PARALLEL_ZERO_H
 
 #include <weft/comm.h>
 #include <weft/device.h>
 
+#include "parallel/compression.h"
 #include "parallel/memory.h"
 #include "parallel/meter.h"
 #include "parallel/pieces.h"
 #include "parallel/plan.h"
-#include "parallel/compression.h"
 
 typedef struct weft_zero weft_zero_t;
 typedef struct weft_gather weft_gather_t;
@@ -32,12 +33,13 @@ typedef struct weft_grads weft_grads_t;
 typedef struct weft_exchange_ops {
     const char *name; /* of the call for gradients, in traces */
 
-    /* Required. The gradients of `bucket` are complete on the communication stream: queue there what leaves their sums
-     * over all ranks where the owners of pieces look for them. */
+    /* Required. The gradients of `bucket` are complete on the communication stream: queue there
+     * what leaves their sums over all ranks where the owners of pieces look for them. */
     weft_status_t (*gradients)(weft_zero_t *zero, int bucket, weft_stream_h comm_stream);
 
-    /* Optional. The compute stream has updated the weights of the pieces that this rank owns: queue what
-     * brings them to ranks that will use them. `norm`: as weft__optimizer_norm, on those who own any. */
+    /* Optional. The compute stream has updated the weights of the pieces that this rank owns: queue
+     * what brings them to ranks that will use them. `norm`: as weft__optimizer_norm, on those who
+     * own any. */
     weft_status_t (*updated)(weft_zero_t *zero, float *norm);
 } weft_exchange_ops_t;
 
@@ -120,9 +122,9 @@ int64_t weft__zero_state(const weft_zero_t *zero, const weft_piece_t *piece);
 weft_status_t weft__zero_square(const weft_zero_t *zero, const weft_piece_t *piece,
                                 weft_stream_h stream);
 
-/* What of a parameter is stored here: f32 values of kind `what` of its first `count` local elements, on
- * the host. put takes what belongs to this rank, of all elements. get writes what this rank has and
- * leaves the rest alone; with stage 0 and for weights below stage 3 that is all. */
+/* What of a parameter is stored here: f32 values of kind `what` of its first `count` local
+ * elements, on the host. put takes what belongs to this rank, of all elements. get writes what this
+ * rank has and leaves the rest alone; with stage 0 and for weights below stage 3 that is all. */
 typedef enum weft_state_kind {
     WEFT_STATE_WEIGHTS, /* f32, from the master copy where there is one */
     WEFT_STATE_M,
@@ -136,7 +138,7 @@ weft_status_t weft__zero_get(const weft_zero_t *zero, int param, weft_state_kind
 /* Does the first data-parallel rank have all of it? */
 bool weft__zero_whole(const weft_zero_t *zero, weft_state_kind_t what);
 
-/* ---- weights (gather.c) -------------------------------------------------------------------------- */
+/* ---- weights (gather.c) ------------------------------------------------------------------- */
 
 weft_status_t weft__gather_open(weft_zero_t *zero, weft_comm_h comm, bool overlap,
                                 weft_ledger_t *ledger, weft_gather_t **gather_p);
@@ -151,22 +153,22 @@ weft_status_t weft__gather_drop(weft_zero_t *zero, int bucket);
 /* The compute stream may use all weights that this rank keeps. */
 weft_status_t weft__gather_settle(weft_zero_t *zero);
 
-/* Weights have been updated: hand them out (stages 1 and 2), forget what was gathered (3). `norm` is not
- * looked at: all ranks have it. Nothing to do with stage 0. */
+/* Weights have been updated: hand them out (stages 1 and 2), forget what was gathered (3). `norm`
+ * is not looked at: all ranks have it. Nothing to do with stage 0. */
 weft_status_t weft__gather_updated(weft_zero_t *zero, float *norm);
 
-/* ---- gradients (grads.c) --------------------------------------------------------------------------
+/* ---- gradients (grads.c) --------------------------------------------------------------------
  *
- * When backward has completed the last gradient of a bucket, the bucket's exchange is queued on a communication stream,
- * behind an event of the compute stream, and runs while backward goes on. Behind it, while the bucket is
- * in the cache, are the sums of its squares:
+ * When backward has completed the last gradient of a bucket, the bucket's exchange is queued on a
+ * communication stream, behind an event of the compute stream, and runs while backward goes on.
+ * Behind it, while the bucket is in the cache, are the sums of its squares:
  *
- *     compute   forward | backward: head, block L-1 | block L-2 | ... | embedding | wait | optimizer
- *     comm stream                          | bucket 0 | bucket 1 | ...         | last |
+ *     compute   forward | backward: head, block L-1 | block L-2 | ... | embedding | wait |
+ * optimizer comm stream                          | bucket 0 | bucket 1 | ...         | last |
  *
- * Gradients are summed, not averaged: with the same loss_scale on all ranks, 1 / tokens of the whole
- * batch, the sum is the mean, and no pass over memory is spent on a division. Without overlap all
- * buckets come after backward, on the compute stream. */
+ * Gradients are summed, not averaged: with the same loss_scale on all ranks, 1 / tokens of the
+ * whole batch, the sum is the mean, and no pass over memory is spent on a division. Without overlap
+ * all buckets come after backward, on the compute stream. */
 
 weft_status_t weft__grads_open(weft_zero_t *zero, const weft_zero_options_t *options,
                                weft_ledger_t *ledger, weft_grads_t **grads_p);
@@ -178,8 +180,9 @@ weft_status_t weft__grads_begin(weft_zero_t *zero);
 /* Start the backward pass of a micro-batch; `last`: it completes the gradients. */
 void weft__grads_micro(weft_zero_t *zero, bool last);
 
-/* Should a pass write gradients? Of the head, whose matrix has its gradient from forward, in the first
- * forward pass; of blocks in the first backward pass. Lean ones are exchanged after every pass. */
+/* Should a pass write gradients? Of the head, whose matrix has its gradient from forward, in the
+ * first forward pass; of blocks in the first backward pass. Lean ones are exchanged after every
+ * pass. */
 static inline bool weft__grads_fresh(const weft_zero_t *zero, bool backward, bool first)
 {
     return zero->lean ? backward : first;
@@ -197,7 +200,8 @@ weft_status_t weft__grads_finish(weft_zero_t *zero);
 /* The communicator of gradients. */
 weft_comm_h weft__grads_comm(const weft_zero_t *zero);
 
-/* Residuals of compressed gradients, as weft__compression_residuals has them; complete between steps. */
+/* Residuals of compressed gradients, as weft__compression_residuals has them; complete between
+ * steps. */
 float *weft__grads_residuals(const weft_zero_t *zero, int64_t *count_p);
 
 #endif

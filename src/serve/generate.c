@@ -13,7 +13,7 @@
 
 #define CHUNK 128 /* tokens that run through the model at once, or one of each text */
 
-/* ---- choosing a token ---------------------------------------------------------------------------- */
+/* ---- choosing a token --------------------------------------------------------------------- */
 
 /* Is token a likelier than b? The same everywhere, also where logits are equal. */
 static bool is_likelier(const float *logits, int a, int b)
@@ -47,7 +47,8 @@ static void sink(const float *logits, int *order, int count, int at)
     }
 }
 
-/* Leave the top_k likeliest in order[0, top_k), the likeliest first; there, it starts as 0, 1, ... */
+/* Leave the top_k likeliest in order[0, top_k), the likeliest first; there, it starts as 0, 1,
+ * ... */
 static void select_top(const float *logits, int vocab, int top_k, int *order)
 {
     for (int i = top_k / 2 - 1; i >= 0; i--) {
@@ -103,7 +104,7 @@ void weft__generate_tame(char *text, size_t count)
     }
 }
 
-/* ---- the model ------------------------------------------------------------------------------------- */
+/* ---- the model ---------------------------------------------------------------------------- */
 
 /* One of the texts that are written. */
 typedef struct text {
@@ -209,7 +210,7 @@ static void close_writer(writer_t *w)
     free(w->order);
 }
 
-/* ---- a batch --------------------------------------------------------------------------------------- */
+/* ---- a batch ------------------------------------------------------------------------------ */
 
 /* Take `most` at most of the text's tokens that the model has not seen. */
 static int64_t take_tokens(writer_t *w, int slot, int64_t row, int64_t most)
@@ -373,7 +374,7 @@ weft_status_t weft__generate_prompt(weft_tokenizer_t *tokenizer, const char *tex
     return WEFT_OK;
 }
 
-/* ---- samples of training ----------------------------------------------------------------------------- */
+/* ---- samples of training ------------------------------------------------------------------ */
 
 static weft_status_t collect(void *arg, int text, uint32_t token)
 {

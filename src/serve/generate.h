@@ -21,11 +21,11 @@ typedef struct weft_generate {
     void *arg;
 } weft_generate_t;
 
-/* Continue each of the prompts (of at least one token). Texts are written side by side, the tokens of
- * prompts in one batch with those of texts that are being written, where the device takes such batches;
- * else one after the other. Where a text gets longer than `context`, or than the model's own, it goes on
- * from its second half. Memory is taken from the current device and given back. The same seed gives the
- * same text, whatever is written beside it. */
+/* Continue each of the prompts (of at least one token). Texts are written side by side, the tokens
+ * of prompts in one batch with those of texts that are being written, where the device takes such
+ * batches; else one after the other. Where a text gets longer than `context`, or than the model's
+ * own, it goes on from its second half. Memory is taken from the current device and given back. The
+ * same seed gives the same text, whatever is written beside it. */
 weft_status_t weft__generate(const weft_generate_t *generate, const weft_tokens_t *prompts,
                              int count);
 

@@ -1,4 +1,5 @@
-/* A trained model on the current device, ready to compute with: weights, tokenizer, nothing else. */
+/* A trained model on the current device, ready to compute with: weights, tokenizer, nothing
+ * else. */
 #ifndef WEFT_SERVE_MODEL_LOAD_H
 #define WEFT_SERVE_MODEL_LOAD_H
 
@@ -16,9 +17,9 @@ typedef struct weft_model_loaded {
     int length;    /* tokens of the sequences it learned from; the model's context if not known */
 } weft_model_loaded_t;
 
-/* Load from a run folder, a checkpoint or a model folder of `transformers`, in bf16 on GPUs and in f32
- * on virtual ones. `tokenizer`: "bytes" or a file; "": the folder's own. weft__model_unload only
- * after success. */
+/* Load from a run folder, a checkpoint or a model folder of `transformers`, in bf16 on GPUs and in
+ * f32 on virtual ones. `tokenizer`: "bytes" or a file; "": the folder's own. weft__model_unload
+ * only after success. */
 weft_status_t weft__model_load(const char *path, const char *tokenizer,
                                weft_model_loaded_t *loaded_p);
 void weft__model_unload(weft_model_loaded_t *loaded);

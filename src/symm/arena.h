@@ -1,8 +1,9 @@
 /* The allocator of a symmetric heap: offsets, the same on every rank.
  *
  * Each rank keeps an arena of its own. It knows nothing of memory or of other ranks; what it hands
- * out depends on nothing but the calls made before. So when all ranks make the same calls in the same
- * order, as symmetric allocation demands, they get the same offsets without a word being exchanged.
+ * out depends on nothing but the calls made before. So when all ranks make the same calls in the
+ * same order, as symmetric allocation demands, they get the same offsets without a word being
+ * exchanged.
  *
  * Best fit; neighbours merge when freed. Offsets and sizes are multiples of WEFT_ARENA_GRANULE, so
  * no two allocations share a cache line. Not thread-safe. */

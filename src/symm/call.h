@@ -1,4 +1,5 @@
-/* One call on a symmetric heap, as a value. Shared by the host side (C) and the kernels (CUDA C++). */
+/* One call on a symmetric heap, as a value. Shared by the host side (C) and the kernels (CUDA
+ * C++). */
 #ifndef WEFT_SYMM_CALL_H
 #define WEFT_SYMM_CALL_H
 

@@ -108,8 +108,8 @@ static void run_atomic(const weft_symm_call_t *call)
     }
 }
 
-/* Later stores of this thread come after earlier ones, for everybody: an exchange on a word of one's
- * own is a full fence that all sanitizers understand. */
+/* Later stores of this thread come after earlier ones, for everybody: an exchange on a word of
+ * one's own is a full fence that all sanitizers understand. */
 static void run_fence(void)
 {
     static _Thread_local _Atomic int own;

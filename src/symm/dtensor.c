@@ -125,8 +125,8 @@ weft_status_t weft_dtensor_local(weft_dtensor_h tensor, void **ptr_p, size_t *fi
     return WEFT_OK;
 }
 
-/* The rank of a row that exists: the last whose first row is not behind it (empty shards begin where
- * the next one does). */
+/* The rank of a row that exists: the last whose first row is not behind it (empty shards begin
+ * where the next one does). */
 static int owner_of(const struct weft_dtensor *tensor, size_t row)
 {
     int lo = 0, hi = tensor->symm->size;

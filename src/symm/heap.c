@@ -121,8 +121,8 @@ weft_status_t weft__symm_check_host(weft_symm_h symm, const char *who)
 
 /* ---- making it -------------------------------------------------------------------------- */
 
-/* Memory for the heap and its head. Too little is the same on all ranks only by chance, so the caller
- * tells the others. */
+/* Memory for the heap and its head. Too little is the same on all ranks only by chance, so the
+ * caller tells the others. */
 static weft_status_t take_memory(weft_symm_h symm, uint64_t *ref_p)
 {
     char text[WEFT_BYTES_TEXT];

@@ -7,11 +7,12 @@
  *     | state | key | value, even | value, odd  |
  *     +-------+-----+-------------+-------------+
  *
- * `state` counts the changes of the slot, and says whether it is empty, full or erased. Change number
- * n writes its value into half n % 2, which is not the one that readers look at, and becomes visible
- * by the store of `state`. A reader copies the value and looks at `state` again: as long as it has not
- * changed, nobody has touched that half. So readers wait for nobody, and a writer that dies leaves
- * nothing half done. Writers of one table exclude each other by a lock, which the dead lose.
+ * `state` counts the changes of the slot, and says whether it is empty, full or erased. Change
+ * number n writes its value into half n % 2, which is not the one that readers look at, and becomes
+ * visible by the store of `state`. A reader copies the value and looks at `state` again: as long as
+ * it has not changed, nobody has touched that half. So readers wait for nobody, and a writer that
+ * dies leaves nothing half done. Writers of one table exclude each other by a lock, which the dead
+ * lose.
  *
  * A search ends at an empty slot. An erased slot becomes empty again only if the one behind it is
  * empty, so that no search that should go on ends there. */

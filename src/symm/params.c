@@ -1,9 +1,9 @@
 /* Parameters that are swapped while others read them.
  *
- * Version v of a replica lies in its buffer v % 2. Readers pin a buffer (a count per reading rank and
- * buffer, in the replica), then make sure that nobody has begun to overwrite it. A writer says that it
- * begins (`writing`), then waits for the pins. Both sides write one word and then read the other's, in
- * sequentially consistent order, so at least one of them notices the other:
+ * Version v of a replica lies in its buffer v % 2. Readers pin a buffer (a count per reading rank
+ * and buffer, in the replica), then make sure that nobody has begun to overwrite it. A writer says
+ * that it begins (`writing`), then waits for the pins. Both sides write one word and then read the
+ * other's, in sequentially consistent order, so at least one of them notices the other:
  *
  *     reader                              writer
  *     v = current                         writing = v + 2
@@ -247,8 +247,8 @@ static uint64_t version_on(const struct weft_params *params, int rank)
         word(&head_on(params, rank)->current)); /* partner: publish; under the lock */
 }
 
-/* The writer before may have died on its way: bring all replicas to the newest version that one has.
- * Under the lock. */
+/* The writer before may have died on its way: bring all replicas to the newest version that one
+ * has. Under the lock. */
 static weft_status_t complete(const struct weft_params *params, uint64_t *newest_p)
 {
     int from = 0;

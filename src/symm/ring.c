@@ -1,12 +1,14 @@
 /* Inboxes: every rank has a ring of slots into which all ranks push.
  *
- * Record number n lies in slot n % slots. The slot's word says which record it is about, and how far:
+ * Record number n lies in slot n % slots. The slot's word says which record it is about, and how
+ * far:
  *
- *     FREE n  --push claims-->  CLAIMED n, by whom  --written-->  READY n  --popped-->  FREE n + slots
+ *     FREE n  --push claims-->  CLAIMED n, by whom  --written-->  READY n  --popped-->  FREE n +
+ * slots
  *
- * A producer claims the slot itself (compare and swap), not a ticket, so the claim carries its rank:
- * the owner that finds the claim of a dead rank passes over it. `tail`, the next number to claim, is a
- * hint that whoever finds it behind moves on. */
+ * A producer claims the slot itself (compare and swap), not a ticket, so the claim carries its
+ * rank: the owner that finds the claim of a dead rank passes over it. `tail`, the next number to
+ * claim, is a hint that whoever finds it behind moves on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,9 +12,9 @@ weft_status_t weft__symm_lock(weft_symm_h symm, weft_word_t *lock, const char *w
                               bool *inherited_p);
 void weft__symm_unlock(weft_word_t *lock);
 
-/* Copy words that others may change or read at the same time: the caller finds out afterwards. Acquire
- * loads and release stores, so that the word which tells is read after, and written before. `bytes`
- * need not be a multiple of 8; the shared side has room for whole words. */
+/* Copy words that others may change or read at the same time: the caller finds out afterwards.
+ * Acquire loads and release stores, so that the word which tells is read after, and written before.
+ * `bytes` need not be a multiple of 8; the shared side has room for whole words. */
 void weft__words_load(void *dst, const weft_word_t *src, size_t bytes);
 void weft__words_store(weft_word_t *dst, const void *src, size_t bytes);
 

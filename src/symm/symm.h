@@ -5,10 +5,10 @@
  *     | what weft_symm_malloc hands out       | head |     the same on every rank
  *     +---------------------------------------+------+
  *
- * The memory of every rank is mapped here, so a symmetric address of this rank is its own on another
- * one by way of its offset. A call is a value (weft_symm_call_t): checked once at the API edge, with
- * addresses that are valid here, then carried out by the kind of device that the heap is on, at once
- * or on a stream. */
+ * The memory of every rank is mapped here, so a symmetric address of this rank is its own on
+ * another one by way of its offset. A call is a value (weft_symm_call_t): checked once at the API
+ * edge, with addresses that are valid here, then carried out by the kind of device that the heap is
+ * on, at once or on a stream. */
 #ifndef WEFT_SYMM_SYMM_H
 #define WEFT_SYMM_SYMM_H
 
@@ -68,7 +68,8 @@ static inline void *weft__symm_at(const struct weft_symm *symm, const void *addr
 }
 
 /* All-gather `count` words of this rank into all[size][count], compare them with everybody's and
- * refuse differences, naming the word by texts[i] (NULL: it may differ). A barrier as well. Collective. */
+ * refuse differences, naming the word by texts[i] (NULL: it may differ). A barrier as well.
+ * Collective. */
 weft_status_t weft__symm_agree(weft_symm_h symm, const char *who, const uint64_t *mine, int count,
                                const char *const *texts);
 

@@ -1,14 +1,16 @@
 /* Queues of tasks with stealing: the deque of Chase and Lev, one in every rank's heap.
  *
- * Tasks top to bottom - 1 are queued, task n in slot n % slots. The owner works at the bottom, thieves
- * at the top; all accesses to the two are sequentially consistent, which is what the race for the last
- * task needs: the owner lowers the bottom and then looks at the top, a thief looks at the top and then
- * at the bottom, and whoever moves the top has the task. A thief copies the task before it moves the
- * top; the slot is used again only after the top has moved, so if the move succeeds the copy is whole.
+ * Tasks top to bottom - 1 are queued, task n in slot n % slots. The owner works at the bottom,
+ * thieves at the top; all accesses to the two are sequentially consistent, which is what the race
+ * for the last task needs: the owner lowers the bottom and then looks at the top, a thief looks at
+ * the top and then at the bottom, and whoever moves the top has the task. A thief copies the task
+ * before it moves the top; the slot is used again only after the top has moved, so if the move
+ * succeeds the copy is whole.
  *
- * The end: `busy` of a rank counts its turns to work, and its lowest bit says whether it has work in
- * hand. A rank says so before it takes a task. Whoever sees all ranks idle, all queues empty, and then
- * all `busy` words as before, knows that in between nobody had work, hence nobody made any. */
+ * The end: `busy` of a rank counts its turns to work, and its lowest bit says whether it has work
+ * in hand. A rank says so before it takes a task. Whoever sees all ranks idle, all queues empty,
+ * and then all `busy` words as before, knows that in between nobody had work, hence nobody made
+ * any. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,8 @@
 
 typedef struct weft_data weft_data_t;
 
-/* Is told how many bytes of text are encoded, of how many: before the first, then every megabyte. */
+/* Is told how many bytes of text are encoded, of how many: before the first, then every
+ * megabyte. */
 typedef struct weft_data_watch {
     void (*encoded)(void *ctx, uint64_t done, uint64_t total);
     void *ctx;
@@ -72,8 +73,8 @@ typedef struct weft_data_info {
 
 void weft__data_info(const weft_data_t *data, weft_data_info_t *out);
 
-/* A number that other data hardly has: of how many tokens there are, and of all of them, or where they are
- * more than 4 million of blocks from all over them. Not 0. */
+/* A number that other data hardly has: of how many tokens there are, and of all of them, or where
+ * they are more than 4 million of blocks from all over them. Not 0. */
 uint64_t weft__data_print(const weft_data_t *data);
 
 /* The T inputs and T targets of sample `sample` of the run. WEFT_ERR_INVALID, naming shard and

@@ -1,9 +1,9 @@
-/* Names in a text. Looking for each name at each place takes as long as text times names, and a name of
- * a million letters "a" in a text of them takes the square. The automaton reads every byte once: its
- * state is the longest end of what was read that begins some name. Names are put in backwards and the
- * text is read backwards, so what the state tells is what starts here; read forwards, the longest name
- * would be known only where it ends, and a text in which long ones nearly match would be read again
- * from each place. */
+/* Names in a text. Looking for each name at each place takes as long as text times names, and a
+ * name of a million letters "a" in a text of them takes the square. The automaton reads every byte
+ * once: its state is the longest end of what was read that begins some name. Names are put in
+ * backwards and the text is read backwards, so what the state tells is what starts here; read
+ * forwards, the longest name would be known only where it ends, and a text in which long ones
+ * nearly match would be read again from each place. */
 #include "text/names.h"
 
 #include <stdlib.h>

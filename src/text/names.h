@@ -30,8 +30,9 @@ typedef struct weft_name_matches {
     size_t count, room;
 } weft_name_matches_t;
 
-/* Append the longest name at every place where one starts, overlapping or not, the LAST PLACE FIRST.
- * Reads `text` from its end: then all names that start at a place are known when it is reached. */
+/* Append the longest name at every place where one starts, overlapping or not, the LAST PLACE
+ * FIRST. Reads `text` from its end: then all names that start at a place are known when it is
+ * reached. */
 weft_status_t weft__names_find(const weft_names_t *names, const char *text, size_t length,
                                weft_name_matches_t *matches);
 

@@ -9,7 +9,8 @@
 #include "base/log.h"
 #include "text/tokenizer_parts.h"
 
-/* Is this what is kept with a checkpoint for bytes? Then it is encoded as such: faster, and in any parts. */
+/* Is this what is kept with a checkpoint for bytes? Then it is encoded as such: faster, and in any
+ * parts. */
 static bool is_of_bytes(const char *json, size_t length)
 {
     char *own;
@@ -114,8 +115,8 @@ static weft_status_t encode_words(weft_tokenizer_t *t, const char *text, size_t 
 static weft_status_t encode_from(weft_tokenizer_t *t, int number, const char *text, size_t length,
                                  bool specials, weft_tokens_t *tokens);
 
-/* Cut `text` at `matches`, the last of which comes first, and encode what is between with the passes
- * after pass `number`. Of names that overlap the one that starts first is taken. */
+/* Cut `text` at `matches`, the last of which comes first, and encode what is between with the
+ * passes after pass `number`. Of names that overlap the one that starts first is taken. */
 static weft_status_t encode_between(weft_tokenizer_t *t, int number, const char *text,
                                     size_t length, bool specials,
                                     const weft_name_matches_t *matches, weft_tokens_t *tokens)

@@ -5,8 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Set the bits of `mask` (`words` words) that `text`, up to a new line, lists, and no others. Numbers that it
- * has no bit for are left out. false, and the mask is empty, if it is no list or names no CPU. */
+/* Set the bits of `mask` (`words` words) that `text`, up to a new line, lists, and no others.
+ * Numbers that it has no bit for are left out. false, and the mask is empty, if it is no list or
+ * names no CPU. */
 bool weft__cpu_list_read(const char *text, unsigned long *mask, size_t words);
 
 #endif

@@ -216,7 +216,8 @@ static weft_status_t allocate(int count, weft_gpus_t *gpus, weft_nvml_device_t *
     return WEFT_OK;
 }
 
-/* A GPU that cannot be asked (lost, or not ours to use) is left out: CUDA does not show it either. */
+/* A GPU that cannot be asked (lost, or not ours to use) is left out: CUDA does not show it
+ * either. */
 static void read_gpu(const weft_nvml_t *nvml, int index, const char *root, weft_gpus_t *gpus,
                      weft_nvml_device_t *handles)
 {

@@ -16,8 +16,8 @@ typedef struct weft_machine {
     int gpus;
 } weft_machine_t;
 
-/* Read it, GPUs only if asked for. What cannot be found out stays empty: no result is worth less for
- * it. To be called while there is no other thread (topo/topo.h). */
+/* Read it, GPUs only if asked for. What cannot be found out stays empty: no result is worth less
+ * for it. To be called while there is no other thread (topo/topo.h). */
 void weft__machine_read(bool with_gpus, weft_machine_t *machine_p);
 
 /* Write it as keys and values of the object that is open. */

@@ -1,7 +1,8 @@
 /* NVML, the library by which NVIDIA's driver describes GPUs, loaded at run time.
  *
- * Declared here is the part of its C interface that Weft uses, so that neither building nor starting
- * Weft needs anything of NVIDIA's. NVML keeps that interface stable: what changes gets a new symbol
+ * Declared here is the part of its C interface that Weft uses, so that neither building nor
+ * starting Weft needs anything of NVIDIA's. NVML keeps that interface stable: what changes gets a
+ * new symbol
  * (_v2, _v3), and the sizes below are checked by the test. */
 #ifndef WEFT_TOPO_NVML_H
 #define WEFT_TOPO_NVML_H
@@ -41,7 +42,8 @@ typedef struct weft_nvml_memory {
 enum { WEFT_NVML_REMOTE_GPU = 0, WEFT_NVML_REMOTE_CPU = 1, WEFT_NVML_REMOTE_SWITCH = 2 };
 
 /* One row a function: returns, field, symbol, parameters. The first four must be there; a driver
- * may be too old for any other. Enumerations are passed as int, which is how the ABI passes them. */
+ * may be too old for any other. Enumerations are passed as int, which is how the ABI passes
+ * them. */
 #define WEFT_NVML_TABLE(X)                                                                         \
     X(int, init, "nvmlInit_v2", (void))                                                            \
     X(int, shutdown, "nvmlShutdown", (void))                                                       \

@@ -44,8 +44,9 @@ typedef struct weft_topo {
 weft_status_t weft__topo_read(weft_topo_t *topo_p);
 void weft__topo_cleanup(weft_topo_t *topo);
 
-/* The NUMA node, by the kernel's number, that all CPUs of the calling thread belong to; -1: to several,
- * or the kernel does not say. `root` is put before /sys: "" for the real one. Any thread may ask. */
+/* The NUMA node, by the kernel's number, that all CPUs of the calling thread belong to; -1: to
+ * several, or the kernel does not say. `root` is put before /sys: "" for the real one. Any thread
+ * may ask. */
 int weft__numa_here(const char *root);
 
 /* Bytes of a last-level cache of this machine, and in *count_p how many of them it has; 0: the

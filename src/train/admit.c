@@ -14,7 +14,7 @@
 
 typedef char bytes_text_t[WEFT_BYTES_TEXT];
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 /* What each rank has of its GPU, where several take turns: the least of all. */
 static uint64_t gpu_room(int ranks)
@@ -116,7 +116,7 @@ weft_status_t weft__admit_memory(const weft_setup_t *setup, int ranks, FILE *not
     return WEFT_OK;
 }
 
-/* ---- disk -------------------------------------------------------------------------------------- */
+/* ---- disk --------------------------------------------------------------------------------- */
 
 /* Free bytes where the run folder is, or will be. */
 static uint64_t disk_room(const char *folder)
@@ -182,7 +182,7 @@ weft_status_t weft__admit_going_back(const weft_setup_t *setup, FILE *notes)
     return WEFT_OK;
 }
 
-/* ---- the dry run -------------------------------------------------------------------------------- */
+/* ---- the dry run -------------------------------------------------------------------------- */
 
 static const char *known(uint64_t bytes, char text[WEFT_BYTES_TEXT])
 {

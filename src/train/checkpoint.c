@@ -120,8 +120,8 @@ static weft_status_t prune(const weft_checkpoint_writer_t *writer, uint64_t writ
     return status == WEFT_OK && number == WEFT_CHECKPOINT_UNKNOWN ? WEFT_ERR_SYSTEM : status;
 }
 
-/* Another run's checkpoint of the same step, or something else of that name, is in the way: it is not ours to
- * write over. */
+/* Another run's checkpoint of the same step, or something else of that name, is in the way: it is
+ * not ours to write over. */
 static weft_status_t make_way(const weft_checkpoint_writer_t *writer, uint64_t step,
                               const char *name, const char *place)
 {
@@ -417,8 +417,8 @@ void weft__checkpoint_times(weft_checkpoint_writer_t *writer, weft_checkpoint_ti
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* What a killed writer leaves: folders and links whose names start with a dot and "step-" or "latest".
- * Files of the record look after themselves (base/output.h). */
+/* What a killed writer leaves: folders and links whose names start with a dot and "step-" or
+ * "latest". Files of the record look after themselves (base/output.h). */
 static bool is_remains(const char *name)
 {
     return strncmp(name, ".step-", 6) == 0 || strcmp(name, ".latest.tmp") == 0;

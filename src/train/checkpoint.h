@@ -10,13 +10,13 @@
  *         residuals.safetensors    with --compress int8: what rounding left of gradients, by rank
  *                                  (residuals.h); f32
  *         tokenizer.json           so that text can be made from this folder alone
- *         trainer.json             run, step, position in the data, seed, settings; size and CRC-32C
- *                                  of every other file. Written last: no checkpoint without it
+ *         trainer.json             run, step, position in the data, seed, settings; size and
+ * CRC-32C of every other file. Written last: no checkpoint without it
  *
- * Tensors are global, whatever plan made them; any plan can load them, but for residuals. A checkpoint is written as
- * RUN/.step-000100.tmp, made durable, read back and compared, and then renamed; so killing the
- * writer at any instant leaves what was there whole, and at most a folder whose name starts with
- * a dot, which the next writer removes. */
+ * Tensors are global, whatever plan made them; any plan can load them, but for residuals. A
+ * checkpoint is written as RUN/.step-000100.tmp, made durable, read back and compared, and then
+ * renamed; so killing the writer at any instant leaves what was there whole, and at most a folder
+ * whose name starts with a dot, which the next writer removes. */
 #ifndef WEFT_TRAIN_CHECKPOINT_H
 #define WEFT_TRAIN_CHECKPOINT_H
 
@@ -41,7 +41,7 @@ typedef struct weft_train_state {
     double loss_scale;         /* fp16 only; else 1 */
     uint64_t loss_scale_steps; /* steps since it last changed */
     uint64_t skipped; /* fp16: steps whose gradients were not finite, and changed nothing */
-    double loss;               /* of the last step, for display */
+    double loss;      /* of the last step, for display */
 } weft_train_state_t;
 
 /* ---- saving --------------------------------------------------------------------------------- */
@@ -78,9 +78,10 @@ typedef struct weft_checkpoint_options {
     bool wait; /* save returns when the checkpoint is on disk; no copy in memory is made */
 } weft_checkpoint_options_t;
 
-/* Write checkpoints into the run folder, which is created if need be and gets its run.json; remains of
- * a killed writer are removed. A checkpoint of another run with a name that is needed is set aside. One writer per run folder: WEFT_ERR_REFUSED if another has it open (an advisory
- * lock, which ends with its process). */
+/* Write checkpoints into the run folder, which is created if need be and gets its run.json; remains
+ * of a killed writer are removed. A checkpoint of another run with a name that is needed is set
+ * aside. One writer per run folder: WEFT_ERR_REFUSED if another has it open (an advisory lock,
+ * which ends with its process). */
 weft_status_t weft__checkpoint_writer_open(const char *run,
                                            const weft_checkpoint_options_t *options,
                                            weft_checkpoint_writer_t **writer_p);
@@ -128,15 +129,16 @@ typedef struct weft_loaded {
 
 /* How much is wanted of a checkpoint. */
 typedef enum weft_load {
-    WEFT_LOAD_LOOK, /* sizes are compared, contents are not */
-    WEFT_LOAD_MODEL, /* all but the optimizer's state and residuals, which may be missing; checksums are compared */
-    WEFT_LOAD_ALL /* everything; checksums are compared */
+    WEFT_LOAD_LOOK,  /* sizes are compared, contents are not */
+    WEFT_LOAD_MODEL, /* all but the optimizer's state and residuals, which may be missing; checksums
+                        are compared */
+    WEFT_LOAD_ALL    /* everything; checksums are compared */
 } weft_load_t;
 
 /* Load from `path`: a checkpoint, a run folder (its `latest`; without one the newest that is
  * there), or a folder of `transformers` (config.json and model.safetensors or shards).
- * WEFT_ERR_INVALID, with file and reason, for what is truncated or changed, and the sentence names an
- * older checkpoint that could be taken instead. */
+ * WEFT_ERR_INVALID, with file and reason, for what is truncated or changed, and the sentence names
+ * an older checkpoint that could be taken instead. */
 weft_status_t weft__checkpoint_load(const char *path, weft_load_t want, weft_loaded_t *out);
 void weft__checkpoint_unload(weft_loaded_t *loaded);
 

@@ -52,8 +52,9 @@ int64_t weft__checkpoint_number(const char *name);
 #define WEFT_CHECKPOINT_NONE (-1)
 #define WEFT_CHECKPOINT_UNKNOWN (-2)
 
-/* The largest number of a checkpoint in the run folder that is less than `below`; WEFT_CHECKPOINT_NONE
- * if there is none, WEFT_CHECKPOINT_UNKNOWN, with a sentence, if the folder cannot be listed. */
+/* The largest number of a checkpoint in the run folder that is less than `below`;
+ * WEFT_CHECKPOINT_NONE if there is none, WEFT_CHECKPOINT_UNKNOWN, with a sentence, if the folder
+ * cannot be listed. */
 int64_t weft__checkpoint_newest(const char *run, int64_t below);
 
 #endif

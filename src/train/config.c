@@ -373,8 +373,9 @@ static division_t division_of(const weft_train_config_t *config)
                         .accumulate = config->accumulate};
 }
 
-/* The same ranks and the same batch are divided as they were, as the order of sums depends on it, and memory
- * does; where one of them is another now, or something was said about it, it is open again. */
+/* The same ranks and the same batch are divided as they were, as the order of sums depends on it,
+ * and memory does; where one of them is another now, or something was said about it, it is open
+ * again. */
 static void divide_as_before(const division_t *before, weft_train_config_t *config)
 {
     bool same = config->ranks == before->ranks && config->tp == before->tp &&
@@ -490,7 +491,8 @@ static bool is_utf8(const char *text)
     return *text == '\0';
 }
 
-/* In quotes if a reader would otherwise change it. What is written is UTF-8: it is kept in JSON, too. */
+/* In quotes if a reader would otherwise change it. What is written is UTF-8: it is kept in JSON,
+ * too. */
 static void write_string(FILE *out, const char *text)
 {
     size_t length = strlen(text);

@@ -144,11 +144,11 @@ typedef struct weft_train_config {
     WEFT_TRAIN_##kind field;
     WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
 #undef WEFT_TRAIN_FIELD
-    int asked_ranks;           /* -n on the command line; WEFT_TRAIN_NOT_ASKED: there was none */
-    bool dry_run; /* --dry-run, --force: not part of a configuration, and not written */
+    int asked_ranks; /* -n on the command line; WEFT_TRAIN_NOT_ASKED: there was none */
+    bool dry_run;    /* --dry-run, --force: not part of a configuration, and not written */
     bool force;
     const char *earlier_model; /* --model of the run that this one goes on from; NULL: of none */
-    char *texts[4]; /* owned: what strings from files point into */
+    char *texts[4];            /* owned: what strings from files point into */
     int text_count;
 } weft_train_config_t;
 
@@ -165,8 +165,8 @@ typedef struct weft_train_earlier {
     const char *out; /* its folder, which may have been moved; must outlive the configuration */
 } weft_train_earlier_t;
 
-/* The same for a run that goes on, with what the earlier one had in place of the defaults. With other
- * ranks or another batch, how that is divided among them is left open again. */
+/* The same for a run that goes on, with what the earlier one had in place of the defaults. With
+ * other ranks or another batch, how that is divided among them is left open again. */
 weft_status_t weft__train_parse_resumed(const weft_train_earlier_t *earlier, int argc, char **argv,
                                         weft_train_config_t *config);
 void weft__train_help(FILE *out);

@@ -16,8 +16,8 @@
 #define BYTES_PER_WEIGHT 16 /* in one: itself and the optimizer's */
 #define GROWTH 1.25         /* what the launcher was told need not be changed for less */
 
-/* What a handler may read and set. The text is written in one of two places while the other may be read; the
- * handler may run in any thread. */
+/* What a handler may read and set. The text is written in one of two places while the other may be
+ * read; the handler may run in any thread. */
 static volatile sig_atomic_t interrupted, begun, text_now;
 static char texts[2][256];
 
@@ -36,7 +36,7 @@ int weft__ending_signal(void)
     return (int)interrupted;
 }
 
-/* ---- how long it may take ------------------------------------------------------------------------------ */
+/* ---- how long it may take ----------------------------------------------------------------- */
 
 static double needed(const weft_ending_t *ending)
 {
@@ -88,7 +88,7 @@ void weft__ending_saved(weft_ending_t *ending, double seconds)
     ask_for_more(ending);
 }
 
-/* ---- what is said while it lasts ------------------------------------------------------------------------- */
+/* ---- what is said while it lasts ---------------------------------------------------------- */
 
 void weft__ending_step(weft_ending_t *ending, uint64_t step)
 {

@@ -21,8 +21,8 @@ typedef struct weft_feed_options {
 weft_status_t weft__feed_open(const weft_feed_options_t *options, weft_feed_t **feed_p);
 void weft__feed_close(weft_feed_t *feed);
 
-/* The inputs and targets of step `step` (0 is the first), (end - begin) x length each, in host memory
- * that a GPU copies from at full speed. Waits until they are there. */
+/* The inputs and targets of step `step` (0 is the first), (end - begin) x length each, in host
+ * memory that a GPU copies from at full speed. Waits until they are there. */
 weft_status_t weft__feed_take(weft_feed_t *feed, uint64_t step, const int32_t **inputs_p,
                               const int32_t **targets_p);
 

@@ -17,7 +17,7 @@
 #define AHEAD_MOST (64 * MIB)          /* pages that a virtual GPU's pool makes ahead of its use */
 #define STAGING_MOST (64 * MIB)        /* host memory on its way to other ranks, in the same pool */
 
-/* ---- checkpoints ------------------------------------------------------------------------------ */
+/* ---- checkpoints -------------------------------------------------------------------------- */
 
 /* Tensors, their entries in the headers (name, type, shape, place), and the texts. */
 static uint64_t checkpoint_bytes(const weft_setup_t *setup, const weft_model_t *whole)
@@ -78,7 +78,7 @@ static uint64_t more_at_once(const weft_setup_t *setup, uint64_t saves)
     return all > before ? all - before : saves > 0;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 static uint64_t at_most(uint64_t bytes, uint64_t most)
 {
@@ -111,8 +111,9 @@ static bool has_all(const weft_train_config_t *config, bool state)
     return config->pp * config->tp == 1 && (config->dp == 1 || config->zero < (state ? 1 : 3));
 }
 
-/* What rank 0 has while it saves, or writes text, and others for it; or all have while they start: whole
- * tensors, a few each. Where it gathers, rank 0 has three more, and others only their part of the largest. */
+/* What rank 0 has while it saves, or writes text, and others for it; or all have while they start:
+ * whole tensors, a few each. Where it gathers, rank 0 has three more, and others only their part of
+ * the largest. */
 static uint64_t copy_bytes(const weft_setup_t *setup, const weft_model_t *whole,
                            const weft_forecast_t *forecast)
 {

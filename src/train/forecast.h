@@ -17,8 +17,8 @@ typedef struct weft_forecast {
     uint64_t at_once;     /* more of them on disk at one time than there are now */
 } weft_forecast_t;
 
-/* Of the run as resolved, `ranks` of whose ranks are on this host. The table of the kernels is asked what
- * they want (on GPUs that takes a context). */
+/* Of the run as resolved, `ranks` of whose ranks are on this host. The table of the kernels is
+ * asked what they want (on GPUs that takes a context). */
 weft_status_t weft__forecast(const weft_setup_t *setup, int ranks, weft_forecast_t *out);
 
 /* The part of it that is about the disk. */

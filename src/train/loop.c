@@ -34,16 +34,16 @@ typedef struct run {
     int signal;    /* that asked one of the ranks to end; 0: none did */
     bool finished; /* and this was done */
     int skips;
-    bool behind;         /* metrics of a step could not be written at once, which was said */
-    double *memory;      /* peak of every rank */
-    bool stats_kept;     /* of a step: memory and times are known */
+    bool behind;     /* metrics of a step could not be written at once, which was said */
+    double *memory;  /* peak of every rank */
+    bool stats_kept; /* of a step: memory and times are known */
     weft_plan_times_t times, all_times; /* of a step; added up over steps but the first */
     double all_seconds;
     int timed;
     weft_train_result_t *result;
 } run_t;
 
-/* ---- opening ----------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------ */
 
 static weft_status_t open_feed(run_t *run)
 {
@@ -65,7 +65,7 @@ static double share_of_cores(const weft_machine_t *machine, int ranks)
 {
     int threads = weft__settings()->threads > 0 ? weft__settings()->threads : machine->cpus_here;
     bool oversubscribed = machine->gpus == 0 && machine->cpus_job > 0 &&
-                   ranks * threads > machine->cpus_job;
+                          ranks * threads > machine->cpus_job;
     return oversubscribed ? (double)machine->cpus_job / (ranks * threads) : 1.0;
 }
 
@@ -164,7 +164,8 @@ static void compare_residuals(run_t *run)
     }
 }
 
-/* The writer's lock comes first: a second run in the folder must not change what the first wrote. */
+/* The writer's lock comes first: a second run in the folder must not change what the first
+ * wrote. */
 static weft_status_t open_folder(run_t *run)
 {
     weft_checkpoint_options_t options = {.keep = run->config->keep};
@@ -187,7 +188,7 @@ static weft_status_t open_data(weft_setup_t *setup, weft_comm_h comm, FILE *out)
     return weft__setup_data(setup);
 }
 
-/* ---- the checkpoint that is being written ------------------------------------------------------------- */
+/* ---- the checkpoint that is being written ------------------------------------------------- */
 
 /* A full disk is no reason to lose what is being computed: there may be room again. */
 static void say_trouble(run_t *run)
@@ -222,7 +223,7 @@ static void watch_writer(run_t *run)
     }
 }
 
-/* ---- after a step ------------------------------------------------------------------------------------- */
+/* ---- after a step ------------------------------------------------------------------------- */
 
 /* Do the ranks agree on what they computed? Their gradients have the same bits, so this does. */
 static weft_status_t check_norms(run_t *run, const weft_inflight_step_t *queued)
@@ -273,7 +274,8 @@ static weft_status_t check_numbers(run_t *run, const weft_inflight_step_t *queue
 static double step_seconds(const run_t *run, const weft_inflight_step_t *queued)
 {
     const weft_trainer_t *t = &run->t;
-    const weft_inflight_step_t *before = &t->inflight[(queued->step + WEFT_INFLIGHT_STEPS - 1) % WEFT_INFLIGHT_STEPS];
+    const weft_inflight_step_t *before =
+        &t->inflight[(queued->step + WEFT_INFLIGHT_STEPS - 1) % WEFT_INFLIGHT_STEPS];
     double ms = NAN;
     weft_event_h from = run->paused ? queued->start : before->end;
     return weft_event_elapsed(from, queued->end, &ms) == WEFT_OK ? ms / 1e3 : NAN;
@@ -397,7 +399,7 @@ static weft_status_t settle(run_t *run, weft_inflight_step_t *queued, bool valid
     return WEFT_OK;
 }
 
-/* ---- between steps --------------------------------------------------------------------------------------- */
+/* ---- between steps ------------------------------------------------------------------------ */
 
 static bool due(uint64_t steps_done, int every)
 {
@@ -482,7 +484,8 @@ static void tell_times(run_t *run)
         weft__metrics_say(run->metrics, "waiting for tensor-parallel ranks %.1f%% of the time",
                           100 * all->tensor / run->all_seconds);
     }
-    weft__metrics_say(run->metrics, "waiting for gradients %.1f%%, after backward %.1f%% of the time",
+    weft__metrics_say(run->metrics,
+                      "waiting for gradients %.1f%%, after backward %.1f%% of the time",
                       100 * all->exchange / run->all_seconds, 100 * all->update / run->all_seconds);
 }
 
@@ -521,10 +524,10 @@ static duties_t duties_after(const run_t *run, uint64_t steps_done)
                       .save = run->ending.saves && (due(steps_done, config->save_every) || last)};
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------------------- */
+/* ---- the loop ----------------------------------------------------------------------------- */
 
-/* All begin the next step together, as waiting for one that wrote or saved is not communication; and they
- * look whether a signal came meanwhile. */
+/* All begin the next step together, as waiting for one that wrote or saved is not communication;
+ * and they look whether a signal came meanwhile. */
 static weft_status_t meet(run_t *run)
 {
     weft_step_stats_t mine = {.stop = weft__ending_signal()};
@@ -545,7 +548,8 @@ static weft_status_t one_step(run_t *run, uint64_t step)
 {
     weft_trainer_t *t = &run->t;
     weft_inflight_step_t *now = &t->inflight[step % WEFT_INFLIGHT_STEPS];
-    weft_inflight_step_t *before = &t->inflight[(step + WEFT_INFLIGHT_STEPS - 1) % WEFT_INFLIGHT_STEPS];
+    weft_inflight_step_t *before =
+        &t->inflight[(step + WEFT_INFLIGHT_STEPS - 1) % WEFT_INFLIGHT_STEPS];
     duties_t duties = duties_after(run, step + 1);
     bool ahead = t->stream != NULL; /* on virtual GPUs a step that was queued is over */
     bool pauses = duties.validate || duties.sample || duties.save;

@@ -19,8 +19,8 @@ struct weft_metrics {
     weft_metrics_options_t options;
     char path[WEFT_PATH_BYTES];
     weft_output_t *file; /* NULL: none */
-    uint64_t cut; /* lines of steps after the one that the run goes on from */
-    char *late;   /* lines that could not be written, in their order; malloced */
+    uint64_t cut;        /* lines of steps after the one that the run goes on from */
+    char *late;          /* lines that could not be written, in their order; malloced */
     size_t late_bytes;
     weft_progress_t progress;
     weft_metrics_totals_t totals;
@@ -130,8 +130,8 @@ weft_status_t weft__metrics_catch_up(weft_metrics_t *metrics)
     return WEFT_OK;
 }
 
-/* Lines of a full disk wait for the next: a checkpoint may be saved meanwhile, and then nobody computes
- * them again. */
+/* Lines of a full disk wait for the next: a checkpoint may be saved meanwhile, and then nobody
+ * computes them again. */
 static weft_status_t keep(weft_metrics_t *metrics, const char *line, size_t length)
 {
     char *late = realloc(metrics->late, metrics->late_bytes + length);

@@ -25,12 +25,12 @@ typedef struct weft_metrics_step {
     double comm_share;   /* of the step's time in which a rank waited for communication alone */
     double bubble;       /* pipelines: share of forward and backward spent waiting for stages */
     double tensor_share, exchange_share, update_share; /* plans: of the step's time; see loop.c */
-    double epoch;        /* passes over the data so far, with fraction */
-    double eval_loss;    /* if there was a validation after the step */
-    double loss_scale;   /* fp16 */
-    bool skipped;        /* gradients overflowed, and changed nothing */
-    uint64_t tokens;     /* so far */
-    uint64_t memory;     /* peak device memory of a rank, bytes */
+    double epoch;      /* passes over the data so far, with fraction */
+    double eval_loss;  /* if there was a validation after the step */
+    double loss_scale; /* fp16 */
+    bool skipped;      /* gradients overflowed, and changed nothing */
+    uint64_t tokens;   /* so far */
+    uint64_t memory;   /* peak device memory of a rank, bytes */
 } weft_metrics_step_t;
 
 /* All unknown. */
@@ -54,8 +54,8 @@ typedef struct weft_metrics weft_metrics_t;
 
 weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_metrics_t **metrics_p);
 
-/* Append the step and show it. WEFT_ERR_SYSTEM if the file cannot be written (disk full): the line is kept, and
- * tried again with the next step. */
+/* Append the step and show it. WEFT_ERR_SYSTEM if the file cannot be written (disk full): the line
+ * is kept, and tried again with the next step. */
 weft_status_t weft__metrics_step(weft_metrics_t *metrics, const weft_metrics_step_t *step);
 
 /* Try to write what could not be written; WEFT_OK: nothing is left of it. */
@@ -71,8 +71,8 @@ void weft__metrics_summary(weft_metrics_t *metrics);
 
 weft_status_t weft__metrics_close(weft_metrics_t *metrics);
 
-/* How much of the text of metrics.jsonl belongs to steps up to `last`: whole lines, up to the first of a
- * later step. A line that tells no step is not ours to remove, and does not end it. */
+/* How much of the text of metrics.jsonl belongs to steps up to `last`: whole lines, up to the first
+ * of a later step. A line that tells no step is not ours to remove, and does not end it. */
 size_t weft__metrics_until(const char *text, size_t size, uint64_t last);
 
 #endif

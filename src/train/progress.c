@@ -150,8 +150,8 @@ const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_
     return out;
 }
 
-/* Control sequences are for a terminal that is ours. Launchers of others give ranks a terminal of their own
- * making, and copy what comes out of it into files and pipes. */
+/* Control sequences are for a terminal that is ours. Launchers of others give ranks a terminal of
+ * their own making, and copy what comes out of it into files and pipes. */
 static bool is_terminal(FILE *out)
 {
     const weft_job_t *job;

@@ -27,8 +27,9 @@ void weft__progress_say(weft_progress_t *progress, const char *format, va_list a
 /* Remove the line that is drawn. */
 void weft__progress_clear(weft_progress_t *progress);
 
-/* One step as text, without a new line, of at most `width` columns: what matters least is left out, as a
- * whole; the number of the step always stays. `left_s` < 0: the time left is not known. Returns `out`. */
+/* One step as text, without a new line, of at most `width` columns: what matters least is left out,
+ * as a whole; the number of the step always stays. `left_s` < 0: the time left is not known.
+ * Returns `out`. */
 const char *weft__progress_text(char *out, size_t room, const weft_metrics_step_t *step,
                                 uint64_t steps, double left_s, int width);
 

@@ -4,15 +4,15 @@
 
 #include "train/setup.h"
 
-/* The configuration as text (weft__train_write_text), for wherever and whenever it is read again: paths are
- * absolute, and a run that went on from another is what both were together. Malloced. */
+/* The configuration as text (weft__train_write_text), for wherever and whenever it is read again:
+ * paths are absolute, and a run that went on from another is what both were together. Malloced. */
 weft_status_t weft__record_settings(const weft_train_config_t *config, const char *extra,
                                     char **text_p);
 
 /* Write RUN/config, the complete configuration as --config takes it, and RUN/machine.json: Weft's
- * version, the processor, GPUs, ranks, and every setting that was in force; for a run that goes on from
- * step S in its folder RUN/machine-S.json. To be called while there
- * is no other thread (topo/topo.h). */
+ * version, the processor, GPUs, ranks, and every setting that was in force; for a run that goes on
+ * from step S in its folder RUN/machine-S.json. To be called while there is no other thread
+ * (topo/topo.h). */
 weft_status_t weft__record_write(const weft_setup_t *setup);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct weft_residual_row {
     int64_t count; /* elements */
 } weft_residual_row_t;
 
-/* ---- of this rank ---------------------------------------------------------------------------------- */
+/* ---- of this rank ------------------------------------------------------------------------- */
 
 static int rows_here(const weft_trainer_t *t)
 {
@@ -56,7 +56,7 @@ static void describe(const weft_trainer_t *t, int index, weft_residual_row_t *ro
              mesh->size[WEFT_AXIS_TENSOR], print_of(layout));
 }
 
-/* ---- from a checkpoint ----------------------------------------------------------------------------- */
+/* ---- from a checkpoint -------------------------------------------------------------------- */
 
 static const weft_tensor_t *find_row(const weft_trainer_t *t, int index)
 {
@@ -88,7 +88,7 @@ static weft_status_t load(weft_trainer_t *t)
     return WEFT_OK;
 }
 
-/* ---- to a checkpoint ------------------------------------------------------------------------------- */
+/* ---- to a checkpoint ---------------------------------------------------------------------- */
 
 static int64_t piece_of(int64_t left)
 {
@@ -115,7 +115,8 @@ static weft_status_t receive(weft_residuals_t *r, float *out, int64_t *count_p)
     return WEFT_OK;
 }
 
-/* For weft_tensor_source_t, whose reads are in order: a whole row at once, or several pieces of it. */
+/* For weft_tensor_source_t, whose reads are in order: a whole row at once, or several pieces of
+ * it. */
 static weft_status_t read_rows(void *ctx, uint64_t offset, void *out, size_t bytes)
 {
     weft_residuals_t *r = ctx;

@@ -32,7 +32,7 @@ static weft_status_t has(const char *folder, const char *name, bool *has_p)
                : weft__fail(WEFT_ERR_SYSTEM, "cannot look at %s: %s", path, strerror(errno));
 }
 
-/* ---- the name of a run --------------------------------------------------------------------------------- */
+/* ---- the name of a run -------------------------------------------------------------------- */
 
 static bool is_id(const char *text)
 {
@@ -118,7 +118,7 @@ weft_status_t weft__run_wrote(const char *folder, const char *id, uint64_t numbe
     return WEFT_OK;
 }
 
-/* ---- which folder a checkpoint lies in ------------------------------------------------------------------ */
+/* ---- which folder a checkpoint lies in ---------------------------------------------------- */
 
 /* The path from the root on, to be freed; NULL: it is not there. */
 static weft_status_t resolve(const char *path, char **real_p)
@@ -278,7 +278,7 @@ weft_status_t weft__run_vacant(const char *folder)
     return number == WEFT_CHECKPOINT_UNKNOWN ? WEFT_ERR_SYSTEM : WEFT_OK;
 }
 
-/* ---- going back ----------------------------------------------------------------------------------------- */
+/* ---- going back --------------------------------------------------------------------------- */
 
 /* Is it the one that `latest` leads to? */
 static weft_status_t is_latest(const char *folder, const weft_loaded_t *loaded, bool *is_p)

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 
-/* ---- the plan -------------------------------------------------------------------------------------- */
+/* ---- the plan ----------------------------------------------------------------------------- */
 
 weft_plan_t weft__run_plan(const weft_train_config_t *c)
 {
@@ -41,8 +41,8 @@ static bool is_naive(const weft_train_config_t *c)
     return strcmp(c->dp_style, "naive") == 0;
 }
 
-/* On virtual GPUs the copies of a gather need a core of their own: with two in all, products that are
- * cut for it lose more than it hides (docs/performance.md). */
+/* On virtual GPUs the copies of a gather need a core of their own: with two in all, products that
+ * are cut for it lose more than it hides (docs/performance.md). */
 static size_t gather_bytes(const weft_setup_t *setup)
 {
     cpu_set_t cpus;

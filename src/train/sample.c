@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "train/trainer.h"
 
-/* ---- a model that no rank has ------------------------------------------------------------------------ */
+/* ---- a model that no rank has ------------------------------------------------------------- */
 
 /* A whole model on rank 0, for the time of writing some text. */
 typedef struct gathered {

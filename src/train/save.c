@@ -113,8 +113,8 @@ static void close_list(list_t *list)
     free(list->gathered);
 }
 
-/* All ranks but 0 give what it reads; and it reads what it has not where a failure came first, so that none
- * waits. */
+/* All ranks but 0 give what it reads; and it reads what it has not where a failure came first, so
+ * that none waits. */
 static weft_status_t gather_rest(list_t *list)
 {
     while (list->next < list->count) {

@@ -19,7 +19,7 @@
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 
-/* ---- device and precision ---------------------------------------------------------------------- */
+/* ---- device and precision ----------------------------------------------------------------- */
 
 static weft_status_t choose_device(weft_setup_t *setup)
 {
@@ -40,7 +40,7 @@ static weft_status_t choose_device(weft_setup_t *setup)
     return WEFT_OK;
 }
 
-/* ---- the model --------------------------------------------------------------------------------- */
+/* ---- the model ---------------------------------------------------------------------------- */
 
 static bool same_model(const weft_model_config_t *a, const weft_model_config_t *b)
 {
@@ -129,9 +129,10 @@ static weft_status_t choose_model(weft_setup_t *setup)
     return WEFT_OK;
 }
 
-/* ---- the tokenizer ------------------------------------------------------------------------------ */
+/* ---- the tokenizer ------------------------------------------------------------------------ */
 
-/* A model with weights goes on with the tokens it knows; what shards were made with, they do not say. */
+/* A model with weights goes on with the tokens it knows; what shards were made with, they do not
+ * say. */
 static weft_status_t find_tokenizer(weft_setup_t *setup, bool shards)
 {
     weft_train_config_t *config = setup->config;
@@ -216,7 +217,7 @@ static weft_status_t fit_vocabulary(weft_setup_t *setup)
     return weft__config_check(&setup->model);
 }
 
-/* ---- the run folder ----------------------------------------------------------------------------- */
+/* ---- the run folder ----------------------------------------------------------------------- */
 
 /* A name without "./" before and slashes behind it. */
 static const char *bare(const char *path, size_t *length_p)
@@ -240,7 +241,8 @@ static bool same_name(const char *a, const char *b)
     return m == n && strncmp(a, b, n) == 0;
 }
 
-/* Is it there, and something else than a trace? What was meant for another option is not written over. */
+/* Is it there, and something else than a trace? What was meant for another option is not written
+ * over. */
 static weft_status_t is_other_file(const char *path, bool *is_p)
 {
     char start[sizeof(WEFT_TRACE_START)] = "";
@@ -313,8 +315,9 @@ static weft_status_t check_later(const weft_setup_t *setup)
                       out, (unsigned long long)setup->loaded.state.step, later, aside);
 }
 
-/* One run per folder: what another left there is not written over. `latest` counts, not the checkpoints
- * of the same run: one that was killed between the two starts again as if it had saved nothing. */
+/* One run per folder: what another left there is not written over. `latest` counts, not the
+ * checkpoints of the same run: one that was killed between the two starts again as if it had saved
+ * nothing. */
 static weft_status_t check_out(weft_setup_t *setup)
 {
     const char *out = setup->config->out;
@@ -344,7 +347,7 @@ static weft_status_t check_out(weft_setup_t *setup)
     return weft__run_vacant(out);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------ */
 
 /* Tokens of texts: with the run, or where the user keeps what can be made again. */
 static weft_status_t choose_cache(weft_setup_t *setup)

@@ -37,13 +37,13 @@ typedef struct weft_setup {
     const char *device;          /* "cpu" or "cuda" */
     weft_machine_t machine;      /* with its GPUs if the device is one */
     weft_model_config_t model;
-    weft_dtype_t type; /* of weights and activations */
+    weft_dtype_t type;                    /* of weights and activations */
     weft_tokenizer_t *tokenizer;          /* NULL: the data is tokens, of nobody knows what */
     char tokenizer_file[WEFT_PATH_BYTES]; /* that of the model's folder */
-    char cache[WEFT_PATH_BYTES]; /* where texts are kept as tokens */
-    weft_data_t *data;           /* NULL until weft__setup_data */
-    weft_data_t *eval_data;      /* NULL: the end of `data` */
-    bool resumed;                /* weights come from `loaded` ... */
+    char cache[WEFT_PATH_BYTES];          /* where texts are kept as tokens */
+    weft_data_t *data;                    /* NULL until weft__setup_data */
+    weft_data_t *eval_data;               /* NULL: the end of `data` */
+    bool resumed;                         /* weights come from `loaded` ... */
     bool has_loaded;
     weft_loaded_t loaded; /* ... with everything else if `resumed`, or alone (--model FOLDER) */
     bool goes_on;         /* in the folder of the run that saved it */
@@ -51,20 +51,21 @@ typedef struct weft_setup {
     weft_sample_fn write_sample;
 } weft_setup_t;
 
-/* Check and resolve `config`, which must outlive the setup: device, model, tokenizer, checkpoint. The
- * configuration gets what was left open. WEFT_ERR_UNSUPPORTED for options that are known and not
- * there yet. weft__setup_close after failures too. */
+/* Check and resolve `config`, which must outlive the setup: device, model, tokenizer, checkpoint.
+ * The configuration gets what was left open. WEFT_ERR_UNSUPPORTED for options that are known and
+ * not there yet. weft__setup_close after failures too. */
 weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup);
 void weft__setup_close(weft_setup_t *setup);
 
-/* What --resume means: a path; "" for nothing, or if "auto" finds no checkpoint in the run folder. */
+/* What --resume means: a path; "" for nothing, or if "auto" finds no checkpoint in the run
+ * folder. */
 const char *weft__setup_resume(const weft_train_config_t *config);
 
 /* Is there data? Nothing is written. */
 weft_status_t weft__setup_look(const weft_setup_t *setup);
 
-/* Make tokens of texts, if that was not done before: one process does this, then all open. If it takes
- * long, `out` (NULL: nobody) is shown how far it is. */
+/* Make tokens of texts, if that was not done before: one process does this, then all open. If it
+ * takes long, `out` (NULL: nobody) is shown how far it is. */
 weft_status_t weft__setup_prepare(weft_setup_t *setup, FILE *out);
 
 /* Open the data, anew if it is open. */

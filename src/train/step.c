@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "train/trainer.h"
 
-/* ---- a step --------------------------------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------------------------- */
 
 /* As the feed counts: from the first step of this run on. */
 static uint64_t fed(const weft_trainer_t *t, uint64_t step)
@@ -90,10 +90,10 @@ weft_status_t weft__step_settle(weft_trainer_t *t, weft_inflight_step_t *queued,
     return weft__step_stats_gather(t, &mine);
 }
 
-/* ---- validation ----------------------------------------------------------------------------------- */
+/* ---- validation --------------------------------------------------------------------------- */
 
-/* Samples [first, first + count) of the validation data; those from `end` on are tokens that count for
- * nothing. */
+/* Samples [first, first + count) of the validation data; those from `end` on are tokens that count
+ * for nothing. */
 static weft_status_t take_samples(const weft_trainer_t *t, uint64_t first, uint64_t end,
                                   size_t count, int32_t *inputs, int32_t *targets)
 {

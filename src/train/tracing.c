@@ -24,8 +24,8 @@ weft_status_t weft__tracing_open(const char *path, weft_comm_h comm, weft_trace_
     return weft__trace_open(rank, SPANS, trace_p);
 }
 
-/* Rank `from` sends `bytes` at `host`, rank 0 receives them there (NULL: and forgets them), by way of
- * `chunk` in the device's memory. */
+/* Rank `from` sends `bytes` at `host`, rank 0 receives them there (NULL: and forgets them), by way
+ * of `chunk` in the device's memory. */
 static weft_status_t move(char *host, size_t bytes, bool sends, int from, void *chunk,
                           weft_comm_h comm)
 {
@@ -51,7 +51,8 @@ static weft_status_t send_part(weft_trace_part_t part, int rank, void *chunk, we
     return move(part.text, part.size, true, rank, chunk, comm);
 }
 
-/* parts[0] is rank 0's own. A part that finds no memory is received all the same: its rank waits. */
+/* parts[0] is rank 0's own. A part that finds no memory is received all the same: its rank
+ * waits. */
 static weft_status_t receive_parts(weft_trace_part_t *parts, int size, void *chunk,
                                    weft_comm_h comm)
 {

@@ -35,8 +35,10 @@ static weft_status_t open_worker(weft_trainer_t *t)
 
 static weft_status_t open_stats(weft_trainer_t *t)
 {
-    WEFT_TRY(weft_malloc((void **)&t->stats_memory, (size_t)(t->size + 1) * sizeof(weft_step_stats_t)));
-    WEFT_TRY(weft_host_malloc((void **)&t->stats, (size_t)(t->size + 1) * sizeof(weft_step_stats_t)));
+    WEFT_TRY(
+        weft_malloc((void **)&t->stats_memory, (size_t)(t->size + 1) * sizeof(weft_step_stats_t)));
+    WEFT_TRY(
+        weft_host_malloc((void **)&t->stats, (size_t)(t->size + 1) * sizeof(weft_step_stats_t)));
     for (int i = 0; i < WEFT_INFLIGHT_STEPS; i++) {
         WEFT_TRY(weft_event_create(&t->inflight[i].start));
         WEFT_TRY(weft_event_create(&t->inflight[i].end));

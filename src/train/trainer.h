@@ -1,5 +1,5 @@
-/* One rank of a run: a worker (parallel/worker.h), and what a step needs besides. Internal to the loop; its
- * files:
+/* One rank of a run: a worker (parallel/worker.h), and what a step needs besides. Internal to the
+ * loop; its files:
  *
  *   trainer.c   putting it all together
  *   run_plan.c  the plan that the configuration asks for, and its memory
@@ -57,8 +57,8 @@ typedef struct weft_trainer {
     weft_timeline_t *timeline;
     weft_worker_t *worker;
 
-    weft_step_stats_t *stats_memory;            /* on the device: this rank's, then everybody's */
-    weft_step_stats_t *stats;                  /* on the host: everybody's of the last step */
+    weft_step_stats_t *stats_memory; /* on the device: this rank's, then everybody's */
+    weft_step_stats_t *stats;        /* on the host: everybody's of the last step */
     weft_inflight_step_t inflight[WEFT_INFLIGHT_STEPS]; /* in turn */
     weft_feed_t *feed;
     weft_train_state_t state;
@@ -78,13 +78,15 @@ int64_t weft__trainer_sequences(const weft_trainer_t *trainer);
 weft_status_t weft__weights_start(weft_trainer_t *trainer);
 
 /* Queue step `step` (0, 1, ...) and describe it in *queued. */
-weft_status_t weft__step_queue(weft_trainer_t *trainer, uint64_t step, weft_inflight_step_t *queued);
+weft_status_t weft__step_queue(weft_trainer_t *trainer, uint64_t step,
+                               weft_inflight_step_t *queued);
 
-/* Wait for it, and gather what all ranks have to say about it in trainer->statistics. `stop`: what this
- * rank says, as in weft_step_stats_t. */
+/* Wait for it, and gather what all ranks have to say about it in trainer->statistics. `stop`: what
+ * this rank says, as in weft_step_stats_t. */
 weft_status_t weft__step_settle(weft_trainer_t *trainer, weft_inflight_step_t *queued, int stop);
 
-/* The loss on validation data, over all ranks; NaN if there is none. No step is under way. Collective. */
+/* The loss on validation data, over all ranks; NaN if there is none. No step is under way.
+ * Collective. */
 weft_status_t weft__step_validate(weft_trainer_t *trainer, double *loss_p);
 
 /* Tell everybody `mine`, and gather trainer->statistics. Collective. */
@@ -103,8 +105,8 @@ void weft__step_stats_times(const weft_trainer_t *trainer, weft_plan_times_t *ti
 /* Begin to write a checkpoint of trainer->state; `writer` is rank 0's. Collective. */
 weft_status_t weft__save(weft_trainer_t *trainer, weft_checkpoint_writer_t *writer);
 
-/* The text that --sample asks for, malloced, on rank 0. Where it could not be written, *text_p is NULL,
- * and weft_last_error says why. Collective. */
+/* The text that --sample asks for, malloced, on rank 0. Where it could not be written, *text_p is
+ * NULL, and weft_last_error says why. Collective. */
 weft_status_t weft__sample(weft_trainer_t *trainer, char **text_p);
 
 #endif

@@ -1,4 +1,5 @@
-/* Where weights come from: the seed, or whole tensors of a checkpoint, of which each rank takes its parts. */
+/* Where weights come from: the seed, or whole tensors of a checkpoint, of which each rank takes its
+ * parts. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -244,7 +244,8 @@ static void pipes_are_written_to(void **state)
     assert_true(S_ISFIFO(about.st_mode));
 }
 
-/* A device of our own, as one of the machine's might be lost. False, with the reason, if we may have none. */
+/* A device of our own, as one of the machine's might be lost. False, with the reason, if we may
+ * have none. */
 static bool make_device(const char *name, unsigned minor_number)
 {
     remove(in_scratch(name));

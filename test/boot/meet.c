@@ -1,6 +1,6 @@
-/* A rank for tests: find the job, meet all other ranks at its store, say who it was. With two numbers it
- * then asks for as many seconds of grace as the first says, and takes as many as the second to end after
- * SIGTERM. */
+/* A rank for tests: find the job, meet all other ranks at its store, say who it was. With two
+ * numbers it then asks for as many seconds of grace as the first says, and takes as many as the
+ * second to end after SIGTERM. */
 #define _GNU_SOURCE 1 /* pause, sigaction */
 #include <errno.h>
 #include <signal.h>

@@ -168,7 +168,8 @@ static usage_t usage_now(void)
 
 static void check_usage(const usage_t *before)
 {
-    /* The store closes connections in a thread of its own: soon, not at once, in `before` as well. */
+    /* The store closes connections in a thread of its own: soon, not at once, in `before` as
+     * well. */
     for (int i = 0; i < 1000 && team_open_files() > before->files; i++) {
         team_sleep(0.01);
     }
@@ -383,7 +384,8 @@ void comm_arguments(team_t *team)
     CHECK_STATUS(weft_comm_init_rank(&comm, 2, team->id, -1, NULL), WEFT_ERR_INVALID);
     CHECK_STATUS(weft_comm_init_rank(&comm, 1, garbage, 0, NULL), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_last_error(), "weft_unique_id_create");
-    weft_unique_id_t endless = team->id; /* behind magic, key, secret and port: the host, without its NUL */
+    weft_unique_id_t endless =
+        team->id; /* behind magic, key, secret and port: the host, without its NUL */
     memset(endless.bytes + 36, 'x', sizeof(endless.bytes) - 36);
     CHECK_STATUS(weft_comm_init_rank(&comm, 1, endless, 0, NULL), WEFT_ERR_INVALID);
     CHECK_TEXT(weft_last_error(), "weft_unique_id_create");
@@ -566,7 +568,7 @@ void comm_first_late(team_t *team)
     team_meet(team);
 }
 
-/* ---- other ways to make one -------------------------------------------------------------------- */
+/* ---- other ways to make one --------------------------------------------------------------- */
 
 void comm_job_of_one(team_t *team)
 {

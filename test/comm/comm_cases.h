@@ -18,10 +18,10 @@ void comm_memory(team_t *team);     /* what a rank takes */
 void comm_after_fork(team_t *team); /* the handle in a child process; ranks are processes */
 
 /* Functions for a bare team, of as many ranks as they say. */
-void comm_growth_all(team_t *team);      /* 1 */
-void comm_arguments(team_t *team);       /* 1 */
-void comm_job_of_one(team_t *team);      /* 1 */
-void comm_devices(team_t *team);         /* 1 */
+void comm_growth_all(team_t *team); /* 1 */
+void comm_arguments(team_t *team);  /* 1 */
+void comm_job_of_one(team_t *team); /* 1 */
+void comm_devices(team_t *team);    /* 1 */
 void comm_duplicate(team_t *team);
 void comm_duplicate_first(team_t *team);
 void comm_first_again(team_t *team);     /* 3 */

@@ -354,7 +354,7 @@ void error_messages(team_t *team)
     any_close(&b);
 }
 
-/* ---- leaving ------------------------------------------------------------------------------------ */
+/* ---- leaving ------------------------------------------------------------------------------ */
 
 void error_left(team_t *team)
 {
@@ -388,7 +388,7 @@ void error_left(team_t *team)
     any_close(&b);
 }
 
-/* ---- abort ---------------------------------------------------------------------------------------- */
+/* ---- abort -------------------------------------------------------------------------------- */
 
 typedef struct aborter {
     weft_comm_h comm;
@@ -423,8 +423,8 @@ static void end_abort(pthread_t thread, const aborter_t *a)
     CHECK(a->kept);
 }
 
-/* Rank 0 is blocked in a call, as are others; a second thread of it gives up. The last rank does not
- * come at all and is told at its next call. */
+/* Rank 0 is blocked in a call, as are others; a second thread of it gives up. The last rank does
+ * not come at all and is told at its next call. */
 void error_abort(team_t *team)
 {
     _Atomic int *aborted = (_Atomic int *)team->shared;
@@ -502,7 +502,7 @@ void error_abort_any_moment(team_t *team)
     CHECK_OK(weft_stream_destroy(s));
 }
 
-/* ---- wrong arguments ------------------------------------------------------------------------------- */
+/* ---- wrong arguments ---------------------------------------------------------------------- */
 
 #define REFUSED(call, part)                                                                        \
     do {                                                                                           \

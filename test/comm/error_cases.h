@@ -1,5 +1,5 @@
-/* Ranks that disagree, leave, abort, or pass nonsense. For any kind of device; every function but the
- * last breaks communicators of its own and leaves the team's whole. */
+/* Ranks that disagree, leave, abort, or pass nonsense. For any kind of device; every function but
+ * the last breaks communicators of its own and leaves the team's whole. */
 #ifndef WEFT_TEST_COMM_ERROR_CASES_H
 #define WEFT_TEST_COMM_ERROR_CASES_H
 

@@ -53,7 +53,8 @@ static void check_broken(team_t *team, weft_comm_h comm)
     any_close(&b);
 }
 
-/* Those who are left make a new communicator, and it works: nothing is stuck, here or on the device. */
+/* Those who are left make a new communicator, and it works: nothing is stuck, here or on the
+ * device. */
 static void go_on_without(team_t *team, int dead)
 {
     news_t *news = news_of(team);
@@ -154,7 +155,8 @@ void fault_between(team_t *team)
     go_on_without(team, 1);
 }
 
-/* Rank 1 is busy elsewhere until rank 0 knows, rank 2 is dead: nobody waits for the busy one to learn of the dead. */
+/* Rank 1 is busy elsewhere until rank 0 knows, rank 2 is dead: nobody waits for the busy one to
+ * learn of the dead. */
 void fault_gone_and_late(team_t *team)
 {
     float x = 0;
@@ -289,7 +291,8 @@ void fault_all(team_t *team)
 
 /* ---- stopped and late ------------------------------------------------------------------------ */
 
-/* Three calls by all, the fourth without rank 2. `f->plain`: calls that take several steps inside. */
+/* Three calls by all, the fourth without rank 2. `f->plain`: calls that take several steps
+ * inside. */
 static void four_calls(team_t *team, any_buffers_t *b, const fault_t *f)
 {
     team_meet(team); /* time starts with the first that calls */

@@ -1,5 +1,5 @@
-/* Ranks that die, stop or come late: every other rank is told who, where, and in time. For any kind of
- * device. Those that kill or stop a rank need ranks that are processes. */
+/* Ranks that die, stop or come late: every other rank is told who, where, and in time. For any kind
+ * of device. Those that kill or stop a rank need ranks that are processes. */
 #ifndef WEFT_TEST_COMM_FAULT_CASES_H
 #define WEFT_TEST_COMM_FAULT_CASES_H
 
@@ -14,8 +14,8 @@ typedef struct fault {
 } fault_t;
 
 /* Functions for a team with a communicator. */
-void fault_killed(team_t *team);        /* (fault_t) the victim is killed inside its calls */
-void fault_between(team_t *team);       /* rank 1 between two calls */
+void fault_killed(team_t *team);  /* (fault_t) the victim is killed inside its calls */
+void fault_between(team_t *team); /* rank 1 between two calls */
 void fault_gone_and_late(team_t *team);
 void fault_gone_inside_and_late(team_t *team);   /* 3 ranks: 2 is dead, 1 comes after 3 s */
 void fault_gone_and_late_messages(team_t *team); /* the same in a group of receives */

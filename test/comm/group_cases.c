@@ -478,7 +478,7 @@ void group_streams(team_t *team)
     CHECK_OK(weft_stream_destroy(s));
 }
 
-/* ---- one thread drives all ranks --------------------------------------------------------------- */
+/* ---- one thread drives all ranks ---------------------------------------------------------- */
 
 #define DRIVEN_MOST 8
 #define DRIVEN_COUNT 5000

@@ -1,5 +1,5 @@
-/* Groups: many calls as one, sends and receives in any order, several ranks driven by one thread. For
- * any kind of device; buffers are device memory and plain memory by turns. */
+/* Groups: many calls as one, sends and receives in any order, several ranks driven by one thread.
+ * For any kind of device; buffers are device memory and plain memory by turns. */
 #ifndef WEFT_TEST_COMM_GROUP_CASES_H
 #define WEFT_TEST_COMM_GROUP_CASES_H
 

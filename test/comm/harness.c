@@ -229,8 +229,8 @@ static void share_id(int first)
     }
 }
 
-/* The test runner catches crashes and would go on with its tests in the rank: the handlers that were
- * there before it (the system's, or a sanitizer's) say more. */
+/* The test runner catches crashes and would go on with its tests in the rank: the handlers that
+ * were there before it (the system's, or a sanitizer's) say more. */
 static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS};
 #define CRASHES (sizeof(crashes) / sizeof(crashes[0]))
 static struct sigaction handlers[CRASHES];

@@ -76,8 +76,9 @@ void team_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Wait until all ranks of the team are here; not by way of Weft. */
 void team_meet(team_t *team);
 
-/* Say that the calling rank is done with something, and wait until `ranks` have said so. For ranks that cannot meet:
- * some are dead, or must not come before the others know of it. Once in a team. */
+/* Say that the calling rank is done with something, and wait until `ranks` have said so. For ranks
+ * that cannot meet: some are dead, or must not come before the others know of it. Once in a
+ * team. */
 void team_tell(void);
 void team_await(int ranks);
 
@@ -90,8 +91,8 @@ bool team_short(void);
 /* How much longer than usual things may take here: sanitizers and the tools above. */
 int team_slow(void);
 
-/* The same for limits of time, which also grow with the load of the machine. Not for sizes: ranks that ask at
- * different moments get different answers. */
+/* The same for limits of time, which also grow with the load of the machine. Not for sizes: ranks
+ * that ask at different moments get different answers. */
 int team_patience(void);
 
 double team_now(void); /* seconds */
@@ -150,8 +151,8 @@ void team_fail(const char *file, int line, const char *format, ...)
         }                                                                                          \
     } while (0)
 
-/* At once, on a machine that has much else to do: far less than a communicator's timeout unless the plan sets one. What
- * is tested is that nobody waits for a timeout, not how fast the machine is. */
+/* At once, on a machine that has much else to do: far less than a communicator's timeout unless the
+ * plan sets one. What is tested is that nobody waits for a timeout, not how fast the machine is. */
 #define SOON 10.0
 
 /* Took no longer than `most` seconds, or than team_patience() makes of them. */

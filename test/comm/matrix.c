@@ -54,9 +54,9 @@ static int algorithms(void)
     return weft__device_is_cuda() ? WEFT_ALGO_DIRECT + 1 : WEFT_ALGO_COUNT;
 }
 
-/* With WEFT_POOL=0 a short run is one under memcheck, where every buffer has bounds of its own. That tool
- * refuses what was mapped after a kernel had been launched, which ranks do with new memory of others. So
- * all memory is old there, and none is staged. */
+/* With WEFT_POOL=0 a short run is one under memcheck, where every buffer has bounds of its own.
+ * That tool refuses what was mapped after a kernel had been launched, which ranks do with new
+ * memory of others. So all memory is old there, and none is staged. */
 static bool checks_bounds(void)
 {
     return team_short() && !weft__settings()->pool;

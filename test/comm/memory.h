@@ -1,7 +1,8 @@
 /* Buffers of any kind of memory, filled and checked by the host.
  *
  * The host works on `host`. Where it cannot reach the memory itself (GPUs), that is a copy, which
- * buffer_push and buffer_pull keep in step; elsewhere it is the memory itself, and they do nothing. */
+ * buffer_push and buffer_pull keep in step; elsewhere it is the memory itself, and they do
+ * nothing. */
 #ifndef WEFT_TEST_COMM_MEMORY_H
 #define WEFT_TEST_COMM_MEMORY_H
 

@@ -119,8 +119,8 @@ void stream_ahead(team_t *team)
     free(host);
 }
 
-/* What a call on a stream writes, a large group on none reads: in its turn, also where it takes several
- * launches. */
+/* What a call on a stream writes, a large group on none reads: in its turn, also where it takes
+ * several launches. */
 void stream_then_group(team_t *team)
 {
     enum { GROUP = 150 };
@@ -143,7 +143,7 @@ void stream_then_group(team_t *team)
     CHECK_OK(weft_stream_destroy(s));
 }
 
-/* ---- several streams --------------------------------------------------------------------------- */
+/* ---- several streams ---------------------------------------------------------------------- */
 
 #define STREAMS 3
 #define CALLS 60
@@ -236,9 +236,10 @@ void stream_comms(team_t *team)
     CHECK_OK(weft_comm_destroy(other));
 }
 
-/* ---- events -------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------- */
 
-/* A step of a trainer: something is made, copied to the device, reduced, copied back and looked at. */
+/* A step of a trainer: something is made, copied to the device, reduced, copied back and looked
+ * at. */
 typedef struct work {
     buffer_t data;
     float *in, *out; /* pinned */
@@ -322,7 +323,7 @@ void stream_overlap(team_t *team)
     CHECK_OK(weft_stream_destroy(comms));
 }
 
-/* ---- other calls ------------------------------------------------------------------------------------ */
+/* ---- other calls -------------------------------------------------------------------------- */
 
 void stream_messages(team_t *team)
 {
@@ -405,7 +406,7 @@ void stream_destroy(team_t *team)
     CHECK_OK(weft_stream_destroy(s));
 }
 
-/* ---- errors ---------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------- */
 
 /* The error of a call on a stream. One that is known already is told by the call itself where calls
  * are launched by the caller, and by the stream where the stream makes them. */

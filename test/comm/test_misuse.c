@@ -1,5 +1,6 @@
 /* ctest: timeout=120 tsan */
-/* Communicators that are destroyed while something still needs them, or used by two threads at once. */
+/* Communicators that are destroyed while something still needs them, or used by two threads at
+ * once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ static void destroy(team_t *team)
     team->comm = NULL;
 }
 
-/* ---- destroyed too early ---------------------------------------------------------------------- */
+/* ---- destroyed too early ------------------------------------------------------------------ */
 
 static void with_heaps(team_t *team)
 {
@@ -87,7 +88,7 @@ static void with_deferred_calls(team_t *team)
     destroy(team);
 }
 
-/* ---- two threads ------------------------------------------------------------------------------ */
+/* ---- two threads -------------------------------------------------------------------------- */
 
 static void *call_barrier(void *comm)
 {

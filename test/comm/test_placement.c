@@ -29,7 +29,8 @@ static void all_learn_what_the_last_one_found(void **state)
     weft_store_conn_t *store = connect_store();
     for (int r = 0; r < 3; r++) {
         assert_int_equal(
-            weft__placement_tell(store, "near", r, 3, r == 1 ? &elsewhere : &here, LIMIT_MS), WEFT_OK);
+            weft__placement_tell(store, "near", r, 3, r == 1 ? &elsewhere : &here, LIMIT_MS),
+            WEFT_OK);
     }
     for (int r = 0; r < 3; r++) {
         const weft_backend_ops_t *backend = NULL;

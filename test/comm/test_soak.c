@@ -1,8 +1,8 @@
 /* ctest: timeout=900 soak slow */
 /* Random collectives, with random sizes, types, roots, memory and ranks, against a reference.
  *
- * WEFT_SOAK_SECONDS says how long (10), WEFT_SOAK_SEED with which numbers (the clock's). The seed is
- * printed: the same one makes the same calls again. */
+ * WEFT_SOAK_SECONDS says how long (10), WEFT_SOAK_SEED with which numbers (the clock's). The seed
+ * is printed: the same one makes the same calls again. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -235,7 +235,7 @@ static void play_messages(draw_t *d)
     CHECK(data_check(&d->data, from, 0, d->count, d->dst, &wrong));
 }
 
-/* ---- a game ------------------------------------------------------------------------------------ */
+/* ---- a game ------------------------------------------------------------------------------- */
 
 /* Comm 0 is for all, 1 for a random half, 2 for all with an algorithm of its own. */
 static void make_comms(player_t *p)

@@ -1,5 +1,5 @@
-/* Which algorithm small calls get: up to a size that was measured for each collective and number of ranks, the data
- * travels with the flag. */
+/* Which algorithm small calls get: up to a size that was measured for each collective and number of
+ * ranks, the data travels with the flag. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,11 +1,12 @@
 /* Strikes Weft at every point where the system can fail it, and judges what comes of it.
  *
- *     drive [--path NAME] [--who WHO] [--op OPERATION] [-j N]      every point, until one is not reached any more
- *     drive --points N [--seed S]                                  about N of them, drawn by a seed
- *     drive --path save --who 0 --point write:17:ENOSPC            one, and all that was said
+ *     drive [--path NAME] [--who WHO] [--op OPERATION] [-j N]      every point, until one is not
+ * reached any more drive --points N [--seed S]                                  about N of them,
+ * drawn by a seed drive --path save --who 0 --point write:17:ENOSPC            one, and all that
+ * was said
  *
- * A point is a path (what Weft does), a process of it, the K-th operation of a kind, and how that fails. judge.c
- * says what must hold. In the environment: WEFT_BUILD, the build folder. */
+ * A point is a path (what Weft does), a process of it, the K-th operation of a kind, and how that
+ * fails. judge.c says what must hold. In the environment: WEFT_BUILD, the build folder. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +63,8 @@ const char *const fault_op_names[FAULT_OP_COUNT] = {
 #undef FAULT_NAME
 };
 
-/* How operations fail. Others see of a process that dies what it did before: it dies at operations that others see,
- * or wait for, and so in between as well. */
+/* How operations fail. Others see of a process that dies what it did before: it dies at operations
+ * that others see, or wait for, and so in between as well. */
 static const char *const hows[FAULT_OP_COUNT] = {
     [FAULT_write] = "ENOSPC ENOSPC+ EIO EINTR short kill",
     [FAULT_read] = "EIO EINTR short",
@@ -115,10 +116,10 @@ static unit_t units[MOST_UNITS];
 static int unit_count;
 
 static struct {
-    atomic_int next;                           /* unit nobody has taken */
-    atomic_int tried[PATHS], failed[PATHS];     /* points that were reached */
-    atomic_int slow;                           /* that took more than 30 s */
-} *shared;
+    atomic_int next;                        /* unit nobody has taken */
+    atomic_int tried[PATHS], failed[PATHS]; /* points that were reached */
+    atomic_int slow;                        /* that took more than 30 s */
+} * shared;
 
 static struct {
     const char *path, *who, *op, *point;
@@ -179,9 +180,9 @@ static void print_failure(const point_t *point, const fault_state_t *state, cons
             pclose(pipe);
         }
     }
-    int length = snprintf(line, sizeof(line), "FAILED --path %s --who %s --point %s:%d:%s at %s: %s\n",
-                          point->path->name, point->who, fault_op_names[point->op], point->k,
-                          point->how, where, why);
+    int length = snprintf(
+        line, sizeof(line), "FAILED --path %s --who %s --point %s:%d:%s at %s: %s\n",
+        point->path->name, point->who, fault_op_names[point->op], point->k, point->how, where, why);
     length = length < (int)sizeof(line) ? length : (int)sizeof(line) - 1;
     if (write(STDOUT_FILENO, line, (size_t)length) != length) {
         exit(1);

@@ -2,10 +2,10 @@
  *
  *   status 0        the work is done, and right: the lines, or the files, of an undisturbed run
  *   another status  a sentence on stderr says why; nobody crashed
- *   either way      no process, no shared memory and no temporary file is left; a process that died may leave
- *                   some in its run folder, and the next run removes them
- *   training        going on from what is there ends in the weights of the undisturbed run; a checkpoint that
- *                   was said to be saved, or a later one, is where it goes on from                        */
+ *   either way      no process, no shared memory and no temporary file is left; a process that died
+ * may leave some in its run folder, and the next run removes them training        going on from
+ * what is there ends in the weights of the undisturbed run; a checkpoint that was said to be saved,
+ * or a later one, is where it goes on from                        */
 #include "faults/drive.h"
 
 #include <dirent.h>
@@ -65,8 +65,8 @@ static void sort_lines(const char *text, bool trains, char *out)
     }
 }
 
-/* Names of all files under `folder`, a line each, less what each run on another machine or from another step
- * adds, and perhaps less the checkpoint of step 2. */
+/* Names of all files under `folder`, a line each, less what each run on another machine or from
+ * another step adds, and perhaps less the checkpoint of step 2. */
 static void list_folder(const char *folder, char *out, bool but_earlier)
 {
     char command[700];
@@ -81,8 +81,8 @@ static void list_folder(const char *folder, char *out, bool but_earlier)
     }
 }
 
-/* A file in `folder` that no run leaves there when it ends by itself, or NULL. Folders of checkpoints and what is
- * in them have their names; tokens are in a hidden folder. */
+/* A file in `folder` that no run leaves there when it ends by itself, or NULL. Folders of
+ * checkpoints and what is in them have their names; tokens are in a hidden folder. */
 static const char *strange(const char *names)
 {
     static char copy[TEXT_BYTES];
@@ -109,7 +109,8 @@ static bool nothing_left(const ended_t *ended, char *why, size_t size)
     for (int i = 0; i < 2; i++) {
         list_folder(i == 0 ? "tmp" : "/dev/shm", names, false);
         if (strcmp(names, ".\n") != 0 && (i == 0 || getenv("FAULT_OWN_SHM") != NULL)) {
-            return say(why, size, "files are left in %s: %.200s", i == 0 ? "TMPDIR" : "/dev/shm", names);
+            return say(why, size, "files are left in %s: %.200s", i == 0 ? "TMPDIR" : "/dev/shm",
+                       names);
         }
     }
     return true;
@@ -117,8 +118,9 @@ static bool nothing_left(const ended_t *ended, char *why, size_t size)
 
 static bool crashed(const ended_t *ended)
 {
-    static const char *const words[] = {"signal 11", "signal 6 ", "signal 7", "signal 8", "Segmentation",
-                                        "SIGSEGV",   "SIGABRT",   "SIGBUS",   "SIGFPE",   "corrupted"};
+    static const char *const words[] = {"signal 11",    "signal 6 ", "signal 7", "signal 8",
+                                        "Segmentation", "SIGSEGV",   "SIGABRT",  "SIGBUS",
+                                        "SIGFPE",       "corrupted"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if (strstr(ended->err, words[i]) != NULL) {
             return true;
@@ -128,7 +130,8 @@ static bool crashed(const ended_t *ended)
            ended->status == 136;
 }
 
-/* Whether somebody said what happened: the system's word for the error, or one of ours that means the same. */
+/* Whether somebody said what happened: the system's word for the error, or one of ours that means
+ * the same. */
 static bool names_matter(const point_t *point, const ended_t *ended)
 {
     static const struct {
@@ -174,16 +177,18 @@ static bool same_weights(const path_t *path)
                  path->name);
 }
 
-/* `more`: there may be the checkpoint of step 2 too, which only the next one to be saved removes. */
+/* `more`: there may be the checkpoint of step 2 too, which only the next one to be saved
+ * removes. */
 static bool whole_run(const path_t *path, const char *when, bool more, char *why, size_t size)
 {
     static char names[TEXT_BYTES];
     list_folder("run", names, more);
     if (strcmp(names, path->listing) != 0) {
-        return say(why, size, "%s the run folder has other files than an undisturbed run's: %s", when,
-                   strange(names) != NULL ? strange(names) : "see run");
+        return say(why, size, "%s the run folder has other files than an undisturbed run's: %s",
+                   when, strange(names) != NULL ? strange(names) : "see run");
     }
-    return same_weights(path) ? true : say(why, size, "%s the weights are not an undisturbed run's", when);
+    return same_weights(path) ? true
+                              : say(why, size, "%s the weights are not an undisturbed run's", when);
 }
 
 /* The arguments of `path` in `args`, to go on from what is there. */
@@ -313,8 +318,8 @@ static bool keep(const path_t *path, const char *const *args, const char *suffix
         fprintf(stderr, "%s: status %d without a fault: %s", path->name, ended->status, ended->err);
         return false;
     }
-    return !path->trains || shell("rm -rf ../%s%s && cp -a run ../%s%s", path->name, suffix,
-                                  path->name, suffix);
+    return !path->trains ||
+           shell("rm -rf ../%s%s && cp -a run ../%s%s", path->name, suffix, path->name, suffix);
 }
 
 bool fault_reference(path_t *path)
@@ -326,7 +331,8 @@ bool fault_reference(path_t *path)
     if (!shell("rm -rf run tmp cache && mkdir tmp cache")) {
         return false;
     }
-    if (path->resumes) { /* first a run of two steps; going on is compared with one that never stopped */
+    if (path->resumes) { /* first a run of two steps; going on is compared with one that never
+                            stopped */
         for (; path->args[count] != NULL && strcmp(path->args[count], "--resume") != 0; count++) {
             args[count] = path->args[count];
         }

@@ -1,9 +1,10 @@
-/* Faults below the library: loaded before libc (LD_PRELOAD), it stands between a program of Weft's and the system,
- * and lets the K-th operation of a kind fail. faults.h says how it is told which.
+/* Faults below the library: loaded before libc (LD_PRELOAD), it stands between a program of Weft's
+ * and the system, and lets the K-th operation of a kind fail. faults.h says how it is told which.
  *
- * Only calls from Weft's own code count, which is in the program or in libweft: what hwloc, BLAS or libc do when
- * memory runs out inside of them is theirs. Where libc works on behalf of a caller (stdio, strdup, opendir) the
- * call itself fails, and so does each allocation inside of stdio. Writes to stderr never fail: nobody could say so. */
+ * Only calls from Weft's own code count, which is in the program or in libweft: what hwloc, BLAS or
+ * libc do when memory runs out inside of them is theirs. Where libc works on behalf of a caller
+ * (stdio, strdup, opendir) the call itself fails, and so does each allocation inside of stdio.
+ * Writes to stderr never fail: nobody could say so. */
 #undef _FORTIFY_SOURCE /* its inline forms of what is defined here cannot be replaced */
 
 #include "faults/faults.h"
@@ -77,11 +78,24 @@ static const struct {
     const char *name;
     int number;
 } error_names[] = {
-    {"ENOSPC", ENOSPC}, {"EIO", EIO},       {"ENOMEM", ENOMEM},         {"EAGAIN", EAGAIN},
-    {"EMFILE", EMFILE}, {"EPIPE", EPIPE},   {"ECONNREFUSED", ECONNREFUSED},
-    {"EACCES", EACCES}, {"EINTR", EINTR},   {"ECONNRESET", ECONNRESET}, {"ETIMEDOUT", ETIMEDOUT},
-    {"EXDEV", EXDEV},   {"EINVAL", EINVAL}, {"ENOSYS", ENOSYS},         {"EADDRINUSE", EADDRINUSE},
-    {"EROFS", EROFS},   {"ENOENT", ENOENT}, {"EPERM", EPERM},
+    {"ENOSPC", ENOSPC},
+    {"EIO", EIO},
+    {"ENOMEM", ENOMEM},
+    {"EAGAIN", EAGAIN},
+    {"EMFILE", EMFILE},
+    {"EPIPE", EPIPE},
+    {"ECONNREFUSED", ECONNREFUSED},
+    {"EACCES", EACCES},
+    {"EINTR", EINTR},
+    {"ECONNRESET", ECONNRESET},
+    {"ETIMEDOUT", ETIMEDOUT},
+    {"EXDEV", EXDEV},
+    {"EINVAL", EINVAL},
+    {"ENOSYS", ENOSYS},
+    {"EADDRINUSE", EADDRINUSE},
+    {"EROFS", EROFS},
+    {"ENOENT", ENOENT},
+    {"EPERM", EPERM},
 };
 
 static int find_code(struct dl_phdr_info *info, size_t size, void *unused)
@@ -138,7 +152,8 @@ static void read_fault(const char *text)
           : strcmp(what, "end") == 0   ? HOW_END
                                        : HOW_ERROR;
     for (size_t i = 0; i < sizeof(error_names) / sizeof(error_names[0]); i++) {
-        error_number = strcmp(what, error_names[i].name) == 0 ? error_names[i].number : error_number;
+        error_number = strcmp(what, error_names[i].name) == 0 ? error_names[i].number
+                                                              : error_number;
     }
     if (how == HOW_ERROR && error_number == 0) {
         stop("FAULT names an error that is not known here");
@@ -217,7 +232,7 @@ static bool fails(int op, const void *caller)
         return fails(FAULT_##op, CALLER) ? bad : real arguments;                                   \
     }
 
-/* ---- memory --------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 static const void *owner(const void *caller)
 {
@@ -264,7 +279,7 @@ EXPORT void *mmap(void *at, size_t size, int protection, int flags, int fd, off_
 
 PLAIN(memfd, -1, int, memfd_create, (const char *name, unsigned flags), (name, flags))
 
-/* ---- files ---------------------------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------------------------- */
 
 /* What a read or write of `size` bytes becomes: `size` bytes, fewer, or *result. */
 static bool cut(int op, const void *caller, size_t *size_p, ssize_t *result)
@@ -280,8 +295,8 @@ static bool cut(int op, const void *caller, size_t *size_p, ssize_t *result)
     return true;
 }
 
-/* Files, pipes and devices can fail; an eventfd, which is none of them, cannot, nor does a pipe split a message of a
- * few bytes. But who uses them can die there. */
+/* Files, pipes and devices can fail; an eventfd, which is none of them, cannot, nor does a pipe
+ * split a message of a few bytes. But who uses them can die there. */
 static bool can_fail(int fd, size_t size)
 {
     struct stat about;
@@ -397,7 +412,7 @@ PLAIN(lock, -1, int, flock, (int fd, int operation), (fd, operation))
 PLAIN(dup, -1, int, dup, (int fd), (fd))
 PLAIN(dup, -1, int, dup2, (int fd, int to), (fd, to))
 
-/* ---- stdio ---------------------------------------------------------------------------------------- */
+/* ---- stdio -------------------------------------------------------------------------------- */
 
 /* Memory streams fail by their allocations, stderr never. */
 static bool on_disk(FILE *file)
@@ -543,7 +558,7 @@ EXPORT ssize_t __getdelim(char **line_p, size_t *size_p, int end, FILE *file)
 PLAIN(open, NULL, FILE *, fopen, (const char *path, const char *mode), (path, mode))
 PLAIN(open, NULL, FILE *, fdopen, (int fd, const char *mode), (fd, mode))
 
-/* ---- processes and threads ------------------------------------------------------------------------ */
+/* ---- processes and threads ---------------------------------------------------------------- */
 
 PLAIN(fork, -1, pid_t, fork, (void), ())
 PLAIN(exec, -1, int, execvpe, (const char *path, char *const args[], char *const environment[]),
@@ -558,7 +573,7 @@ EXPORT int pthread_create(pthread_t *thread_p, const pthread_attr_t *attributes,
 
 PLAIN(signal, -1, int, signalfd, (int fd, const sigset_t *set, int flags), (fd, set, flags))
 
-/* ---- sockets and waiting -------------------------------------------------------------------------- */
+/* ---- sockets and waiting ------------------------------------------------------------------ */
 
 PLAIN(socket, -1, int, socket, (int domain, int type, int protocol), (domain, type, protocol))
 PLAIN(socket, -1, int, setsockopt, (int fd, int level, int name, const void *value, socklen_t size),
@@ -616,7 +631,7 @@ EXPORT ssize_t recv(int fd, void *bytes, size_t size, int flags)
     return cut(FAULT_recv, CALLER, &size, &result) ? result : real(fd, bytes, size, flags);
 }
 
-/* ---- calls without a name in libc ----------------------------------------------------------------- */
+/* ---- calls without a name in libc --------------------------------------------------------- */
 
 EXPORT long syscall(long number, ...)
 {

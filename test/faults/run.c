@@ -1,4 +1,5 @@
-/* Runs a command with a fault in it, in a folder of its own, and finds out all that it left behind. */
+/* Runs a command with a fault in it, in a folder of its own, and finds out all that it left
+ * behind. */
 #include "faults/drive.h"
 
 #include <errno.h>

@@ -23,8 +23,8 @@ int main(void)
     int summed = made != 0 ? 1 : shmem_long_sum_reduce(team, &heap[1], &heap[0], 1);
     shmem_barrier_all();
     if (summed != 0 || variable != 100 + last || heap[1] != (long)pes * (pes + 1) / 2) {
-        fprintf(stderr, "PE %d: team %d, sum %d, variable %ld, sum %ld\n", me, made, summed, variable,
-                heap[1]);
+        fprintf(stderr, "PE %d: team %d, sum %d, variable %ld, sum %ld\n", me, made, summed,
+                variable, heap[1]);
         shmem_global_exit(1);
     }
     shmem_team_destroy(team);

@@ -1,12 +1,13 @@
-/* What fuzz targets have in common. A target is one file, fuzz_<reader>.c, that feeds bytes to a reader and
- * has two functions:
+/* What fuzz targets have in common. A target is one file, fuzz_<reader>.c, that feeds bytes to a
+ * reader and has two functions:
  *
  *     int LLVMFuzzerTestOneInput(data, size)    reads one input; a CHECK that does not hold ends it
- *     void fuzz_seeds(void)                     gives inputs to start from, made by Weft's own writers where
- *                                               there are some, and words that occur in such inputs
+ *     void fuzz_seeds(void)                     gives inputs to start from, made by Weft's own
+ * writers where there are some, and words that occur in such inputs
  *
- * It runs in two ways: with libFuzzer (tools/fuzz, clang), which follows coverage, and as a test of any
- * build (main.c), which mutates the seeds a fixed number of times, the same in every run. In both
+ * It runs in two ways: with libFuzzer (tools/fuzz, clang), which follows coverage, and as a test of
+ * any build (main.c), which mutates the seeds a fixed number of times, the same in every run. In
+ * both
  *
  *     fuzz_<reader> --seeds DIR     writes the seeds to DIR/seeds and the words to DIR/words.dict
  *     fuzz_<reader> FILE...         reads these inputs once
@@ -62,14 +63,15 @@ char *fuzz_text(fuzz_rest_t *rest, int end);
 
 #define FUZZ_ALL (-1) /* an `end` that does not occur */
 
-/* As many lines of `text` (cut in place) as there is room for, then a NULL; returns their number. */
+/* As many lines of `text` (cut in place) as there is room for, then a NULL; returns their
+ * number. */
 int fuzz_lines(char *text, char **lines, int room);
 
 /* A file in memory with these bytes: its path, which the next call reuses. */
 const char *fuzz_file(const void *bytes, size_t size);
 
-/* A folder of this process, in memory where possible, removed at the end; "FOLDER/name", valid until the
- * 16th call after this one. */
+/* A folder of this process, in memory where possible, removed at the end; "FOLDER/name", valid
+ * until the 16th call after this one. */
 const char *fuzz_folder(void);
 const char *fuzz_path(const char *name);
 

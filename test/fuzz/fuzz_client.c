@@ -1,5 +1,5 @@
-/* What a store answers to its client. A thread stands for the store: it proves that it knows the secret, or
- * tries to, sends bytes of the input, and hangs up.
+/* What a store answers to its client. A thread stands for the store: it proves that it knows the
+ * secret, or tries to, sends bytes of the input, and hangs up.
  *
  *     kind[1]  kind & 1: the hello and the proof are the input's too
  *     calls[1]  that many calls are made, of ops[1] each

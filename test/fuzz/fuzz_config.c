@@ -1,5 +1,5 @@
-/* Configurations of training: a file, RUN/config, the settings of a run that is resumed, and the command line.
- * What is accepted is written and read again, and resolved.
+/* Configurations of training: a file, RUN/config, the settings of a run that is resumed, and the
+ * command line. What is accepted is written and read again, and resolved.
  *
  *     kind[1]  text of the file; after a NUL, a word of the command line a line
  *
@@ -62,7 +62,8 @@ static void read_text(const char *text, uint8_t kind)
     weft__train_free(&config);
 }
 
-/* As `weft train --config FILE WORD...`, and as if a run with this text as its settings were resumed. */
+/* As `weft train --config FILE WORD...`, and as if a run with this text as its settings were
+ * resumed. */
 static void read_command(const char *text, size_t length, char **words, int count, uint8_t kind)
 {
     weft_train_config_t config;

@@ -3,9 +3,9 @@
  *     NAME=VALUE a line
  *
  * reads: src/boot/job.c src/boot/master.c src/boot/store_secret.c
- * besides: read_once weft__job weft__job_check_ranks weft__job_ask_grace connect_to_launcher make_name
- * besides: weft__job_store linger listen_and_serve serve reach_ourselves weft__master_store weft__secret_create
- * besides: read_process mpich_key */
+ * besides: read_once weft__job weft__job_check_ranks weft__job_ask_grace connect_to_launcher
+ * make_name besides: weft__job_store linger listen_and_serve serve reach_ourselves
+ * weft__master_store weft__secret_create besides: read_process mpich_key */
 #include "fuzz/fuzz.h"
 
 #include "boot/job.h"

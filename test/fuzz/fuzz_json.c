@@ -1,4 +1,5 @@
-/* JSON texts: strict RFC 8259. What is accepted is looked at in every way, written again and read again.
+/* JSON texts: strict RFC 8259. What is accepted is looked at in every way, written again and read
+ * again.
  *
  * reads: src/base/json_read.c
  * besides: weft__json_load */
@@ -11,8 +12,7 @@ const long fuzz_runs = 30000;
 
 typedef struct count {
     size_t values;
-    bool
-        odd; /* a string with a NUL inside, which the writer would cut, or a number beyond a double */
+    bool odd; /* a string with a NUL inside, which the writer would cut, or a number too large */
 } count_t;
 
 static void check_number(const weft_json_value_t *value, count_t *count)

@@ -1,5 +1,5 @@
-/* What the kernel writes about memory, control groups and NUMA nodes, where names of mounts and groups are
- * anybody's.
+/* What the kernel writes about memory, control groups and NUMA nodes, where names of mounts and
+ * groups are anybody's.
  *
  *     mountinfo NUL cgroup NUL meminfo NUL limit NUL used NUL memory.stat NUL cpulist
  *

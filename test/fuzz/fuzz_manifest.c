@@ -1,5 +1,5 @@
-/* trainer.json, the list of a checkpoint's files and its state. What is accepted is compared with the files,
- * written and read again.
+/* trainer.json, the list of a checkpoint's files and its state. What is accepted is compared with
+ * the files, written and read again.
  *
  *     kind[1]  text     kind & 1: its checksum is made right first
  *

@@ -1,10 +1,11 @@
-/* metrics.jsonl of a run that goes on: what is kept of it are whole lines that count up, as they were.
+/* metrics.jsonl of a run that goes on: what is kept of it are whole lines that count up, as they
+ * were.
  *
  *     steps[1]  text
  *
  * reads: src/train/metrics.c
- * besides: weft__metrics_say weft__metrics_summary weft__metrics_open weft__metrics_step weft__metrics_close
- * besides: append write_step put */
+ * besides: weft__metrics_say weft__metrics_summary weft__metrics_open weft__metrics_step
+ * weft__metrics_close besides: append write_step put */
 #include "fuzz/fuzz.h"
 
 #include "base/file.h"

@@ -1,4 +1,5 @@
-/* Hugging Face's config.json. What is accepted is written and read again, and its sizes are computed.
+/* Hugging Face's config.json. What is accepted is written and read again, and its sizes are
+ * computed.
  *
  * reads: src/model/config_json.c src/model/config.c
  * besides: weft__config_find */

@@ -1,8 +1,9 @@
-/* safetensors files and indexes of several. What is accepted lies inside of the file and is read as numbers.
+/* safetensors files and indexes of several. What is accepted lies inside of the file and is read as
+ * numbers.
  *
- *     kind[1]  a file: header ~ data     kind 0: whatever follows is the file; 1: the header's length is put
- *                                        before it as it should be
- *              an index                  kind 2: beside two files, a.safetensors and b.safetensors
+ *     kind[1]  a file: header ~ data     kind 0: whatever follows is the file; 1: the header's
+ * length is put before it as it should be an index                  kind 2: beside two files,
+ * a.safetensors and b.safetensors
  *
  * reads: src/train/safetensors.c src/train/tensor_set.c */
 #include "fuzz/fuzz.h"

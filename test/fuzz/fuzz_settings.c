@@ -4,8 +4,8 @@
  *     kind[1]  text; for settings, NAME=VALUE a line
  *
  * reads: src/base/parse.c src/base/settings.c src/symm/shmem/env.c
- * besides: weft__shmem_env_print weft__shmem_env_read look_up weft__settings_set weft__settings_device
- * besides: weft__settings_print load warn_log keep keep_strings */
+ * besides: weft__shmem_env_print weft__shmem_env_read look_up weft__settings_set
+ * weft__settings_device besides: weft__settings_print load warn_log keep keep_strings */
 #include "fuzz/fuzz.h"
 
 #include <ctype.h>

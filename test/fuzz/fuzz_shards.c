@@ -1,7 +1,8 @@
-/* Token shards of llm.c. What is accepted is read, and a few tokens of it are written and read again.
+/* Token shards of llm.c. What is accepted is read, and a few tokens of it are written and read
+ * again.
  *
- *     kind[1]  0: what follows is the file; else the first words of a header, which is filled up with zeros,
- *     words[12], and tokens
+ *     kind[1]  0: what follows is the file; else the first words of a header, which is filled up
+ * with zeros, words[12], and tokens
  *
  * reads: src/text/shards.c */
 #include "fuzz/fuzz.h"

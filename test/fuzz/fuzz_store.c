@@ -1,14 +1,14 @@
 /* What clients send to the store: requests alone, and a live server.
  *
- *     kind[1]  0: a request, or a reply; 1: a script for four clients of a server, three of which have proved
- *              themselves, and come by a pair of sockets or, with kind & 2, are accepted; kind & 4: the
- *              store is nearly full:
- *         who and what[1]   then, by what: raw bytes[1 + n], or a request[5], or close, or read
+ *     kind[1]  0: a request, or a reply; 1: a script for four clients of a server, three of which
+ * have proved themselves, and come by a pair of sockets or, with kind & 2, are accepted; kind & 4:
+ * the store is nearly full: who and what[1]   then, by what: raw bytes[1 + n], or a request[5], or
+ * close, or read
  *
- * reads: src/boot/store_proto.c src/boot/store_requests.c src/boot/store_server.c src/boot/store_table.c
- * besides: serve start start_thread weft__store_serve weft__store_serve_unix weft__store_clients
- * besides: weft__store_welcomed weft__store_leave_running weft__store_stop weft__store_server_create proving_most
- * besides: complain listen_on make_way accept_clients */
+ * reads: src/boot/store_proto.c src/boot/store_requests.c src/boot/store_server.c
+ * src/boot/store_table.c besides: serve start start_thread weft__store_serve weft__store_serve_unix
+ * weft__store_clients besides: weft__store_welcomed weft__store_leave_running weft__store_stop
+ * weft__store_server_create proving_most besides: complain listen_on make_way accept_clients */
 #define _GNU_SOURCE 1
 #include "fuzz/fuzz.h"
 
@@ -276,7 +276,8 @@ static const uint8_t waiting[] = {1, 16, 1,  0,  0,  2, 0, 17, 1, 0, 0,  1, 0, 1
 static const uint8_t wills[] = {3,  16, 6, 0, 9, 0, 0,  17, 1, 0, 0, 2, 0,  4,
                                 17, 5,  1, 4, 0, 0, 18, 5,  1, 4, 0, 0, 13, 14};
 
-/* values of 1 MiB less a page and of 64 KiB, read by one who takes them late; one waits 1 ms in vain */
+/* values of 1 MiB less a page and of 64 KiB, read by one who takes them late; one waits 1 ms in
+ * vain */
 static const uint8_t large[] = {1, 16, 0,    0, 255, 0x80, 0,  17, 1, 0, 0,  0,    0,  16, 0,
                                 1, 16, 0x80, 0, 18,  1,    1,  0,  0, 0, 13, 13,   13, 14, 18,
                                 1, 2,  0,    1, 0,   0xfc, 14, 17, 5, 0, 16, 0x80, 0,  13};

@@ -1,4 +1,5 @@
-/* Files of what was measured: thresholds of collectives (weft bench --tune) and choices of matrix products.
+/* Files of what was measured: thresholds of collectives (weft bench --tune) and choices of matrix
+ * products.
  *
  *     kind[1]  0: name of a GPU, a new line, the file of thresholds; 1: the file of a choice
  *

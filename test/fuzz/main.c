@@ -1,6 +1,6 @@
-/* Runs a fuzz target without libFuzzer, with any compiler: the cases of earlier bugs, the seeds, and a fixed
- * number of mutations of both, the same in every run. A child does that, and its parent shows the input that
- * ended it.
+/* Runs a fuzz target without libFuzzer, with any compiler: the cases of earlier bugs, the seeds,
+ * and a fixed number of mutations of both, the same in every run. A child does that, and its parent
+ * shows the input that ended it.
  *
  *     fuzz_<reader> [FILE or FOLDER]...     only these, once each
  *     WEFT_FUZZ_RUNS=N                      so many mutations */

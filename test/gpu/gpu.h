@@ -7,9 +7,9 @@
 
 #include "comm/harness.h"
 
-/* The first thing in main: ranks of all teams from here on live on GPUs. Does not return where there
- * is none, or, with `processes`, where processes cannot share one. argv[1], if given, says which tests
- * to run. */
+/* The first thing in main: ranks of all teams from here on live on GPUs. Does not return where
+ * there is none, or, with `processes`, where processes cannot share one. argv[1], if given, says
+ * which tests to run. */
 void gpu_start(int argc, char **argv, bool processes);
 
 /* May ranks be processes? If not it says so. */
@@ -18,8 +18,8 @@ bool gpu_processes(void);
 /* Do virtual GPUs stand in for real ones? */
 bool gpu_virtual(void);
 
-/* For a team: the functions that `arg` lists, ended by NULL, one after the other. Processes take a while
- * to start on a GPU. */
+/* For a team: the functions that `arg` lists, ended by NULL, one after the other. Processes take a
+ * while to start on a GPU. */
 void gpu_in_a_row(team_t *team);
 
 #endif

@@ -66,7 +66,8 @@ static __device__ bool meet(const heap_t &heap, int scope)
 static __device__ void check_data(const heap_t &heap, const symm_check_t &check, int scope,
                                   int round)
 {
-    uint64_t x = check.seed * 31 + (uint64_t)round * 7919 + (uint64_t)scope; /* the same on all ranks */
+    uint64_t x = check.seed * 31 + (uint64_t)round * 7919 +
+                 (uint64_t)scope; /* the same on all ranks */
     x = (x ^ x >> 29) * 0x94d049bb133111ebull;
     uint32_t at = (uint32_t)(x >> 40) % 40, bytes = (uint32_t)(x >> 20) % (SYMM_CHECK_BYTES - 40);
     bytes = round % 5 == 0 ? 8 : round % 5 == 1 ? bytes % 64 : bytes;
@@ -325,7 +326,8 @@ static int handoff(const heap_t *heap, char *buffer, uint64_t *flag, uint64_t ba
 {
     int relaxed = threads < 0;
     threads = relaxed ? -threads : threads;
-    LAUNCH(handoff_kernel, (unsigned)threads, *heap, buffer, flag, base, bytes, rounds, relaxed, ns);
+    LAUNCH(handoff_kernel, (unsigned)threads, *heap, buffer, flag, base, bytes, rounds, relaxed,
+           ns);
 }
 
 static int lookup(const heap_t *heap, const weft_params_view_t *params, int rank, uint64_t bytes,

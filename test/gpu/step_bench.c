@@ -1,7 +1,9 @@
-/* Time of whole training steps on a device, and where it goes: gpu/step_bench [MODEL [BATCH [SEQ [STEPS]]]]
+/* Time of whole training steps on a device, and where it goes:
+ * gpu/step_bench [MODEL [BATCH [SEQ [STEPS]]]]
  *
- * bf16 with f32 master weights, random tokens; forward, backward, clipping and AdamW in every step. Prints
- * the median step, tokens a second and the loss, then a step with every kernel timed on its own. */
+ * bf16 with f32 master weights, random tokens; forward, backward, clipping and AdamW in every step.
+ * Prints the median step, tokens a second and the loss, then a step with every kernel timed on its
+ * own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,7 @@ static void check(weft_status_t status, const char *what)
     }
 }
 
-/* ---- what is timed ------------------------------------------------------------------------------ */
+/* ---- what is timed ------------------------------------------------------------------------ */
 
 /* A kind of kernel, by name: a product has its shape in it. */
 typedef struct line {
@@ -207,7 +209,7 @@ static void print_kernels(void)
            flops / products * 1e-9);
 }
 
-/* ---- a model with its memory ---------------------------------------------------------------------- */
+/* ---- a model with its memory -------------------------------------------------------------- */
 
 typedef struct bench {
     weft_model_t *model;

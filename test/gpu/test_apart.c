@@ -1,7 +1,7 @@
 /* ctest: timeout=240 serial */
-/* What ranks do whose GPUs are their own, tried with ranks that share one (WEFT_GPUS_APART): flags and
- * fences that reach other GPUs, and NCCL beside our kernels, for large calls. NCCL takes several ranks on a
- * GPU if each believes to be on a host of its own. */
+/* What ranks do whose GPUs are their own, tried with ranks that share one (WEFT_GPUS_APART): flags
+ * and fences that reach other GPUs, and NCCL beside our kernels, for large calls. NCCL takes
+ * several ranks on a GPU if each believes to be on a host of its own. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>

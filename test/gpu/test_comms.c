@@ -48,8 +48,8 @@ PROCESS_TEST(splits_of_both, gpu_in_a_row, .ranks = 4, .procs = 2, .limit_s = 60
 PROCESS_TEST(two_hundred_comms_of_processes, comm_growth, .ranks = 4, .limit_s = 60)
 PROCESS_TEST(handle_of_the_parent_is_refused, comm_after_fork, .ranks = 2)
 
-/* 32 ranks are the most of a communicator, 12 of them threads of one process on one GPU; one more is
- * refused, and 12 still work. */
+/* 32 ranks are the most of a communicator, 12 of them threads of one process on one GPU; one more
+ * is refused, and 12 still work. */
 static void most_ranks(team_t *team)
 {
     enum { MOST = 12, TOO_MANY = 33 };

@@ -1,6 +1,6 @@
 /* ctest: timeout=120 serial */
-/* Gradients in fewer bits on the GPU: the bits of the CPU, for numbers of all sizes, for blocks of zeros,
- * of very small numbers, and of some that are not finite. */
+/* Gradients in fewer bits on the GPU: the bits of the CPU, for numbers of all sizes, for blocks of
+ * zeros, of very small numbers, and of some that are not finite. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>

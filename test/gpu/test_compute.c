@@ -1,6 +1,7 @@
 /* ctest: timeout=300 serial */
-/* The GPU's compute kernels against the CPU's, on random inputs: f32, bf16 and f16, odd sizes, gradients that
- * are added to what is there, the same bits in a second run. Prints the worst difference by function. */
+/* The GPU's compute kernels against the CPU's, on random inputs: f32, bf16 and f16, odd sizes,
+ * gradients that are added to what is there, the same bits in a second run. Prints the worst
+ * difference by function. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static weft_mask_t mask(float rate, int64_t width)
     return (weft_mask_t){rate, 0x1234567890abcdefu, 3, 5, width};
 }
 
-/* ---- element by element ------------------------------------------------------------------------- */
+/* ---- element by element ------------------------------------------------------------------- */
 
 static void elements(twins_t *twins, weft_dtype_t type, int64_t count)
 {
@@ -106,7 +107,7 @@ static void rotate(twins_t *twins, weft_dtype_t type, int dim, bool inverse)
     TWIN_RUN(twins, rope, 1e-5);
 }
 
-/* ---- norms and embeddings ----------------------------------------------------------------------- */
+/* ---- norms and embeddings ----------------------------------------------------------------- */
 
 static void norm(twins_t *twins, weft_dtype_t type, int64_t rows, int64_t width, int round)
 {
@@ -200,7 +201,7 @@ static void embed(twins_t *twins, weft_dtype_t type, int64_t width, int64_t seq,
     TWIN_RUN(twins, embed_backward, limit_of(cpu.grad_type, 1e-5, 6e-2));
 }
 
-/* ---- attention ---------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------------------------- */
 
 typedef struct heads {
     int batch, seq, heads, kv_heads, dim;
@@ -286,7 +287,7 @@ static void decode(twins_t *twins, weft_dtype_t type, int64_t seq, int64_t past)
     twin_check(status == WEFT_ERR_UNSUPPORTED ? WEFT_OK : WEFT_ERR_INVALID);
 }
 
-/* ---- classifier --------------------------------------------------------------------------------- */
+/* ---- classifier --------------------------------------------------------------------------- */
 
 static void classify(twins_t *twins, weft_dtype_t type, int64_t vocab, int64_t ld)
 {
@@ -311,7 +312,7 @@ static void classify(twins_t *twins, weft_dtype_t type, int64_t vocab, int64_t l
     TWIN_RUN(twins, classify_finish, 2e-5);
 }
 
-/* ---- optimizer ---------------------------------------------------------------------------------- */
+/* ---- optimizer ---------------------------------------------------------------------------- */
 
 static weft_adamw_t third_step(weft_dtype_t type, weft_dtype_t grad_type, int64_t count)
 {
@@ -408,7 +409,7 @@ static void gradient_norm(twins_t *twins, weft_dtype_t type, int64_t count)
     }
 }
 
-/* ---- overflow ------------------------------------------------------------------------------------- */
+/* ---- overflow ----------------------------------------------------------------------------- */
 
 /* Numbers beyond f16, in its last step, and in its smallest steps. */
 static void narrow(twins_t *twins, weft_dtype_t from)
@@ -431,7 +432,8 @@ static void narrow(twins_t *twins, weft_dtype_t from)
     }
 }
 
-/* A gradient that is not finite makes the norm so, wherever it is, and AdamW leaves all as it was. */
+/* A gradient that is not finite makes the norm so, wherever it is, and AdamW leaves all as it
+ * was. */
 static void skipped(twins_t *twins, weft_dtype_t type, double odd)
 {
     int64_t count = 3 * WEFT_SUMSQ_CHUNK - 5, at = (int64_t)(twins->seed % (uint64_t)count);
@@ -475,8 +477,8 @@ static bool is_lost(const void *device, int64_t at, int64_t count)
     return true;
 }
 
-/* One gradient that is infinite must not come back as numbers: the query's gradient is lost, and with it the
- * step. How far it spreads beyond, over keys of the same tile, is the kernels' own. */
+/* One gradient that is infinite must not come back as numbers: the query's gradient is lost, and
+ * with it the step. How far it spreads beyond, over keys of the same tile, is the kernels' own. */
 static bool infinite_gradient(twins_t *twins, const heads_t *s)
 {
     int64_t tokens = (int64_t)s->batch * s->seq, row = (s->heads + 2 * s->kv_heads) * s->dim;
@@ -510,7 +512,7 @@ static bool infinite_gradient(twins_t *twins, const heads_t *s)
     return good;
 }
 
-/* ---- everything --------------------------------------------------------------------------------- */
+/* ---- everything --------------------------------------------------------------------------- */
 
 static void all_rows(twins_t *twins, weft_dtype_t type)
 {

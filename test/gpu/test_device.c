@@ -233,8 +233,8 @@ static void *free_it(void *memory)
     return NULL;
 }
 
-/* What a thread has looked up before is what there is now, also when others change it. With WEFT_POOL=0,
- * where every buffer is a slab. */
+/* What a thread has looked up before is what there is now, also when others change it. With
+ * WEFT_POOL=0, where every buffer is a slab. */
 static void lookups(team_t *team)
 {
     weft_cuda_slab_t slab;

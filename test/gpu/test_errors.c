@@ -1,6 +1,6 @@
 /* ctest: timeout=180 serial */
-/* Ranks on GPUs that disagree, leave, abort, or pass nonsense. After each of these the device works:
- * the next one makes its communicator on it. */
+/* Ranks on GPUs that disagree, leave, abort, or pass nonsense. After each of these the device
+ * works: the next one makes its communicator on it. */
 #include <setjmp.h>
 
 #include "comm/error_cases.h"

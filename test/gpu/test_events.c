@@ -1,5 +1,6 @@
 /* ctest: timeout=120 serial */
-/* Streams and events of GPUs: order, waiting, time, functions of the host, streams of the program. */
+/* Streams and events of GPUs: order, waiting, time, functions of the host, streams of the
+ * program. */
 #include <setjmp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 
 #define BYTES ((size_t)1 << 20)
 
-/* A door that a stream stands before until the test opens it. Functions of several streams may run in
- * one thread: one door at a time. */
+/* A door that a stream stands before until the test opens it. Functions of several streams may run
+ * in one thread: one door at a time. */
 typedef struct gate {
     atomic_bool open;
 } gate_t;
@@ -189,7 +190,7 @@ static void device_waits_for_all(team_t *team)
     CHECK_OK(weft_stream_destroy(t));
 }
 
-/* ---- functions of the host -------------------------------------------------------------------- */
+/* ---- functions of the host ---------------------------------------------------------------- */
 
 typedef struct note {
     int *next, number, seen;
@@ -235,7 +236,7 @@ static void host_functions(team_t *team)
     free(notes);
 }
 
-/* ---- streams of the program -------------------------------------------------------------------- */
+/* ---- streams of the program --------------------------------------------------------------- */
 
 static void wrapped(team_t *team)
 {

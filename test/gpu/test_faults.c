@@ -1,6 +1,6 @@
 /* ctest: timeout=240 serial */
-/* Ranks on GPUs that die, stop or come late: the kernels that wait for them end, all others are told,
- * and go on with a new communicator on the same GPU. */
+/* Ranks on GPUs that die, stop or come late: the kernels that wait for them end, all others are
+ * told, and go on with a new communicator on the same GPU. */
 #include <setjmp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -69,7 +69,7 @@ PROCESS_TEST(kill_in_split, fault_split, .ranks = 4, .may_die = 4)
 PROCESS_TEST(kill_with_calls_on_streams, fault_streams, .ranks = 3, .may_die = 1)
 PROCESS_TEST(kill_of_all_leaves_nothing, fault_all, .ranks = 4, .may_die = 15)
 
-/* ---- late and stopped ------------------------------------------------------------------------- */
+/* ---- late and stopped --------------------------------------------------------------------- */
 
 static const fault_t faults[] = {
     {WEFT_COLL_ALLREDUCE, 10, 2, false},
@@ -128,7 +128,7 @@ static void late_messages_are_named(void **state)
         team_run(&(team_plan_t){.ranks = 3, .procs = 1, .timeout_ms = 2000}, fault_late_messages));
 }
 
-/* ---- processes without MPS --------------------------------------------------------------------- */
+/* ---- processes without MPS ---------------------------------------------------------------- */
 
 /* Two processes are refused at once, and each can use the GPU for itself. */
 static void without_mps(team_t *team)

@@ -272,7 +272,8 @@ out:
     rig_close(&r);
 }
 
-/* Plain memory of the program is read anew with every replay, and written: small, large, and in pieces. */
+/* Plain memory of the program is read anew with every replay, and written: small, large, and in
+ * pieces. */
 static void plain_replays(team_t *team)
 {
     enum { SMALL = 100, LARGE = 300001, MADE = 3 };

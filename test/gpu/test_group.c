@@ -121,8 +121,8 @@ static void pieces_of_two_processes(void **state)
     assert_true(team_run(&(team_plan_t){.ranks = 2, .limit_s = 200}, group_pieces));
 }
 
-/* One thread makes the calls of all ranks: nothing may wait before the last of them is made, whatever
- * memory the buffers are in. */
+/* One thread makes the calls of all ranks: nothing may wait before the last of them is made,
+ * whatever memory the buffers are in. */
 static void drive(int ranks, team_fn fn)
 {
     assert_true(team_run(&(team_plan_t){.ranks = 1, .bare = true, .arg = &ranks}, fn));

@@ -33,10 +33,11 @@ static const char *const ending_names[] = {
 static const int64_t sizes[][3] = {{1, 1, 1},  {65, 33, 17},    {128, 96, 64},
                                    {8, 24, 8}, {257, 768, 384}, {100, 520, 1000}};
 
-/* Where bias or add come after the product in a kernel of their own, the product p is rounded to 16 bits
- * before: y = p (1 + d) + bias + add with |d| <= 2^-9 (bf16). That is off by up to 2^-9 |p|, and
- * |p| <= |y| + |bias| + |add|: relative to y alone there is no bound, since terms may cancel (they
- * do, with one element of each). GELU's slope of at most 1.13 changes nothing that 2^-6 does not cover. */
+/* Where bias or add come after the product in a kernel of their own, the product p is rounded to 16
+ * bits before: y = p (1 + d) + bias + add with |d| <= 2^-9 (bf16). That is off by up to 2^-9 |p|,
+ * and |p| <= |y| + |bias| + |add|: relative to y alone there is no bound, since terms may cancel
+ * (they do, with one element of each). GELU's slope of at most 1.13 changes nothing that 2^-6 does
+ * not cover. */
 static double magnitude_of(ending_t ending)
 {
     double bias = ending == BIAS || ending == GELU || ending == GELU_NO_AUX || ending == ADD;
@@ -93,7 +94,8 @@ static void product(twins_t *twins, weft_dtype_t type, const int64_t *size, int 
     TWIN_RUN(twins, matmul, 2e-5);
 }
 
-/* Sums beyond f16 are infinite, not its largest number. One term each, so that both sides have the same. */
+/* Sums beyond f16 are infinite, not its largest number. One term each, so that both sides have the
+ * same. */
 static void overflow(twins_t *twins, bool bias)
 {
     weft_matmul_t cpu = {.type = WEFT_F16, .c_type = WEFT_F16, .m = 64, .n = 72, .k = 1}, gpu = cpu;

@@ -1,6 +1,6 @@
 /* ctest: timeout=180 serial */
-/* Memory that is not from weft_malloc, as another library would take it from CUDA: calls work on it, and
- * once it is registered they copy nothing. */
+/* Memory that is not from weft_malloc, as another library would take it from CUDA: calls work on
+ * it, and once it is registered they copy nothing. */
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>

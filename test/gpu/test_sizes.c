@@ -1,6 +1,6 @@
 /* ctest: timeout=240 serial */
-/* All-reduce at every power of two up to 256 MiB, and one element less and more, with more ranks on the
- * GPU than it has room for at once if they took what they could. */
+/* All-reduce at every power of two up to 256 MiB, and one element less and more, with more ranks on
+ * the GPU than it has room for at once if they took what they could. */
 #include <setjmp.h>
 
 #include "comm/data.h"

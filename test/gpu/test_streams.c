@@ -27,8 +27,8 @@ static const team_fn all[] = {stream_row,
 #define COUNT ((size_t)1 << 20)
 #define STEPS 6
 
-/* What a call reads was written by the copy before it, and is copied away by the one behind; ranks are
- * busy for different times in between. */
+/* What a call reads was written by the copy before it, and is copied away by the one behind; ranks
+ * are busy for different times in between. */
 static void copies_between(team_t *team)
 {
     weft_stream_h s;

@@ -271,8 +271,9 @@ static void measure(team_t *team)
 
 /* ---- ranks that die ---------------------------------------------------------------------- */
 
-/* A kernel of the user's own waits for a rank that dies: it ends, and the host learns who. MPS may end
- * it before we do: when a process dies inside a kernel, CUDA fails in all that share the GPU. */
+/* A kernel of the user's own waits for a rank that dies: it ends, and the host learns who. MPS may
+ * end it before we do: when a process dies inside a kernel, CUDA fails in all that share the
+ * GPU. */
 static void kernel_misses_rank(team_t *team)
 {
     rig_t rig;
@@ -294,7 +295,8 @@ static void kernel_misses_rank(team_t *team)
     CHECK(weft_symm_destroy(rig.symm) != WEFT_OK);
 }
 
-/* A signal that does not come ends the kernel when time is up, and breaks the communicator for all. */
+/* A signal that does not come ends the kernel when time is up, and breaks the communicator for
+ * all. */
 static void kernel_is_late(team_t *team)
 {
     rig_t rig;

@@ -1,7 +1,8 @@
 /* ctest: timeout=300 serial */
-/* Training steps of whole models, on the GPU against the CPU: losses, every gradient, and parameters after
- * three steps of AdamW with clipping. GPT-2 and LLaMA; f32 exactly enough, bf16 and f16 as their digits
- * allow. f16 is trained as weft train does: gradients in f32, of a loss that is scaled. */
+/* Training steps of whole models, on the GPU against the CPU: losses, every gradient, and
+ * parameters after three steps of AdamW with clipping. GPT-2 and LLaMA; f32 exactly enough, bf16
+ * and f16 as their digits allow. f16 is trained as weft train does: gradients in f32, of a loss
+ * that is scaled. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,8 @@ static void check(weft_status_t status, const char *what)
     }
 }
 
-/* One of the two: its table, and the model's memory. All parameters are one array of f32; copies of 16 bits
- * are made of it. */
+/* One of the two: its table, and the model's memory. All parameters are one array of f32; copies of
+ * 16 bits are made of it. */
 typedef struct side {
     const weft_compute_t *compute;
     bool device;

@@ -52,7 +52,7 @@ void twin_note(const char *format, ...)
     va_end(list);
 }
 
-/* ---- making ----------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------- */
 
 static void *get(size_t bytes)
 {
@@ -184,7 +184,7 @@ twin_t twin_work(twins_t *twins, size_t host_bytes, size_t device_bytes)
     return tensor->twin;
 }
 
-/* ---- comparing -------------------------------------------------------------------------------- */
+/* ---- comparing ---------------------------------------------------------------------------- */
 
 static name_t *find_name(const char *name, weft_dtype_t type)
 {
@@ -208,8 +208,8 @@ static double difference_of(double expected, double found)
     return same ? 0.0 : fabs(expected - found);
 }
 
-/* Of one tensor: largest difference and root of the mean square, both relative to the largest value and
- * the root of the mean square of what is expected and of what it was made of. */
+/* Of one tensor: largest difference and root of the mean square, both relative to the largest value
+ * and the root of the mean square of what is expected and of what it was made of. */
 static void differences(const tensor_t *tensor, double *largest_p, double *rms_p, int64_t *where_p)
 {
     double most = 1e-30, apart = 0, apart_squares = 0;

@@ -1,6 +1,6 @@
-/* Tensors that exist twice, for tests of compute kernels: on the host for the CPU's table, and on the
- * device for the other one. A case makes its tensors, runs a function on both, and twin_compare tells
- * how far apart the results are. */
+/* Tensors that exist twice, for tests of compute kernels: on the host for the CPU's table, and on
+ * the device for the other one. A case makes its tensors, runs a function on both, and twin_compare
+ * tells how far apart the results are. */
 #ifndef WEFT_TEST_GPU_TWINS_H
 #define WEFT_TEST_GPU_TWINS_H
 
@@ -32,8 +32,8 @@ void twin_put(const void *host, int64_t at, double x);
 /* The host's side was changed by the case: the device's starts from that, too. */
 void twin_restart(const void *host);
 
-/* Differences of this case are relative to the largest value of a tensor plus `magnitude`: that of what
- * was added up to it, where terms may cancel and each was rounded on its own. */
+/* Differences of this case are relative to the largest value of a tensor plus `magnitude`: that of
+ * what was added up to it, where terms may cancel and each was rounded on its own. */
 void twin_magnitude(double magnitude);
 
 /* Set a field of two structs of arguments, cpu and gpu. */
@@ -44,9 +44,10 @@ void twin_magnitude(double magnitude);
         gpu.field = twin_.device;                                                                  \
     } while (0)
 
-/* Run a function on both sides; then once more on the device from the same start: every bit of a result
- * must be the same again. Frees the tensors of the case. `limit` is for f32, relative to the largest
- * value of a tensor; bf16 and f16 get what their digits allow. A limit of 0: the very same numbers. */
+/* Run a function on both sides; then once more on the device from the same start: every bit of a
+ * result must be the same again. Frees the tensors of the case. `limit` is for f32, relative to the
+ * largest value of a tensor; bf16 and f16 get what their digits allow. A limit of 0: the very same
+ * numbers. */
 #define TWIN_RUN(twins, name, limit)                                                               \
     do {                                                                                           \
         twin_check((twins)->cpu->name(&cpu, NULL));                                                \

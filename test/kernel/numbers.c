@@ -14,8 +14,8 @@
 
 #include "base/rng.h"
 #include "kernel/cpu/inner.h"
-#include "kernel/reference.h"
 #include "kernel/cpu/tiles.h"
+#include "kernel/reference.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0x5b };
 

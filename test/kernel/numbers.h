@@ -1,5 +1,5 @@
-/* Arrays of random numbers for tests of the compute kernels: as the kernels store them, and the very
- * same values as doubles for plain references; and derivatives of such a reference. */
+/* Arrays of random numbers for tests of the compute kernels: as the kernels store them, and the
+ * very same values as doubles for plain references; and derivatives of such a reference. */
 #ifndef WEFT_TEST_KERNEL_NUMBERS_H
 #define WEFT_TEST_KERNEL_NUMBERS_H
 
@@ -43,12 +43,12 @@ double numbers_dot(const double *a, const double *b, int64_t count);
 /* One step of a table that must succeed. */
 void numbers_ok(weft_status_t status);
 
-/* The tables of inner loops that this CPU has, and NULL; AMX is emulated where it is only AMX that is
- * missing. With WEFT_TEST_SHORT only the one in force. */
+/* The tables of inner loops that this CPU has, and NULL; AMX is emulated where it is only AMX that
+ * is missing. With WEFT_TEST_SHORT only the one in force. */
 const weft_inner_t *const *numbers_inner_tables(void);
 
-/* Run `test(seed, type)` for f32, bf16 and f16, all tables of inner loops that this CPU has, with 1 and 3
- * threads. */
+/* Run `test(seed, type)` for f32, bf16 and f16, all tables of inner loops that this CPU has, with 1
+ * and 3 threads. */
 void numbers_everywhere(void (*test)(uint64_t seed, weft_dtype_t type));
 
 const weft_compute_t *numbers_table(void);

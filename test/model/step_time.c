@@ -1,4 +1,5 @@
-/* Time of training steps of one rank, and where it goes: model/step_time [MODEL [BATCH [MICRO [STEPS]]]]
+/* Time of training steps of one rank, and where it goes:
+ * model/step_time [MODEL [BATCH [MICRO [STEPS]]]]
  *
  * Prints tokens a second (median of the steps), the time in every kernel, and what matrix products
  * of each shape reached. WEFT_THREADS sets the threads, WEFT_BLAS the library. */
@@ -15,7 +16,8 @@
 static const weft_compute_t *inner;
 static bool of_thread;
 
-/* Seconds; with WEFT_THREADS=1 those that this thread ran, which others on the machine do not change. */
+/* Seconds; with WEFT_THREADS=1 those that this thread ran, which others on the machine do not
+ * change. */
 static double now(void)
 {
     struct timespec time;

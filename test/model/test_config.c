@@ -138,7 +138,8 @@ static void names_and_paths_are_found(void **state)
 }
 
 /* Against what others publish: 6 N + 12 L C T. */
-/* The largest that is possible: more in each direction is refused, and what is left can be counted. */
+/* The largest that is possible: more in each direction is refused, and what is left can be
+ * counted. */
 static void parameters_of_the_largest_model_are_counted(void **state)
 {
     weft_model_config_t c;

@@ -50,7 +50,7 @@ static void open_random(rig_t *rig, weft_model_config_t config, weft_shape_t sha
     rig_tokens(rig, numbers_seed());
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------- */
+/* ---- gradients ---------------------------------------------------------------------------- */
 
 /* Move all parameters by `step` along a random direction. */
 static void move(rig_t *rig, float step)
@@ -90,8 +90,8 @@ static double difference(rig_t *rig, float step)
     return (above - below) / (2 * (double)step);
 }
 
-/* With dropout everywhere: backward must use the masks of forward. Wrong ones would be off by about the
- * gradient's length. */
+/* With dropout everywhere: backward must use the masks of forward. Wrong ones would be off by about
+ * the gradient's length. */
 static void gradients_match_differences_with_dropout(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void micro_batches_add_up(void **state)
     }
 }
 
-/* ---- ready gradients -------------------------------------------------------------------------------- */
+/* ---- ready gradients ---------------------------------------------------------------------- */
 
 typedef struct ready {
     rig_t *rig;
@@ -209,7 +209,7 @@ static void gradients_are_ready_once_and_in_reverse(void **state)
     }
 }
 
-/* ---- types, bits ------------------------------------------------------------------------------------- */
+/* ---- types, bits -------------------------------------------------------------------------- */
 
 static void sixteen_bits_are_near_f32(void **state)
 {
@@ -261,8 +261,9 @@ static void runs_repeat_bit_for_bit(void **state)
     weft__compute_threads(0);
 }
 
-/* A fresh pass finds anything in the gradients that it writes, and adds to the others: the next one adds to
- * all. Of more tokens than one part of a product's k has, and than the head takes at once. */
+/* A fresh pass finds anything in the gradients that it writes, and adds to the others: the next one
+ * adds to all. Of more tokens than one part of a product's k has, and than the head takes at
+ * once. */
 static void a_fresh_pass_needs_no_zeros(void **state)
 {
     (void)state;
@@ -317,7 +318,7 @@ static void a_model_learns(void **state)
     }
 }
 
-/* ---- generation ---------------------------------------------------------------------------------------- */
+/* ---- generation --------------------------------------------------------------------------- */
 
 /* Token by token, and a prompt in pieces: the logits of the whole sequence at once. */
 static void generation_follows_forward(void **state)
@@ -358,7 +359,7 @@ static void generation_follows_forward(void **state)
     }
 }
 
-/* ---- ragged batches ------------------------------------------------------------------------------------ */
+/* ---- ragged batches ----------------------------------------------------------------------- */
 
 enum { SLOTS = 5, LONGEST = 60, ROWS = 48 };
 
@@ -415,7 +416,8 @@ static void extend_texts(texts_t *t, const weft_sequences_t *batch)
     free(logits);
 }
 
-/* Pieces of random lengths of random texts, until all are through. `cuts` says where pieces ended. */
+/* Pieces of random lengths of random texts, until all are through. `cuts` says where pieces
+ * ended. */
 static void run_mixed(texts_t *t, uint64_t seed, bool cuts[SLOTS][LONGEST])
 {
     int position[SLOTS] = {0};
@@ -468,8 +470,8 @@ static weft_model_config_t config_of_texts(weft_family_t family, bool large)
     return c;
 }
 
-/* Prompts in pieces beside single tokens: each sequence gets the logits that it has alone. The order of
- * sums is ours to choose only where products are. */
+/* Prompts in pieces beside single tokens: each sequence gets the logits that it has alone. The
+ * order of sums is ours to choose only where products are. */
 static void sequences_do_not_depend_on_their_batch(void **state)
 {
     bool exact = weft__blas_sgemm() == NULL;

@@ -64,9 +64,10 @@ static void add_experts(weft_model_t *model)
     }
 }
 
-/* ---- order and lookup ------------------------------------------------------------------------------ */
+/* ---- order and lookup --------------------------------------------------------------------- */
 
-/* Blocks in the order of the model; in a block experts after what is of none, and roles as in forward. */
+/* Blocks in the order of the model; in a block experts after what is of none, and roles as in
+ * forward. */
 static bool is_before(const weft_param_key_t *a, const weft_param_key_t *b)
 {
     int block_a = a->layer >= 0 ? a->layer : a->role < WEFT_NORM1_WEIGHT ? -1 : 1000;
@@ -131,7 +132,7 @@ static void what_has_no_place_is_refused(void **state)
     weft__model_destroy(model);
 }
 
-/* ---- what goes by them ----------------------------------------------------------------------------- */
+/* ---- what goes by them -------------------------------------------------------------------- */
 
 /* Names are in checkpoints and decide initial values: each expert has its own. */
 static void experts_have_names_and_values_of_their_own(void **state)

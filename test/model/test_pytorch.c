@@ -1,6 +1,6 @@
 /* ctest: timeout=120 */
-/* Our models against PyTorch's: logits, loss, every gradient, and 20 steps of AdamW with clipping, from
- * the fixtures that make-fixtures.py made. */
+/* Our models against PyTorch's: logits, loss, every gradient, and 20 steps of AdamW with clipping,
+ * from the fixtures that make-fixtures.py made. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -58,7 +58,7 @@ static double mean_loss(const rig_t *rig)
     return sum / (B * T);
 }
 
-/* ---- pipeline --------------------------------------------------------------------------------------- */
+/* ---- pipeline ----------------------------------------------------------------------------- */
 
 static void two_stages_make_the_whole(void **state)
 {
@@ -97,7 +97,7 @@ static void two_stages_make_the_whole(void **state)
     }
 }
 
-/* ---- tensor parallelism --------------------------------------------------------------------------------- */
+/* ---- tensor parallelism ------------------------------------------------------------------- */
 
 typedef struct team {
     rig_t rigs[PARTS];
@@ -249,7 +249,7 @@ static void two_parts_make_the_whole(void **state)
     }
 }
 
-/* ---- parameters ------------------------------------------------------------------------------------------- */
+/* ---- parameters --------------------------------------------------------------------------- */
 
 static void parts_are_cut_from_the_whole(void **state)
 {
@@ -303,7 +303,7 @@ static void known_models_have_known_sizes(void **state)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 static size_t up(int64_t bytes)
 {

@@ -1,5 +1,5 @@
-/* Training of tiny models under plans, for tests: the numbers of a run, to be compared with those of
- * one rank that uses no part of src/parallel. */
+/* Training of tiny models under plans, for tests: the numbers of a run, to be compared with those
+ * of one rank that uses no part of src/parallel. */
 #ifndef WEFT_TEST_PARALLEL_PLANS_H
 #define WEFT_TEST_PARALLEL_PLANS_H
 
@@ -8,8 +8,8 @@
 
 enum { PLAN_STEPS = 20, PLAN_BATCH = 16, PLAN_LENGTH = 8 };
 
-/* A model of 4 layers with sizes that divide by 8, and a vocabulary that divides by nothing. For more
- * stages there are deeper ones: 8 layers with PLAN_DEEP added, 16 with it added twice. */
+/* A model of 4 layers with sizes that divide by 8, and a vocabulary that divides by nothing. For
+ * more stages there are deeper ones: 8 layers with PLAN_DEEP added, 16 with it added twice. */
 typedef enum plan_model {
     PLAN_GPT2,
     PLAN_LLAMA,

@@ -13,7 +13,8 @@ enum { STEPS = 3 };
 static bool strict; /* the machine has nothing else to do */
 static weft_compute_t sleepy;
 
-/* Products of a block take some milliseconds; those of the head nothing, so that all stages are alike. */
+/* Products of a block take some milliseconds; those of the head nothing, so that all stages are
+ * alike. */
 static weft_status_t matmul(const weft_matmul_t *args, weft_stream_h stream)
 {
     int words = plan_config(PLAN_GPT2).vocab;

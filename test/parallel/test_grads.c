@@ -1,6 +1,6 @@
 /* ctest: timeout=120 tsan */
-/* The exchange of gradients that the test makes itself: whatever the buckets, the order and the way of
- * sharing, whoever owns a gradient ends with its sum. */
+/* The exchange of gradients that the test makes itself: whatever the buckets, the order and the way
+ * of sharing, whoever owns a gradient ends with its sum. */
 #include <setjmp.h>
 
 #include "comm/harness.h"
@@ -79,8 +79,8 @@ static void close_rig(rig_t *rig)
     free(rig->squares);
 }
 
-/* What micro-batch `micro` of a rank adds to element `i` of a parameter in a step: whole numbers, so
- * that sums are exact, unless they are compressed. */
+/* What micro-batch `micro` of a rank adds to element `i` of a parameter in a step: whole numbers,
+ * so that sums are exact, unless they are compressed. */
 static float part_of(int rank, int step, int micro, int param, int64_t i)
 {
     uint64_t bits = weft__rng_at((uint64_t)(rank * 1000 + step * 100 + micro),

@@ -1,4 +1,5 @@
-/* How near ranks are that have GPUs: those of a made-up machine, whose work threads do. And what a host is. */
+/* How near ranks are that have GPUs: those of a made-up machine, whose work threads do. And what a
+ * host is. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdlib.h>

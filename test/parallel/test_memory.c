@@ -1,5 +1,6 @@
-/* Memory: what is predicted is what is allocated and what the device's pool saw; stages of ZeRO take
- * what their formulas say, measured; a model that fits no rank alone trains where a plan spreads it. */
+/* Memory: what is predicted is what is allocated and what the device's pool saw; stages of ZeRO
+ * take what their formulas say, measured; a model that fits no rank alone trains where a plan
+ * spreads it. */
 /* ctest: timeout=120 labels=plans */
 #include <math.h>
 #include <stdlib.h>
@@ -52,7 +53,8 @@ static void check_near(int zero, int ranks, const char *what, double measured, d
     }
 }
 
-/* By kind, and together: what the pool handed out, less activations and buffers as they were stated. */
+/* By kind, and together: what the pool handed out, less activations and buffers as they were
+ * stated. */
 static void check_state(int zero, int ranks, const weft_ledger_t *ledger, double seen, double y)
 {
     static const double sums[][2] = {{16, 0}, {4, 12}, {2, 14}, {0, 16}}; /* Y, Y/N */

@@ -131,7 +131,8 @@ static void a_mesh_keeps_tp_together(void **state)
     weft__mesh_destroy(&mesh, false);
 }
 
-/* Every place has indices of its own, the innermost axis counting fastest, and they lead back to it. */
+/* Every place has indices of its own, the innermost axis counting fastest, and they lead back to
+ * it. */
 static void places_are_counted_from_the_innermost_axis(void **state)
 {
     weft_mesh_t mesh;

@@ -1,6 +1,7 @@
 /* ctest: timeout=120 labels=plans */
-/* Every plan trains as one rank does: dp x pp x tp with ZeRO, schedules, recomputation, both families.
- * A random sample of all plans (--seed repeats one); --all takes all, which `make test-plans` does, and
+/* Every plan trains as one rank does: dp x pp x tp with ZeRO, schedules, recomputation, both
+ * families. A random sample of all plans (--seed repeats one); --all takes all, which `make
+ * test-plans` does, and
  * --part I/N every Nth of them from the Ith on, so that a large machine can run several at once. */
 #include <stdlib.h>
 
@@ -8,7 +9,7 @@
 #include "base/rng.h"
 #include "parallel/plans.h"
 
-/* ---- all plans -------------------------------------------------------------------------------------- */
+/* ---- all plans ---------------------------------------------------------------------------- */
 
 static int digit(uint64_t *number, int base)
 {
@@ -69,7 +70,7 @@ static bool plan_number(uint64_t number, uint64_t seed, int ranks, plan_run_t *r
     return weft__plan_check(&run->plan, &config, ranks, PLAN_BATCH) == WEFT_OK;
 }
 
-/* ---- running --------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------ */
 
 typedef struct tour {
     uint64_t seed;

@@ -54,7 +54,8 @@ static double input_of(const world_t *w, int rank, const weft_action_t *op)
     return own < 0 || after < 0 ? -1 : own > after ? own : after;
 }
 
-/* Run all lists; forward takes forward[rank], backward twice as long. Returns the time of the whole. */
+/* Run all lists; forward takes forward[rank], backward twice as long. Returns the time of the
+ * whole. */
 static double run_world(world_t *w, const double *forward)
 {
     double end = 0;

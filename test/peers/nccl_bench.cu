@@ -1,7 +1,7 @@
-/* NCCL called directly, for comparison with Weft's nccl engine: all-reduce of f32, one rank per GPU, all
- * GPUs driven by one thread. Loops as weft bench has them.
+/* NCCL called directly, for comparison with Weft's nccl engine: all-reduce of f32, one rank per
+ * GPU, all GPUs driven by one thread. Loops as weft bench has them.
  *
- *     nvcc -O2 -o nccl_bench nccl_bench.cu && ./nccl_bench [GPUS]                                     */
+ *     nvcc -O2 -o nccl_bench nccl_bench.cu && ./nccl_bench [GPUS] */
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -47,7 +47,10 @@ int main(int argc, char **argv)
         cudaMalloc(&dst[g], most);
         cudaMemset(src[g], 1, most);
     }
-    for (size_t bytes = 8; bytes <= most; bytes = bytes == 8 ? 1024 : bytes == 64 << 20 ? 100 << 20 : bytes == 100 << 20 ? most : bytes * 4) {
+    for (size_t bytes = 8; bytes <= most; bytes = bytes == 8           ? 1024
+                                                  : bytes == 64 << 20  ? 100 << 20
+                                                  : bytes == 100 << 20 ? most
+                                                                       : bytes * 4) {
         double best[5];
         int iters = bytes < 1 << 20 ? 5000 : bytes < 64 << 20 ? 500 : 100;
         for (int repeat = -1; repeat < 5; repeat++) {

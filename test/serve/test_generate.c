@@ -85,7 +85,7 @@ static void terminals_are_not_given_orders(void **state)
     assert_memory_equal(text, "a?[2Jb\n\tc??\xc3\xa9?d", sizeof(text));
 }
 
-/* ---- texts side by side -------------------------------------------------------------------------- */
+/* ---- texts side by side ------------------------------------------------------------------- */
 
 enum { TEXTS = 6, MADE = 40, CONTEXT = 200 };
 
@@ -123,8 +123,9 @@ static void open_model(rig_t *rig, weft_family_t family)
     rig_init(rig, numbers_seed(), 10.0f);
 }
 
-/* Prompts shorter and longer than what runs through a model at once, and than its context; texts that go
- * on from their second half; some that end early. Also on a device without ragged batches. */
+/* Prompts shorter and longer than what runs through a model at once, and than its context; texts
+ * that go on from their second half; some that end early. Also on a device without ragged
+ * batches. */
 static void texts_do_not_depend_on_those_beside_them(void **state)
 {
     static const size_t lengths[TEXTS] = {1, 150, 3, CONTEXT - 5, CONTEXT + 30, 40};

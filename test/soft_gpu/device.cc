@@ -1,4 +1,5 @@
-/* See device.h. One lock for everything: it is held for moments, and what streams do is done without it. */
+/* See device.h. One lock for everything: it is held for moments, and what streams do is done
+ * without it. */
 #include "soft_gpu/device.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ typedef std::unique_lock<std::mutex> guard_t;
 namespace
 {
 
-/* ---- what there is -------------------------------------------------------------------------------- */
+/* ---- what there is ------------------------------------------------------------------------ */
 
 /* Held by all that name it: its handle, streams that are captured for it, events. */
 struct graph {
@@ -35,7 +36,8 @@ struct graph {
     bool ended = false;
 };
 
-/* The moment an event was recorded at; events are recorded anew, while others wait for the moment before. */
+/* The moment an event was recorded at; events are recorded anew, while others wait for the moment
+ * before. */
 struct moment {
     bool passed = false;
     std::shared_ptr<graph> within; /* recorded while this was captured */
@@ -140,7 +142,7 @@ static int props(int gpu, weft_cuda_props_t *props_p)
     return 0;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------- */
 
 /* With the lock: what `ptr` is in, or the end. */
 static std::map<const char *, memory>::iterator find(const void *ptr)
@@ -261,7 +263,7 @@ bool soft_reaches(const void *ptr, size_t bytes)
            (find(ptr) != m().all.end() && find(ptr) == find((const char *)ptr + bytes - 1));
 }
 
-/* ---- memory of other processes --------------------------------------------------------------------- */
+/* ---- memory of other processes ------------------------------------------------------------ */
 
 namespace
 {
@@ -335,7 +337,7 @@ static int reach(int, int, bool *reached_p)
     return 0;
 }
 
-/* ---- streams -------------------------------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------------------------ */
 
 static void serve(stream *s)
 {
@@ -499,7 +501,7 @@ static int stream_capturing(int, void *stream_, bool *capturing_p)
     return 0;
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------- */
 
 static int graph_begin(int, void *stream_)
 {
@@ -546,7 +548,7 @@ static int graph_destroy(int, void *graph_)
     return 0;
 }
 
-/* ---- events ---------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------- */
 
 static int event_create(int, void **event_p)
 {
@@ -641,7 +643,7 @@ static int event_elapsed(int, void *start, void *end, float *ms_p)
     return 0;
 }
 
-/* ---- what launches ask for, and the module ---------------------------------------------------------- */
+/* ---- what launches ask for, and the module ------------------------------------------------ */
 
 #include <cuda_runtime.h>
 

@@ -14,9 +14,10 @@
 
 #define WARP 32
 #define STACK_BYTES 32768
-#define STACK_STEP (STACK_BYTES + 320) /* so that their ends do not meet in the same lines of a cache */
+#define STACK_STEP                                                                                 \
+    (STACK_BYTES + 320) /* so that their ends do not meet in the same lines of a cache */
 
-/* ---- switching stacks --------------------------------------------------------------------------- */
+/* ---- switching stacks --------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 /* Leave what a function has to keep on this stack, and go on where `to` was left. */
@@ -52,8 +53,8 @@ static void switch_to(context_t *from, context_t *to)
 
 static void prepare(context_t *context, char *stack, void (*start)())
 {
-    /* As if it had called soft_switch: where to return to, then six registers. The 8 bytes above keep the
-     * alignment that a function finds when it is called. */
+    /* As if it had called soft_switch: where to return to, then six registers. The 8 bytes above
+     * keep the alignment that a function finds when it is called. */
     void **top = (void **)(stack + STACK_BYTES) - 2;
     *top = (void *)start;
     for (int i = 0; i < 6; i++) {
@@ -81,7 +82,7 @@ static void prepare(context_t *context, char *stack, void (*start)())
 }
 #endif
 
-/* ---- a block ------------------------------------------------------------------------------------ */
+/* ---- a block ------------------------------------------------------------------------------ */
 
 namespace
 {
@@ -102,7 +103,8 @@ struct gpu_thread {
 
 struct warp {
     meeting all;
-    uint64_t value[2][WARP]; /* by rounds, since a thread may be a round ahead of one that has yet to read */
+    uint64_t value[2][WARP]; /* by rounds, since a thread may be a round ahead of one that has yet
+                                to read */
 };
 
 struct block {
@@ -169,7 +171,8 @@ static void start()
     (*here->kernel)();
     here->self->ended = true;
     here->alive--;
-    if (here->alive > 0 && here->all.arrived == here->alive) { /* those at a barrier need not wait for this one */
+    if (here->alive > 0 &&
+        here->all.arrived == here->alive) { /* those at a barrier need not wait for this one */
         here->all.arrived = 0;
         here->all.round++;
     }
@@ -236,7 +239,7 @@ static void run_block(unsigned index, unsigned blocks, unsigned threads,
     }
 }
 
-/* ---- threads for blocks --------------------------------------------------------------------------- */
+/* ---- threads for blocks ------------------------------------------------------------------- */
 
 namespace
 {
@@ -303,7 +306,7 @@ void soft_run_grid(unsigned blocks, unsigned threads, const std::function<void()
     ended.wait(guard, [&] { return left == 0; });
 }
 
-/* ---- for kernels ------------------------------------------------------------------------------ */
+/* ---- for kernels -------------------------------------------------------------------------- */
 
 void soft_sync_block()
 {

@@ -1,9 +1,9 @@
 /* Grids of threads on a CPU, for kernels that were written for a GPU.
  *
- * Every block has a thread of the operating system, and its GPU threads take turns on it, each with a stack
- * of its own. One runs until it ends or has to wait: at a barrier, in a warp's exchange, or because what
- * it polls for is not there. So blocks run side by side, of one grid and of several, as those of a GPU
- * that holds all of them do. */
+ * Every block has a thread of the operating system, and its GPU threads take turns on it, each with
+ * a stack of its own. One runs until it ends or has to wait: at a barrier, in a warp's exchange, or
+ * because what it polls for is not there. So blocks run side by side, of one grid and of several,
+ * as those of a GPU that holds all of them do. */
 #ifndef WEFT_TEST_SOFT_GPU_GRID_H
 #define WEFT_TEST_SOFT_GPU_GRID_H
 
@@ -22,7 +22,7 @@ struct soft_place {
 /* Run the kernel with all threads of all blocks; returns when they have ended. */
 void soft_run_grid(unsigned blocks, unsigned threads, const std::function<void()> &kernel);
 
-/* ---- for kernels ------------------------------------------------------------------------------ */
+/* ---- for kernels -------------------------------------------------------------------------- */
 
 /* Of the thread that runs. */
 extern __thread const soft_place *soft_self;

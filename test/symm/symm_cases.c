@@ -186,7 +186,8 @@ static void fill(char *data, size_t bytes, uint64_t *state)
     }
 }
 
-/* Everybody writes into its own part of everybody's memory, keeps a copy, and compares at the end. */
+/* Everybody writes into its own part of everybody's memory, keeps a copy, and compares at the
+ * end. */
 void symm_put_get(team_t *team)
 {
     weft_symm_h symm = symm_open(team, 2 * BIG + AREA * (size_t)team->size);

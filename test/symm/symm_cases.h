@@ -1,5 +1,5 @@
-/* Functions for teams that try a symmetric heap, on virtual GPUs and real ones. The host reaches what
- * is in the heap by puts and gets alone. */
+/* Functions for teams that try a symmetric heap, on virtual GPUs and real ones. The host reaches
+ * what is in the heap by puts and gets alone. */
 #ifndef WEFT_TEST_SYMM_SYMM_CASES_H
 #define WEFT_TEST_SYMM_SYMM_CASES_H
 
@@ -11,7 +11,8 @@
 weft_symm_h symm_open(team_t *team, size_t bytes);
 void *symm_take(weft_symm_h symm, size_t bytes);
 
-/* Random numbers that all ranks have alike: a fresh seed a run, which rank 0 prints and hands out. */
+/* Random numbers that all ranks have alike: a fresh seed a run, which rank 0 prints and hands
+ * out. */
 uint64_t symm_seed(team_t *team);
 uint64_t symm_random(uint64_t *state);
 

@@ -1,5 +1,5 @@
-/* The symmetric allocator against a plain array of what must be true, and against itself: two arenas
- * that get the same calls hand out the same offsets. */
+/* The symmetric allocator against a plain array of what must be true, and against itself: two
+ * arenas that get the same calls hand out the same offsets. */
 #include "device/child.h"
 #include "symm/arena.h"
 

@@ -157,8 +157,8 @@ static void full(team_t *team)
     CHECK_OK(weft_symm_destroy(symm));
 }
 
-/* Rank 1 inserts and erases without a pause until it is killed, lock in hand or not. The others go on,
- * and the count is right in the end. */
+/* Rank 1 inserts and erases without a pause until it is killed, lock in hand or not. The others go
+ * on, and the count is right in the end. */
 static void dies_changing(team_t *team)
 {
     weft_symm_h symm = symm_open(team, 4 << 20);

@@ -63,8 +63,8 @@ static void on_streams(team_t *team)
     CHECK_OK(weft_symm_destroy(symm));
 }
 
-/* Rank 1 swaps until it is killed, wherever that is; rank 2 holds a version when it is. The others read
- * whole versions all the time, and afterwards swap themselves. */
+/* Rank 1 swaps until it is killed, wherever that is; rank 2 holds a version when it is. The others
+ * read whole versions all the time, and afterwards swap themselves. */
 static void dies_swapping(team_t *team)
 {
     enum { BYTES = 400000 };

@@ -36,8 +36,8 @@ static void check_record(const char *got, size_t bytes, int from, int me, uint64
     next[from]++;
 }
 
-/* Everybody sends to everybody, and takes what comes in between. The rings are small, so they are full
- * now and then: nobody may wait for room without taking. */
+/* Everybody sends to everybody, and takes what comes in between. The rings are small, so they are
+ * full now and then: nobody may wait for room without taking. */
 static void all_to_all(team_t *team)
 {
     weft_symm_h symm = symm_open(team, 1 << 18);
@@ -100,8 +100,8 @@ static void to_one(team_t *team)
     CHECK_OK(weft_symm_destroy(symm));
 }
 
-/* Ranks 1 and 2 send until they are killed, in the middle of a record or not; rank 3 sends all of its
- * own. Rank 0 is told of each death once and gets everything from rank 3. */
+/* Ranks 1 and 2 send until they are killed, in the middle of a record or not; rank 3 sends all of
+ * its own. Rank 0 is told of each death once and gets everything from rank 3. */
 static void senders_die(team_t *team)
 {
     weft_symm_h symm = symm_open(team, 1 << 18);

@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-/* A rank that dies: its rows can be read, and rebalancing says who is missing and changes nothing. */
+/* A rank that dies: its rows can be read, and rebalancing says who is missing and changes
+ * nothing. */
 static void dies(team_t *team)
 {
     weft_symm_h symm = symm_open(team, 1 << 16);

@@ -28,7 +28,8 @@ static void do_task(weft_symm_h symm, const task_t *task, uint64_t *done, uint64
     CHECK_OK(weft_symm_atomic_add(symm, done + task->number, 1, 0, NULL));
 }
 
-/* A tree of tasks: task t makes 2t + 1 and 2t + 2. All begins on rank 0, the others live by stealing. */
+/* A tree of tasks: task t makes 2t + 1 and 2t + 2. All begins on rank 0, the others live by
+ * stealing. */
 static void tree(team_t *team)
 {
     uint64_t most = team_slow() > 1 ? 1023 : 8191, mine = 0, old;
@@ -112,8 +113,8 @@ static void last_task(team_t *team)
     CHECK_OK(weft_symm_destroy(symm));
 }
 
-/* Rank 1 has all tasks and dies while it works on one. The others do the rest, are told once that it
- * died, and end; at most its own task is missing. */
+/* Rank 1 has all tasks and dies while it works on one. The others do the rest, are told once that
+ * it died, and end; at most its own task is missing. */
 static void owner_dies(team_t *team)
 {
     enum { MOST = 600 };

@@ -1,6 +1,6 @@
 /* ctest: timeout=120 */
-/* Tokenizers and texts made to take long, or to write past the end of something. What is linear takes a
- * second here; what is not takes minutes, so that the limits need not be near. */
+/* Tokenizers and texts made to take long, or to write past the end of something. What is linear
+ * takes a second here; what is not takes minutes, so that the limits need not be near. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -363,8 +363,8 @@ static void a_word_without_memory_is_an_error(void **state)
     free(word);
 }
 
-/* Tokens of which a file could choose the bytes so that an unkeyed hash (multiply and shift, from 8 bytes to the
- * next) were the same for all. */
+/* Tokens of which a file could choose the bytes so that an unkeyed hash (multiply and shift, from 8
+ * bytes to the next) were the same for all. */
 static void tokens_that_would_share_a_row(void **state)
 {
     (void)state;
@@ -383,7 +383,8 @@ static void tokens_that_would_share_a_row(void **state)
     weft__bpe_destroy(bpe);
 }
 
-/* A space is written as another character, so one that is written as itself is part of no token of bytes. */
+/* A space is written as another character, so one that is written as itself is part of no token of
+ * bytes. */
 static void characters_that_stand_for_no_byte(void **state)
 {
     recipe_t r;

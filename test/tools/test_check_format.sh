@@ -1,5 +1,5 @@
 #!/bin/bash
-# tools/check-format looks at changed lines and new files, leaves old ones alone, and mends.
+# tools/check-format looks at whole files, tracked or not, and at the width of comments, and mends.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 command -v git >/dev/null || { echo "skipped: there is no git"; exit 77; }
@@ -31,20 +31,22 @@ expect 0 "an empty repository"
 printf 'int  old;\nint f(void);\n' >a.c
 expect 1 "a new file before the first commit"
 commit one
-expect 1 "the first commit"
-printf 'int b;\n' >b.c
-commit two
-expect 0 "an old file in bad format"
-printf 'int  old;\nint f(int x);\n' >a.c
-expect 0 "a good line changed beside a bad one"
-printf 'int  old;\nint f( int x );\n' >a.c
-expect 1 "a bad line changed"
-commit three
-expect 1 "a bad line in the last commit"
+expect 1 "an old line in bad format"
 tools/check-format --fix
-[ "$(cat a.c)" = $'int  old;\nint f(int x);' ] || { echo "--fix made: $(cat a.c)"; exit 1; }
+[ "$(cat a.c)" = $'int old;\nint f(void);' ] || { echo "--fix made: $(cat a.c)"; exit 1; }
 expect 0 "after --fix"
+commit two
 printf 'int  c;\n' >'c.c'
 expect 1 "a file not yet added"
-rm a.c c.c
+rm c.c
+printf '/* %s */\n' "$(printf '%.0sx' {1..94})" >wide.h
+expect 0 "a comment of 100 columns"
+printf '/* %s */\n' "$(printf '%.0sé' {1..94})" >wide.h
+expect 0 "a comment of 100 columns and more bytes"
+printf '/* %s */\n' "$(printf '%.0sx' {1..95})" >wide.h
+expect 1 "a comment of 101 columns"
+grep -q "wide.h:1:" <<<"$output" || { echo "the line is not named: $output"; exit 1; }
+mv wide.h wide.cuh
+expect 1 "a comment of 101 columns in a CUDA header"
+rm a.c wide.cuh
 expect 0 "a file removed"

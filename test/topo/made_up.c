@@ -103,7 +103,8 @@ void machine_put(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* In a folder beside one that the test program is in, whoever starts it, and however deep it lies. */
+/* In a folder beside one that the test program is in, whoever starts it, and however deep it
+ * lies. */
 const char *machine_library(const char *name)
 {
     static char path[PATH_MAX + 64];

@@ -1,4 +1,5 @@
-/* Machines with GPUs for tests, made of the fake driver (fake_nvml.c) and a folder in place of /. */
+/* Machines with GPUs for tests, made of the fake driver (fake_nvml.c) and a folder in place of
+ * /. */
 #ifndef WEFT_TEST_TOPO_MADE_UP_H
 #define WEFT_TEST_TOPO_MADE_UP_H
 

@@ -1,5 +1,5 @@
-/* reseal FILE...: give a trainer.json that was edited the checksum of its text, as older versions would
- * have written it. For tests. */
+/* reseal FILE...: give a trainer.json that was edited the checksum of its text, as older versions
+ * would have written it. For tests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -131,7 +131,8 @@ static void only_ranks_of_this_host_count(void **state)
     close_run();
 }
 
-/* For every limit, the plan that is found fits, and none is found only where memory is very short. */
+/* For every limit, the plan that is found fits, and none is found only where memory is very
+ * short. */
 static void what_is_found_fits(void **state)
 {
     (void)state;

@@ -174,7 +174,8 @@ static void a_step_can_be_written_again(void **state)
     assert_int_equal(weft__checkpoint_writer_close(writer), WEFT_OK);
 }
 
-/* What is in the way of removing step 1 goes when the writer closes, and step 1 with the next checkpoint. */
+/* What is in the way of removing step 1 goes when the writer closes, and step 1 with the next
+ * checkpoint. */
 static void a_checkpoint_is_saved_although_an_older_one_stays(void **state)
 {
     (void)state;

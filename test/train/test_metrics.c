@@ -115,7 +115,8 @@ static void resume_keeps_lines_that_are_not_its_own(void **state)
     free(text);
 }
 
-/* Lines of steps that the disk has no room for come when it has: a checkpoint of these steps may be there by then. */
+/* Lines of steps that the disk has no room for come when it has: a checkpoint of these steps may be
+ * there by then. */
 static void a_full_disk_leaves_whole_lines_and_loses_none(void **state)
 {
     (void)state;
@@ -338,8 +339,8 @@ static void lines_fit_the_terminal(void **state)
     close(master);
 }
 
-/* mpirun gives its ranks a terminal and writes what comes out of it to wherever its own output goes. First of
- * all tests, as a process reads its job once. */
+/* mpirun gives its ranks a terminal and writes what comes out of it to wherever its own output
+ * goes. First of all tests, as a process reads its job once. */
 static void a_terminal_of_another_launcher_gets_plain_lines(void **state)
 {
     (void)state;

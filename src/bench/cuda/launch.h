@@ -1,5 +1,5 @@
-/* Patterns inside kernels: what the host launches. One block per rank; `rounds` in one launch, so that
- * launching is not what is timed. */
+/* Patterns inside kernels: what the host launches. One block per rank; `rounds` in one launch, so
+ * that launching is not what is timed. */
 #ifndef WEFT_BENCH_CUDA_LAUNCH_H
 #define WEFT_BENCH_CUDA_LAUNCH_H
 

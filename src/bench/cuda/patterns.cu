@@ -158,7 +158,8 @@ static int ping(int gpu, const weft_symm_view_t *view, const weft_bench_ping_t *
                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          WEFT_BENCH_PING_BYTES);
     return error ? (int)error
-                 : launch(gpu, (const void *)ping_kernel, PING_THREADS, args, (size_t)ping->bytes, stream);
+                 : launch(gpu, (const void *)ping_kernel, PING_THREADS, args, (size_t)ping->bytes,
+                          stream);
 }
 
 static int load(int gpu)

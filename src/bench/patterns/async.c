@@ -1,10 +1,11 @@
-/* Asynchronous gradient aggregation: workers whose steps take unequal times. One-sided, each pushes its
- * gradient into the queue of the aggregator (rank 0) when it has it, and goes on; the queue's length is how
- * far a worker may run ahead. The baseline is synchronous: an all-reduce per step, so that every step
- * takes as long as its slowest worker.
+/* Asynchronous gradient aggregation: workers whose steps take unequal times. One-sided, each pushes
+ * its gradient into the queue of the aggregator (rank 0) when it has it, and goes on; the queue's
+ * length is how far a worker may run ahead. The baseline is synchronous: an all-reduce per step, so
+ * that every step takes as long as its slowest worker.
  *
- * A worker's computing is a sleep, as if a GPU did it, of 20 to 200 us: what is compared is waiting, not
- * how cores are shared. The sums are equal, as addition of whole numbers does not care about order. */
+ * A worker's computing is a sleep, as if a GPU did it, of 20 to 200 us: what is compared is
+ * waiting, not how cores are shared. The sums are equal, as addition of whole numbers does not care
+ * about order. */
 #include <string.h>
 #include <time.h>
 

@@ -1,6 +1,7 @@
-/* Dynamic load balancing: rows of a picture whose costs nobody knows beforehand. One-sided, rows are
- * tasks in queues that idle ranks steal from, and finished rows are put to rank 0. The baseline deals rows out
- * evenly beforehand and gathers them; it waits for the rank that got the expensive ones. */
+/* Dynamic load balancing: rows of a picture whose costs nobody knows beforehand. One-sided, rows
+ * are tasks in queues that idle ranks steal from, and finished rows are put to rank 0. The baseline
+ * deals rows out evenly beforehand and gathers them; it waits for the rank that got the expensive
+ * ones. */
 #include <string.h>
 
 #include "bench/patterns/patterns.h"

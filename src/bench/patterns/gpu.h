@@ -18,8 +18,8 @@ static inline int weft__bench_gpu(weft_comm_h comm)
     return weft__cuda_gpu(comm->device);
 }
 
-/* Before the first kernel that waits for another rank's: loading one may wait for an idle GPU. Collective
- * in effect: callers meet in weft_symm_malloc after it. */
+/* Before the first kernel that waits for another rank's: loading one may wait for an idle GPU.
+ * Collective in effect: callers meet in weft_symm_malloc after it. */
 static inline weft_status_t weft__bench_load(weft_comm_h comm)
 {
     return weft__cuda_status(weft__bench_kernels()->load(weft__bench_gpu(comm)),

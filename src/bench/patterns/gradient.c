@@ -1,17 +1,18 @@
-/* Small-gradient sync: the sum of every rank's gradient on every rank, by direct access to symmetric
- * memory. Two ways, both one-sided:
+/* Small-gradient sync: the sum of every rank's gradient on every rank, by direct access to
+ * symmetric memory. Two ways, both one-sided:
  *
- *   one-shot   a rank lays its gradient out, tells all others, and adds up what they laid out. One trip
- *              of a signal; every rank reads everything, so it is for few bytes.
- *   slices     rank p adds slice p of everybody's gradient and stores the sum into everybody's result.
- *              Two trips, but each rank reads and writes only as much as a gradient has.
+ *   one-shot   a rank lays its gradient out, tells all others, and adds up what they laid out. One
+ * trip of a signal; every rank reads everything, so it is for few bytes. slices     rank p adds
+ * slice p of everybody's gradient and stores the sum into everybody's result. Two trips, but each
+ * rank reads and writes only as much as a gradient has.
  *
- * A rank has two flags in its own memory, which it raises and the others poll: one store, however many they
- * are, as inside our all-reduce. They say how many calls it has laid out, and how many it has done with;
- * each has lines of its own, as those who still look for the one would get in the way of the other (8
- * ranks: 2.2 us with one line, 0.9 with two). Why nothing else is needed: a rank that has seen all flags of
- * call k knows that everybody has finished call k-1, so what was laid out for k-1 may be laid out anew
- * for k+1 (one-shot has two places in turn), and slices of k-1 are no longer read. */
+ * A rank has two flags in its own memory, which it raises and the others poll: one store, however
+ * many they are, as inside our all-reduce. They say how many calls it has laid out, and how many it
+ * has done with; each has lines of its own, as those who still look for the one would get in the
+ * way of the other (8 ranks: 2.2 us with one line, 0.9 with two). Why nothing else is needed: a
+ * rank that has seen all flags of call k knows that everybody has finished call k-1, so what was
+ * laid out for k-1 may be laid out anew for k+1 (one-shot has two places in turn), and slices of
+ * k-1 are no longer read. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -120,7 +121,8 @@ static weft_status_t one_shot(weft_pair_run_t *run, int rounds)
     return WEFT_OK;
 }
 
-/* Slices begin at pairs of cache lines, as prefetchers fetch them. *owners_p: the ranks below have one. */
+/* Slices begin at pairs of cache lines, as prefetchers fetch them. *owners_p: the ranks below have
+ * one. */
 static void slice_of(const gradient_t *g, int rank, int ranks, size_t *first_p, size_t *count_p,
                      int *owners_p)
 {

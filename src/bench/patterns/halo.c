@@ -1,10 +1,10 @@
-/* Halo exchange: a grid cut into bands of rows, one per rank, in a ring. Before every step of the stencil
- * a rank needs the rows next to its own.
+/* Halo exchange: a grid cut into bands of rows, one per rank, in a ring. Before every step of the
+ * stencil a rank needs the rows next to its own.
  *
- * One-sided, a rank puts its edge rows straight into its neighbours' ghost rows, with a signal. There
- * are two grids, the one that is read and the one that is written, which is why nothing has to be
- * acknowledged: a neighbour puts into the grid of step s+2 only after it has our rows of step s+1,
- * which we send when we no longer read those of step s. */
+ * One-sided, a rank puts its edge rows straight into its neighbours' ghost rows, with a signal.
+ * There are two grids, the one that is read and the one that is written, which is why nothing has
+ * to be acknowledged: a neighbour puts into the grid of step s+2 only after it has our rows of step
+ * s+1, which we send when we no longer read those of step s. */
 #include <string.h>
 
 #include "bench/patterns/patterns.h"

@@ -1,14 +1,15 @@
-/* Pipeline hand-off: activations go from stage to stage around a ring; each stage changes them and hands
- * them on. One-sided, in three ways:
+/* Pipeline hand-off: activations go from stage to stage around a ring; each stage changes them and
+ * hands them on. One-sided, in three ways:
  *
  *   put   a stage puts them into the next one's inbox with a signal: one trip, best for few bytes
- *   get   it signals that they are there, and the next stage fetches them: on a CPU, many bytes then cross
- *         between caches once, where a put first takes the lines away from their reader
- *   both  it signals, then puts the second half while the next stage fetches the first: two cores copy
+ *   get   it signals that they are there, and the next stage fetches them: on a CPU, many bytes
+ * then cross between caches once, where a put first takes the lines away from their reader both  it
+ * signals, then puts the second half while the next stage fetches the first: two cores copy
  *
  * On GPUs the put is made inside a kernel that stays for all laps.
  *
- * Buffers are free again when their stage is reached the next time round, so nothing is acknowledged. */
+ * Buffers are free again when their stage is reached the next time round, so nothing is
+ * acknowledged. */
 #include <string.h>
 
 #include "bench/patterns/gpu.h"

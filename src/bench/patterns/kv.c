@@ -1,6 +1,7 @@
 /* KV sharing: every rank has blocks of keys and values that others may need, found by the hash of a
- * prefix. One-sided, whoever needs a block finds its place in a hash map that all ranks share, and reads
- * it. Two-sided nobody knows who has it: ranks exchange what they want, agree on who has it, and send. */
+ * prefix. One-sided, whoever needs a block finds its place in a hash map that all ranks share, and
+ * reads it. Two-sided nobody knows who has it: ranks exchange what they want, agree on who has it,
+ * and send. */
 #include <string.h>
 
 #include "base/rng.h"

@@ -1,6 +1,7 @@
-/* Parameter lookup: a table of rows (embeddings, experts' weights) is spread over the ranks, and each
- * rank needs rows that nobody can foresee. One-sided, it reads them. Two-sided, the owners must be told:
- * all ranks exchange what they want, then those who have it send it. On GPUs a kernel reads them. */
+/* Parameter lookup: a table of rows (embeddings, experts' weights) is spread over the ranks, and
+ * each rank needs rows that nobody can foresee. One-sided, it reads them. Two-sided, the owners
+ * must be told: all ranks exchange what they want, then those who have it send it. On GPUs a kernel
+ * reads them. */
 #include <string.h>
 
 #include "bench/patterns/gpu.h"

@@ -1,10 +1,10 @@
-/* Parameter server over sharded parameters: every rank serves a shard and works on all of them. A step: the
- * gradient of each shard goes to its server, the server applies their sum, and the new parameters go
- * back to everybody.
+/* Parameter server over sharded parameters: every rank serves a shard and works on all of them. A
+ * step: the gradient of each shard goes to its server, the server applies their sum, and the new
+ * parameters go back to everybody.
  *
- * One-sided, a worker only says that its gradient is there; servers add up their shard of all gradients
- * where they lie, and put the new parameters into everybody's replica. A worker that has all shards of a
- * step may write its next gradient: all servers have read the last one. */
+ * One-sided, a worker only says that its gradient is there; servers add up their shard of all
+ * gradients where they lie, and put the new parameters into everybody's replica. A worker that has
+ * all shards of a step may write its next gradient: all servers have read the last one. */
 #include <string.h>
 
 #include "bench/patterns/patterns.h"

@@ -1,6 +1,6 @@
-/* All-gather: every rank puts its block into everybody's result, with a signal that counts. Results are
- * two in turn: the next but one may only be put when all ranks are done with this one, which they are when
- * they have sent the next. */
+/* All-gather: every rank puts its block into everybody's result, with a signal that counts. Results
+ * are two in turn: the next but one may only be put when all ranks are done with this one, which
+ * they are when they have sent the next. */
 #include <string.h>
 
 #include "bench/patterns/patterns.h"

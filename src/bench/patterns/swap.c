@@ -1,5 +1,5 @@
-/* Adapter swap: one rank replaces the parameters of all ranks while they read theirs. One-sided nobody has
- * to take part; the baseline is a broadcast, for which every rank stops. */
+/* Adapter swap: one rank replaces the parameters of all ranks while they read theirs. One-sided
+ * nobody has to take part; the baseline is a broadcast, for which every rank stops. */
 #include <string.h>
 
 #include "bench/patterns/patterns.h"

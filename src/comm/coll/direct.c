@@ -3,8 +3,8 @@
  * All-reduce of S bytes: rank r reads slice r of all sources and writes it to all destinations: S
  * read and S written per rank, the least there is. The same idea serves the rest: work is divided
  * so that each byte is read once by one rank and written where it belongs. Each rank starts with
- * itself and goes round, so that no memory is visited by all at once. Reductions read all sources at once,
- * by address: the transport must map them. */
+ * itself and goes round, so that no memory is visited by all at once. Reductions read all sources
+ * at once, by address: the transport must map them. */
 #include "comm/coll/window.h"
 
 #include <string.h>

@@ -3,8 +3,8 @@
  * All-reduce: in round i ranks r and r xor 2^i combine what they have, so after log2 N rounds all
  * have everything: S log2 N read per rank, the fewest steps. With N not a power of two the ranks
  * above the largest one hand their data to a partner first and take the result from it last.
- * All-gather: in round i rank r, holding the 2^i blocks from its own on, pulls the next 2^i from rank
- * r + 2^i: any N. */
+ * All-gather: in round i rank r, holding the 2^i blocks from its own on, pulls the next 2^i from
+ * rank r + 2^i: any N. */
 #include "comm/coll/window.h"
 
 #include "base/log.h"

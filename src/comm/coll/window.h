@@ -1,14 +1,14 @@
 /* What an algorithm sees: everybody's buffers, verbs to reach them, and numbered steps.
  *
- * A window opens when all ranks have announced the same call. Each rank has three buffers in it: the call's
- * source and destination, and a scratch of WEFT_TMP_BYTES. A rank works on its own by address (src[rank], ...)
- * and on a peer's by verbs: get, put, reduce_from. It tells the others how far it is with signal(step);
- * wait(peer, step) returns when that peer has signalled at least `step`. What a peer wrote before its
- * signal, also with put, is visible after the wait.
+ * A window opens when all ranks have announced the same call. Each rank has three buffers in it:
+ * the call's source and destination, and a scratch of WEFT_TMP_BYTES. A rank works on its own by
+ * address (src[rank], ...) and on a peer's by verbs: get, put, reduce_from. It tells the others how
+ * far it is with signal(step); wait(peer, step) returns when that peer has signalled at least
+ * `step`. What a peer wrote before its signal, also with put, is visible after the wait.
  *
- * Where a transport maps peers' memory, src[p], dst[p] and tmp[p] are a peer's buffers at addresses that
- * are valid here, and verbs are loads and stores. Where it does not, they are NULL, and verbs go to the transport.
- * direct.c alone wants them mapped.
+ * Where a transport maps peers' memory, src[p], dst[p] and tmp[p] are a peer's buffers at addresses
+ * that are valid here, and verbs are loads and stores. Where it does not, they are NULL, and verbs
+ * go to the transport. direct.c alone wants them mapped.
  *
  * The window closes with a barrier made by the caller: until then nobody's buffers change hands,
  * so an algorithm need not wait at its end. */
@@ -43,8 +43,9 @@ struct weft_window {
     void (*signal)(weft_window_t *window, uint32_t step);
     weft_status_t (*wait)(weft_window_t *window, int peer, uint32_t step);
 
-    /* Where buffers of peers are not mapped, else NULL: move bytes between a peer's buffer, from `offset` on, and
-     * memory of this rank; done, or to be seen after this rank's next signal (put), on return. */
+    /* Where buffers of peers are not mapped, else NULL: move bytes between a peer's buffer, from
+     * `offset` on, and memory of this rank; done, or to be seen after this rank's next signal
+     * (put), on return. */
     weft_status_t (*get)(weft_window_t *window, void *to, weft_buffer_t from, int peer,
                          size_t offset, size_t bytes);
     weft_status_t (*put)(weft_window_t *window, weft_buffer_t to, int peer, size_t offset,
@@ -116,8 +117,8 @@ static inline int weft__next(int rank, int size)
 }
 
 /* Elements [*lo_p, *hi_p) of `count`, of `element` bytes each, that part `index` of `parts` owns;
- * parts are equal but for the rest, and start at multiples of 128 bytes so that, in aligned buffers,
- * no two ranks write one pair of cache lines, which processors fetch together. */
+ * parts are equal but for the rest, and start at multiples of 128 bytes so that, in aligned
+ * buffers, no two ranks write one pair of cache lines, which processors fetch together. */
 static inline void weft__slice(size_t count, size_t element, int parts, int index, size_t *lo_p,
                                size_t *hi_p)
 {

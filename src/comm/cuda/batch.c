@@ -55,7 +55,8 @@ weft_status_t weft__cuda_batch(weft_cuda_t *cuda, const weft_call_t *calls, int 
         weft_call_t *c = &copies[i];
         size_t bytes = c->count * weft_dtype_size(c->type);
         status = weft__cuda_staging_in(cuda, c, !weft__cuda_reaches(cuda, c->src, bytes),
-                                     !weft__cuda_reaches(cuda, c->dst, bytes), stream, &stages[i]);
+                                       !weft__cuda_reaches(cuda, c->dst, bytes), stream,
+                                       &stages[i]);
         staged |= stages[i].loan != NULL;
         add_piece(&batch, c);
     }

@@ -29,7 +29,8 @@ static weft_status_t chain(weft_cuda_t *cuda, weft_stream_h stream)
 
 #define PACE_NAP_NS 20000
 
-/* See WEFT_CUDA_PACE. The stream waits for the call before already, so the event passes after it. */
+/* See WEFT_CUDA_PACE. The stream waits for the call before already, so the event passes after
+ * it. */
 static weft_status_t pace(weft_cuda_t *cuda, weft_stream_h stream)
 {
     bool passed = cuda->pace == NULL;
@@ -88,8 +89,8 @@ weft_status_t weft__cuda_in_order(weft_cuda_t *cuda, weft_stream_h stream, bool 
 
 /* ---- choosing --------------------------------------------------------------------------- */
 
-/* Up to which size data travels by the LL protocol: they cost a copy of everything for every peer, but save
- * a trip (docs/performance.md). */
+/* Up to which size data travels by the LL protocol: they cost a copy of everything for every peer,
+ * but save a trip (docs/performance.md). */
 static uint64_t ll_most(const weft_cuda_t *cuda, weft_coll_t coll)
 {
     uint64_t most = weft__settings()->eager_max;
@@ -126,17 +127,17 @@ weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes)
                                .why = "large, on GPUs of their own: NCCL"};
     }
     bool direct = weft__cuda_goes_direct(cuda, coll, bytes);
-    weft_choice_t choice = {
-        .algo = direct ? WEFT_ALGO_DIRECT : WEFT_ALGO_ONESHOT,
-        .why = cuda->comm->tuner.forced[coll] != WEFT_ALGO_AUTO ? "forced"
-               : direct ? "large: kernels read and write everybody's buffers"
-                        : "small: data travels with its flags, in one trip"};
+    weft_choice_t choice = {.algo = direct ? WEFT_ALGO_DIRECT : WEFT_ALGO_ONESHOT,
+                            .why = cuda->comm->tuner.forced[coll] != WEFT_ALGO_AUTO ? "forced"
+                                   : direct ? "large: kernels read and write everybody's buffers"
+                                            : "small: data travels with its flags, in one trip"};
     return choice;
 }
 
 #define OVERLAP_MOST ((uint64_t)1 << 20)
 
-/* Threads that have work: units of 8 bytes in the lines, else 16 bytes at a time, a few of them each. */
+/* Threads that have work: units of 8 bytes in the lines, else 16 bytes at a time, a few of them
+ * each. */
 static int blocks_for(const weft_cuda_t *cuda, const weft_call_t *call, bool direct, uint64_t bytes)
 {
     if (!direct) {
@@ -166,7 +167,8 @@ static void note_issued(weft_cuda_t *cuda, uint64_t sig, uint64_t count)
 }
 
 /* What the lines carry in a call. */
-static weft_cuda_route_t find_route(const weft_cuda_t *cuda, const weft_call_t *call, uint64_t bytes)
+static weft_cuda_route_t find_route(const weft_cuda_t *cuda, const weft_call_t *call,
+                                    uint64_t bytes)
 {
     const weft_coll_info_t *info = &weft__coll_info[call->coll];
     bool root = call->root == cuda->rank;
@@ -187,7 +189,8 @@ static weft_cuda_route_t find_route(const weft_cuda_t *cuda, const weft_call_t *
     return r;
 }
 
-static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call, weft_cuda_ragged_t *ragged)
+static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call,
+                        weft_cuda_ragged_t *ragged)
 {
     size_t element = weft_dtype_size(call->type);
     const weft_vectors_t *v = call->vectors;
@@ -199,12 +202,12 @@ static void fill_ragged(const weft_cuda_t *cuda, const weft_call_t *call, weft_c
     }
 }
 
-/* How a grid comes onto the GPU. Up to half of a share, it may wait there behind the call before: with
- * that, of two communicators at once, it all fits. A larger one has a gate to wait for others at, and
- * overlaps that. It also goes before all that computes: blocks are placed grid after grid, and one that
- * finds no place holds up all grids behind it that have its priority. Were that a product which waits for
- * whole multiprocessors, and behind it our grid that others wait for on those multiprocessors, none would
- * go on. */
+/* How a grid comes onto the GPU. Up to half of a share, it may wait there behind the call before:
+ * with that, of two communicators at once, it all fits. A larger one has a gate to wait for others
+ * at, and overlaps that. It also goes before all that computes: blocks are placed grid after grid,
+ * and one that finds no place holds up all grids behind it that have its priority. Were that a
+ * product which waits for whole multiprocessors, and behind it our grid that others wait for on
+ * those multiprocessors, none would go on. */
 static void binding(const weft_cuda_t *cuda, weft_cuda_call_t *k, bool capturing)
 {
     bool large = 2 * k->blocks > cuda->most_blocks;
@@ -269,8 +272,8 @@ weft_status_t weft__cuda_check_alignment(const weft_call_t *call)
     return WEFT_OK;
 }
 
-/* By whom buffers are read and written: by other ranks' kernels as well, by this rank's alone (calls that
- * travel by the LL protocol), or by NCCL, which gets memory of the GPU. */
+/* By whom buffers are read and written: by other ranks' kernels as well, by this rank's alone
+ * (calls that travel by the LL protocol), or by NCCL, which gets memory of the GPU. */
 enum { BY_OTHERS, BY_US, BY_NCCL };
 
 static weft_status_t reach(weft_cuda_t *cuda, const void *ptr, size_t bytes, int by,
@@ -284,8 +287,8 @@ static weft_status_t reach(weft_cuda_t *cuda, const void *ptr, size_t bytes, int
     return WEFT_OK;
 }
 
-/* The buffers of a call, or memory of ours in their place: pinned where they are plain host memory, and of
- * the device where that does not do, as where others would have to read and write it. */
+/* The buffers of a call, or memory of ours in their place: pinned where they are plain host memory,
+ * and of the device where that does not do, as where others would have to read and write it. */
 static weft_status_t find_buffers(weft_cuda_t *cuda, weft_call_t *c, weft_cuda_call_t *k, int by,
                                   weft_stream_h stream, weft_cuda_staging_t *staging,
                                   weft_cuda_pinned_t *pinned)
@@ -336,7 +339,8 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     bool engine = weft__cuda_engine_takes(cuda, c.coll, block);
     int by = engine ? BY_NCCL : weft__cuda_goes_direct(cuda, c.coll, block) ? BY_OTHERS : BY_US;
     weft_status_t status = find_buffers(cuda, &c, &k, by, stream, &staging, &pinned);
-    k.mark = staging.loan ? 0 : mark; /* with a loan, the result is only there after the copy back */
+    k.mark = staging.loan ? 0
+                          : mark; /* with a loan, the result is only there after the copy back */
     if (status == WEFT_OK) {
         status = engine ? run_engine(cuda, &c, stream, capturing, k.mark)
                         : weft__cuda_queue(cuda, &c, &k, NULL, stream, capturing);
@@ -345,8 +349,8 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     return weft__cuda_pin_out(cuda, &pinned, stream, capturing, mark, status);
 }
 
-/* One call, or as many all-reduces of a group as one kernel has room for at a time; `mark` is the last
- * one's. */
+/* One call, or as many all-reduces of a group as one kernel has room for at a time; `mark` is the
+ * last one's. */
 static weft_status_t run_all(weft_cuda_t *cuda, const weft_call_t *calls, int n,
                              weft_stream_h stream, uint64_t mark)
 {

@@ -8,11 +8,11 @@
  * Every block waits for the announcements itself, and at the end for its counterparts on the other
  * ranks, so that nothing is gathered in one place.
  *
- * A large grid must not wait long: what it holds is missing to ranks that still compute, on this GPU
- * and on this stream's neighbours, and matrix products that need whole multiprocessors may not find
- * any. So a gate goes in front of it, a kernel of one warp that announces the call and ends when all
- * have announced it; the grid behind it finds all announcements. Whether a rank has a gate is its own
- * affair. */
+ * A large grid must not wait long: what it holds is missing to ranks that still compute, on this
+ * GPU and on this stream's neighbours, and matrix products that need whole multiprocessors may not
+ * find any. So a gate goes in front of it, a kernel of one warp that announces the call and ends
+ * when all have announced it; the grid behind it finds all announcements. Whether a rank has a gate
+ * is its own affair. */
 #ifndef WEFT_COMM_CUDA_DIRECT_CUH
 #define WEFT_COMM_CUDA_DIRECT_CUH
 
@@ -59,8 +59,8 @@ static __device__ __forceinline__ bool meet(const world_t &world, const call_t &
 }
 
 /* Called by all threads of a block when it is done with others' memory. Block b of every rank waits
- * for block b of all others; when all blocks have ended, nobody touches this rank's buffers. Grids of
- * one call are of the same size on all ranks. */
+ * for block b of all others; when all blocks have ended, nobody touches this rank's buffers. Grids
+ * of one call are of the same size on all ranks. */
 static __device__ __forceinline__ void part(const world_t &world, const call_t &call,
                                             uint64_t number, bool fine)
 {
@@ -128,8 +128,9 @@ static __device__ __forceinline__ void reduce_part(const world_t &world, const c
     crew_reduce<TYPE, OP>(c, hi - lo, crew);
 }
 
-/* Two ranks exchange a block each, and one of them is in place: its block is overwritten with what it
- * gets. So both blocks are read before either is written, by one of the two ranks; each does half. */
+/* Two ranks exchange a block each, and one of them is in place: its block is overwritten with what
+ * it gets. So both blocks are read before either is written, by one of the two ranks; each does
+ * half. */
 static __device__ __forceinline__ void trade_part(const world_t &world, const parties_t *parties,
                                                   int peer, uint64_t bytes, const crew_t &crew)
 {
@@ -195,13 +196,15 @@ template <int OP> struct direct_work<-1, OP> {
 
 /* In front of a large call. `tell(number)` announces it, with one warp. */
 template <typename TELL>
-static __device__ __forceinline__ void hold_gate(const world_t &world, const call_t &call, TELL tell)
+static __device__ __forceinline__ void hold_gate(const world_t &world, const call_t &call,
+                                                 TELL tell)
 {
     await_before();
     uint64_t number = call_number(world);
     fence(world); /* what came before on this stream is seen by whoever sees the announcement */
     tell(number);
-    await_heads(world, call, number, [](int, int, uint32_t) {}); /* the call finds out if it failed */
+    await_heads(world, call, number,
+                [](int, int, uint32_t) {}); /* the call finds out if it failed */
     let_next_come();
 }
 

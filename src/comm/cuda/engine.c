@@ -73,7 +73,8 @@ void weft__cuda_engine_settle(weft_cuda_t *cuda)
     atomic_store_explicit(&cuda->infos[cuda->rank]->came_in, CAME_IN, memory_order_release);
 }
 
-/* Known once all ranks have settled; the last of them may still be at it when the first call comes. */
+/* Known once all ranks have settled; the last of them may still be at it when the first call
+ * comes. */
 static bool all_came_in(weft_cuda_t *cuda)
 {
     for (int p = 0; p < cuda->size; p++) {
@@ -105,7 +106,8 @@ bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes
     return known > 0;
 }
 
-/* Events before and after a call, so that the watch knows whether it is that call which does not end. */
+/* Events before and after a call, so that the watch knows whether it is that call which does not
+ * end. */
 static int mark(weft_cuda_t *cuda, void **event_p, weft_stream_h stream)
 {
     int error = *event_p ? 0 : weft__cuda()->event_create(cuda->gpu, event_p);
@@ -159,10 +161,10 @@ void weft__cuda_engine_close(weft_cuda_t *cuda)
     }
 }
 
-/* ---- for the watch ---------------------------------------------------------------------------- */
+/* ---- for the watch ------------------------------------------------------------------------ */
 
-/* What all have called, and what this rank waits in: its latest call of NCCL's. Messages since may have changed
- * our own peer info. */
+/* What all have called, and what this rank waits in: its latest call of NCCL's. Messages since may
+ * have changed our own peer info. */
 static weft_waiting_t look_around(const weft_cuda_t *cuda, uint64_t call, weft_seen_t *seen)
 {
     weft_waiting_t waiting = weft__cuda_waiting(cuda, -1);
@@ -200,8 +202,9 @@ static bool has_failed(weft_cuda_t *cuda, uint64_t now, weft_status_t *status_p,
     return *status_p != WEFT_OK;
 }
 
-/* A rank that died, or calls something else, is the likelier reason for an error of NCCL's: the watch looks
- * for the former first, as weft__cuda_failed does, and the latter is known sooner than that. */
+/* A rank that died, or calls something else, is the likelier reason for an error of NCCL's: the
+ * watch looks for the former first, as weft__cuda_failed does, and the latter is known sooner than
+ * that. */
 void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
 {
     weft_seen_t seen[WEFT_CUDA_RANKS];
@@ -233,7 +236,8 @@ void weft__cuda_engine_look(weft_cuda_t *cuda, uint64_t now)
 weft_status_t weft__cuda_engine_check(weft_cuda_t *cuda)
 {
     const char *text;
-    /* Partner: the store in weft__cuda_engine_takes. NCCL that not all could join is of no interest. */
+    /* Partner: the store in weft__cuda_engine_takes. NCCL that not all could join is of no
+     * interest. */
     bool used = atomic_load_explicit(&cuda->engine_known, memory_order_relaxed) > 0;
     weft_status_t status = used ? weft__nccl_error(cuda->nccl, &text) : WEFT_OK;
     if (status == WEFT_OK) {

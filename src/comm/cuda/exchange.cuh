@@ -1,9 +1,9 @@
 /* Messages: sends and receives of a group, and the blocks of different sizes of an alltoallv.
  *
- * A lane is one direction of one pair of ranks; each has blocks of its own, so lanes do not wait for
- * each other. The sender announces where the message is and waits; the receiver copies it with all
- * blocks of its lane and acknowledges. One announcement per pair is enough, since the next one only
- * follows the acknowledgement. */
+ * A lane is one direction of one pair of ranks; each has blocks of its own, so lanes do not wait
+ * for each other. The sender announces where the message is and waits; the receiver copies it with
+ * all blocks of its lane and acknowledges. One announcement per pair is enough, since the next one
+ * only follows the acknowledgement. */
 #ifndef WEFT_COMM_CUDA_EXCHANGE_CUH
 #define WEFT_COMM_CUDA_EXCHANGE_CUH
 

@@ -23,9 +23,9 @@ extern const batch_fn batch_family[WEFT_DTYPE_COUNT][WEFT_OP_COUNT];
             kernel<type, WEFT_MAX>, kernel<type, WEFT_AVG>                                         \
     }
 #define OF_REDUCTIONS(kernel)                                                                      \
-    BY_OP(kernel, WEFT_F64), BY_OP(kernel, WEFT_F32), BY_OP(kernel, WEFT_F16),                      \
-        BY_OP(kernel, WEFT_BF16), BY_OP(kernel, WEFT_I8), BY_OP(kernel, WEFT_U8),                   \
-        BY_OP(kernel, WEFT_I32), BY_OP(kernel, WEFT_U32), BY_OP(kernel, WEFT_I64),                  \
+    BY_OP(kernel, WEFT_F64), BY_OP(kernel, WEFT_F32), BY_OP(kernel, WEFT_F16),                     \
+        BY_OP(kernel, WEFT_BF16), BY_OP(kernel, WEFT_I8), BY_OP(kernel, WEFT_U8),                  \
+        BY_OP(kernel, WEFT_I32), BY_OP(kernel, WEFT_U32), BY_OP(kernel, WEFT_I64),                 \
         BY_OP(kernel, WEFT_U64)
 #define BY_TYPE(kernel)                                                                            \
     {                                                                                              \

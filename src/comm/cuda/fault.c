@@ -221,8 +221,8 @@ weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)
     return WEFT_OK;
 }
 
-#define SPIN_NS 200000u       /* then give the core away between looks */
-#define LOOK_NS 20000000u     /* between questions to the driver */
+#define SPIN_NS 200000u   /* then give the core away between looks */
+#define LOOK_NS 20000000u /* between questions to the driver */
 
 weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda)
 {

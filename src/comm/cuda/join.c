@@ -14,7 +14,8 @@
 
 /* ---- slabs ------------------------------------------------------------------------------ */
 
-/* Write those slabs of ours into the peer info that are not there yet. Others see them from here on. */
+/* Write those slabs of ours into the peer info that are not there yet. Others see them from here
+ * on. */
 static weft_status_t write_slabs(weft_cuda_t *cuda)
 {
     weft_cuda_peer_info_t *info = cuda->infos[cuda->rank];
@@ -31,7 +32,8 @@ static weft_status_t write_slabs(weft_cuda_t *cuda)
         if (error != 0 && slab.uses > 0) { /* registered, and freed meanwhile: there is none */
             info->slab[i].bytes = 0;
         } else if (error != 0) {
-            return weft__cuda_status(error, "memory of a GPU cannot be shared with other processes");
+            return weft__cuda_status(error,
+                                     "memory of a GPU cannot be shared with other processes");
         }
     }
     /* Partner: the acquire loads in weft__cuda_map_slabs of the other ranks. */
@@ -375,7 +377,8 @@ static void share_gpus(weft_cuda_t *cuda)
         }
         share = info->sms / here < share ? info->sms / here : share;
         share = info->share < share ? info->share : share;
-        concurrent_comms = info->concurrent_comms > concurrent_comms ? info->concurrent_comms : concurrent_comms;
+        concurrent_comms = info->concurrent_comms > concurrent_comms ? info->concurrent_comms
+                                                                     : concurrent_comms;
     }
     weft__cuda_note_share(cuda->gpu, share > 0 ? share : 1);
     cuda->most_blocks = share / concurrent_comms > 0 ? share / concurrent_comms : 1;
@@ -516,7 +519,8 @@ static weft_status_t cuda_publish(void *ctx, const void *ptr, size_t bytes, uint
                                 cuda->device);
 }
 
-/* The owner has heard from this rank's watch that the slab is mapped, before it told us the number. */
+/* The owner has heard from this rank's watch that the slab is mapped, before it told us the
+ * number. */
 static void *cuda_locate(void *ctx, int rank, uint64_t ref)
 {
     const weft_cuda_t *cuda = ctx;

@@ -112,8 +112,8 @@ static int exchange(int gpu, const weft_cuda_world_t *world, const weft_cuda_exc
 
 /* ---- loading ---------------------------------------------------------------------------- */
 
-/* A kernel is loaded, and gets the local memory it needs, when it is first run: run all of them once
- * with nobody to wait for. */
+/* A kernel is loaded, and gets the local memory it needs, when it is first run: run all of them
+ * once with nobody to wait for. */
 static int run_once(int gpu)
 {
     weft_cuda_world_t nobody = {};
@@ -121,10 +121,12 @@ static int run_once(int gpu)
     weft_cuda_ragged_t vectors = {};
     weft_cuda_batch_t pieces = {};
     weft_cuda_exchange_t messages = {};
-    int error = (int)cudaSetDevice(gpu); /* priorities are asked for before the first launch selects it */
+    int error = (int)cudaSetDevice(
+        gpu); /* priorities are asked for before the first launch selects it */
     call.gate = call.blocks = messages.lanes = messages.lane_blocks = 1;
     for (int i = 0; i < (WEFT_DTYPE_COUNT + 1) * WEFT_OP_COUNT && error == 0; i++) {
-        call.coll = i / WEFT_OP_COUNT < WEFT_DTYPE_COUNT ? WEFT_COLL_ALLREDUCE : WEFT_COLL_BROADCAST;
+        call.coll = i / WEFT_OP_COUNT < WEFT_DTYPE_COUNT ? WEFT_COLL_ALLREDUCE
+                                                         : WEFT_COLL_BROADCAST;
         call.type = call.coll == WEFT_COLL_ALLREDUCE ? i / WEFT_OP_COUNT : WEFT_U8;
         call.op = i % WEFT_OP_COUNT;
         for (int kind = 0; kind < 3 && error == 0; kind++) {

@@ -2,26 +2,28 @@
  * the ranks meet. Shared by the host side (C) and the kernels (CUDA C++).
  *
  * Each rank launches one kernel per call, on its own stream. The kernels of one call meet in the
- * ranks' mailboxes: memory of every rank that all the others write to. A rank writes into the mailboxes of
- * its peers and reads only its own, so that between GPUs nothing is polled over a link.
+ * ranks' mailboxes: memory of every rank that all the others write to. A rank writes into the
+ * mailboxes of its peers and reads only its own, so that between GPUs nothing is polled over a
+ * link.
  *
  *     mailbox of rank r
  *     +-----------------------------------+
  *     | state: calls made, blocks done    |  r's own kernels
  *     +-----------------------------------+
- *     | head[2][from]                     |  rank `from` announces a call: signature, count, buffers
- *     | done[block][from]                 |  a block of it no longer touches others' buffers
- *     | chan[from], ack[from]             |  messages from that rank, and taken by that rank
+ *     | head[2][from]                     |  rank `from` announces a call: signature, count,
+ * buffers | done[block][from]                 |  a block of it no longer touches others' buffers |
+ * chan[from], ack[from]             |  messages from that rank, and taken by that rank
  *     +-----------------------------------+
  *     | ll[2][from][..]                 |  data of small calls, with flags in it
  *     +-----------------------------------+
  *
- * Calls are numbered from 1, by the GPU, so that they can be captured in a graph. A flag holds the number of its call and fills the upper half of every
- * 8 bytes, beside 4 bytes of data: both arrive at once, so that no fence is needed, and a flag of
- * an older call is never taken for one of this call (numbers wrap after 2^32 calls: a line would
- * have to stay unused for exactly so many). Call k uses half k % 2 of head and ll. Every call
- * waits for everybody's head before it ends, so whoever starts k has seen that all have started
- * k - 1, that is, have finished k - 2, and may overwrite its half. */
+ * Calls are numbered from 1, by the GPU, so that they can be captured in a graph. A flag holds the
+ * number of its call and fills the upper half of every 8 bytes, beside 4 bytes of data: both arrive
+ * at once, so that no fence is needed, and a flag of an older call is never taken for one of this
+ * call (numbers wrap after 2^32 calls: a line would have to stay unused for exactly so many). Call
+ * k uses half k % 2 of head and ll. Every call waits for everybody's head before it ends, so
+ * whoever starts k has seen that all have started k - 1, that is, have finished k - 2, and may
+ * overwrite its half. */
 #ifndef WEFT_COMM_CUDA_LAUNCH_H
 #define WEFT_COMM_CUDA_LAUNCH_H
 
@@ -31,14 +33,14 @@
 extern "C" {
 #endif
 
-#define WEFT_CUDA_RANKS 32         /* of one communicator */
-#define WEFT_CUDA_THREADS 512      /* of a block; kernels of small calls have a warp more */
-#define WEFT_CUDA_BLOCKS_PER_SM 2  /* see weft__cuda_blocks for why all are resident */
-#define WEFT_CUDA_BLOCKS 256       /* of a grid, at most */
-#define WEFT_CUDA_FEW 24           /* messages that travel with the launch */
-#define WEFT_CUDA_PIECES 64        /* small all-reduces that one kernel carries out */
-#define WEFT_CUDA_POLL_FAN 8       /* ranks that a kernel for few ranks has */
-#define WEFT_CUDA_HEAD_WORDS 8     /* 32-bit words of an announcement */
+#define WEFT_CUDA_RANKS 32        /* of one communicator */
+#define WEFT_CUDA_THREADS 512     /* of a block; kernels of small calls have a warp more */
+#define WEFT_CUDA_BLOCKS_PER_SM 2 /* see weft__cuda_blocks for why all are resident */
+#define WEFT_CUDA_BLOCKS 256      /* of a grid, at most */
+#define WEFT_CUDA_FEW 24          /* messages that travel with the launch */
+#define WEFT_CUDA_PIECES 64       /* small all-reduces that one kernel carries out */
+#define WEFT_CUDA_POLL_FAN 8      /* ranks that a kernel for few ranks has */
+#define WEFT_CUDA_HEAD_WORDS 8    /* 32-bit words of an announcement */
 #define WEFT_CUDA_LL_SPACE ((size_t)4 << 20) /* bytes of ll[][][] in a mailbox */
 
 #define WEFT_CUDA_APART __attribute__((aligned(128))) /* on lines of its own */
@@ -52,11 +54,11 @@ typedef struct weft_cuda_mailbox {
      * never written while another block has yet to read it, and none waits for the others. Block 0
      * also moves those on that a smaller grid does not have. */
     uint64_t calls[WEFT_CUDA_BLOCKS];
-    uint32_t blocks;                      /* of the running kernel that have finished */
-    uint32_t stopped;                     /* something is wrong: do not wait for anything any more */
+    uint32_t blocks;  /* of the running kernel that have finished */
+    uint32_t stopped; /* something is wrong: do not wait for anything any more */
     uint32_t lane_blocks[2 * WEFT_CUDA_RANKS]; /* the same for messages, by lane */
-    uint32_t sent[WEFT_CUDA_RANKS];       /* messages sent to that rank */
-    uint32_t taken[WEFT_CUDA_RANKS];      /* messages received from that rank */
+    uint32_t sent[WEFT_CUDA_RANKS];            /* messages sent to that rank */
+    uint32_t taken[WEFT_CUDA_RANKS];           /* messages received from that rank */
     /* Written by rank [from]. */
     weft_cuda_word_t head[2][WEFT_CUDA_RANKS][WEFT_CUDA_HEAD_WORDS] WEFT_CUDA_APART;
     uint64_t done[WEFT_CUDA_BLOCKS][WEFT_CUDA_RANKS];
@@ -73,8 +75,8 @@ enum { WEFT_CUDA_FINE, WEFT_CUDA_MISMATCH, WEFT_CUDA_LATE };
 typedef struct weft_cuda_report {
     uint32_t kind; /* 0: nothing; the first to change it fills in the rest */
     uint32_t peer;
-    uint64_t call;               /* number */
-    uint64_t sig, count;         /* of this rank's call */
+    uint64_t call;       /* number */
+    uint64_t sig, count; /* of this rank's call */
     uint64_t peer_sig, peer_count;
     uint32_t arrived[WEFT_CUDA_RANKS]; /* number of the last call that each rank has announced */
     uint64_t last_sig[WEFT_CUDA_RANKS], last_count[WEFT_CUDA_RANKS];
@@ -88,7 +90,7 @@ typedef struct weft_cuda_world {
     int rank, size;
     int wide;              /* ranks are on several GPUs: flags need the scope of the system */
     uint64_t timeout_ns;   /* 0: none */
-    uint64_t ll_words;   /* of one rank in one half of ll[] */
+    uint64_t ll_words;     /* of one rank in one half of ll[] */
     const uint64_t *slabs; /* [size][WEFT_CUDA_SLABS]: where others' memory is mapped here. NULL:
                             * all ranks are threads of one process, and addresses are their own */
     const uint64_t *new_slabs;  /* host memory: the same, for what is still 0 there */
@@ -97,7 +99,8 @@ typedef struct weft_cuda_world {
     weft_cuda_mailbox_t *mailbox[WEFT_CUDA_RANKS];
 } weft_cuda_world_t;
 
-/* A buffer, as announced to others: its address, or with slabs: number of the slab << 48 | offset. */
+/* A buffer, as announced to others: its address, or with slabs: number of the slab << 48 |
+ * offset. */
 typedef uint64_t weft_cuda_ref_t;
 
 /* What a small call sends and takes: made by the host, so that kernels need not think about it. */
@@ -110,13 +113,13 @@ typedef struct weft_cuda_route {
 
 typedef struct weft_cuda_call {
     int coll, type, op, root; /* weft_coll_t, weft_dtype_t, weft_op_t */
-    int direct;    /* 0: data travels by the LL protocol; 1: everybody's buffers are read and written */
-    int overlap;   /* may be made resident before the kernel before has ended */
-    int gate; /* one warp waits for all before the grid is launched, see direct.cuh; both have the
+    int direct;  /* 0: data travels by the LL protocol; 1: everybody's buffers are used directly */
+    int overlap; /* may be made resident before the kernel before has ended */
+    int gate;   /* one warp waits for all before the grid is launched, see direct.cuh; both have the
                     * highest priority */
-    int even;      /* in the lines: only whole, aligned units, and at most WEFT_CUDA_POLL_FAN ranks */
-    int blocks;    /* of the grid */
-    uint64_t mark;   /* what report->finished becomes at the end; 0: nobody waits for that */
+    int even;   /* in the lines: only whole, aligned units, and at most WEFT_CUDA_POLL_FAN ranks */
+    int blocks; /* of the grid */
+    uint64_t mark;       /* what report->finished becomes at the end; 0: nobody waits for that */
     uint64_t sig, count; /* compared with everybody's */
     const void *src;
     void *dst;
@@ -148,8 +151,8 @@ typedef struct weft_cuda_batch {
 typedef struct weft_cuda_message {
     uint64_t sig, count, bytes; /* sig: the same on both sides */
     uint64_t call_sig;          /* of this side's call, for errors */
-    char *at;            /* recv: where it goes to */
-    weft_cuda_ref_t ref; /* send: where it is */
+    char *at;                   /* recv: where it goes to */
+    weft_cuda_ref_t ref;        /* send: where it is */
     int32_t peer, sends, lane;
     int32_t next; /* of the same lane; -1: the last one */
 } weft_cuda_message_t;
@@ -158,7 +161,7 @@ typedef struct weft_cuda_exchange {
     const weft_cuda_message_t *messages; /* host memory that the GPU reaches, or NULL */
     int lanes, lane_blocks;              /* grid: lanes x lane_blocks */
     uint64_t mark; /* what report->finished becomes at the end; 0: nobody waits for that */
-    int32_t first[2 * WEFT_CUDA_RANKS]; /* message of each lane */
+    int32_t first[2 * WEFT_CUDA_RANKS];     /* message of each lane */
     weft_cuda_message_t few[WEFT_CUDA_FEW]; /* used where messages is NULL */
 } weft_cuda_exchange_t;
 

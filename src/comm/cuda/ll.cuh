@@ -2,9 +2,9 @@
  * mailboxes and takes what it needs from its own; one trip, no fence.
  *
  * A thread moves units of 8 bytes. Unit u of every block that is sent and received is one thread's,
- * which sends all it has before it receives anything: that is what makes calls in place right, for a
- * thread only overwrites what it has sent itself. The first warp of block 0 announces the call and
- * compares announcements meanwhile. */
+ * which sends all it has before it receives anything: that is what makes calls in place right, for
+ * a thread only overwrites what it has sent itself. The first warp of block 0 announces the call
+ * and compares announcements meanwhile. */
 #ifndef WEFT_COMM_CUDA_LL_CUH
 #define WEFT_COMM_CUDA_LL_CUH
 
@@ -82,7 +82,8 @@ static __device__ __forceinline__ void unit_store(char *to, int bytes, const uin
     }
 }
 
-/* The lines that rank `from` writes in the mailbox of rank `in`, in the half of this call, at `unit`. */
+/* The lines that rank `from` writes in the mailbox of rank `in`, in the half of this call, at
+ * `unit`. */
 static __device__ __forceinline__ weft_cuda_word_t *ll_of(const world_t &world, int in, int from,
                                                             uint64_t number, uint32_t unit)
 {
@@ -188,7 +189,8 @@ template <int TYPE, int OP, bool EVEN> struct line_work {
         }
         uint32_t out[2];
         sum.get(world.size, out);
-        unit_store<ELEMENT, EVEN>((char *)call.dst + 8ull * unit, unit_bytes(8ull * unit, bytes), out);
+        unit_store<ELEMENT, EVEN>((char *)call.dst + 8ull * unit, unit_bytes(8ull * unit, bytes),
+                                  out);
         return true;
     }
 };
@@ -220,7 +222,8 @@ template <int OP, bool EVEN> struct line_work<-1, OP, EVEN> {
 };
 
 /* The first warp of a block: block 0 announces the call and waits for the others' announcements. */
-static __device__ __forceinline__ void meet(const world_t &world, const call_t &call, uint64_t number)
+static __device__ __forceinline__ void meet(const world_t &world, const call_t &call,
+                                            uint64_t number)
 {
     if (blockIdx.x == 0) {
         announce(world, call, number);
@@ -292,8 +295,8 @@ static __device__ __forceinline__ int piece_of(const weft_cuda_batch_t &batch, u
     return low;
 }
 
-/* To the functions above, a piece is a call whose buffers start so far before its own that its first
- * unit is where it should be. */
+/* To the functions above, a piece is a call whose buffers start so far before its own that its
+ * first unit is where it should be. */
 template <int TYPE, int OP>
 static __global__ void __launch_bounds__(LINE_THREADS, WEFT_CUDA_BLOCKS_PER_SM)
     batch_kernel(const __grid_constant__ world_t world, const __grid_constant__ call_t call,

@@ -1,5 +1,5 @@
-/* What kernels ask of the machine in its own language. All of it is here: the tests have a second version of
- * this file, which makes the same kernels run on a CPU, and of start.cuh. */
+/* What kernels ask of the machine in its own language. All of it is here: the tests have a second
+ * version of this file, which makes the same kernels run on a CPU, and of start.cuh. */
 #ifndef WEFT_COMM_CUDA_MACHINE_CUH
 #define WEFT_COMM_CUDA_MACHINE_CUH
 
@@ -12,7 +12,8 @@ typedef weft_cuda_world_t world_t;
 /* ---- words ------------------------------------------------------------------------------ */
 
 /* Volatile accesses are not cached and not torn up to 8 bytes; each word has its own flag. */
-static __device__ __forceinline__ void word_store(weft_cuda_word_t *to, uint32_t data, uint32_t flag)
+static __device__ __forceinline__ void word_store(weft_cuda_word_t *to, uint32_t data,
+                                                  uint32_t flag)
 {
     asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(data), "r"(flag)
                  : "memory");
@@ -60,7 +61,8 @@ static __device__ __forceinline__ void store64(uint64_t *to, uint64_t value)
     *(volatile uint64_t *)to = value;
 }
 
-/* What was written before is seen by whoever sees what is written after, and the other way round. */
+/* What was written before is seen by whoever sees what is written after, and the other way
+ * round. */
 static __device__ __forceinline__ void fence(const world_t &world)
 {
     if (world.wide) {

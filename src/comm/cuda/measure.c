@@ -65,6 +65,6 @@ weft_status_t weft__cuda_tune(void *ctx, weft_coll_t coll, weft_tune_time_fn tim
     tuned_p->ll_most = lines_until(us, last);
     tuned_p->nccl_min = cuda->nccl ? nccl_from(us, last) : WEFT_TUNE_NEVER;
     return weft__tune_write(weft__cuda_props(cuda->gpu)->name, cuda->size,
-                            weft__cuda_shares_gpu(cuda), coll, tuned_p->ll_most,
-                            tuned_p->nccl_min, tuned_p->path, sizeof(tuned_p->path));
+                            weft__cuda_shares_gpu(cuda), coll, tuned_p->ll_most, tuned_p->nccl_min,
+                            tuned_p->path, sizeof(tuned_p->path));
 }

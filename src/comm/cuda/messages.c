@@ -46,7 +46,7 @@ static void add_message(batch_t *b, int i, const weft_call_t *call, weft_cuda_re
 
 /* Replace a buffer that cannot be reached: of a send by others, of a receive by our own GPU. */
 static weft_status_t staging(weft_cuda_t *cuda, weft_call_t *call, weft_stream_h stream,
-                           weft_cuda_staging_t *staging_p, weft_cuda_ref_t *ref_p)
+                             weft_cuda_staging_t *staging_p, weft_cuda_ref_t *ref_p)
 {
     bool sends = call->coll == WEFT_COLL_SEND, reached = true;
     size_t bytes = call->count * weft_dtype_size(call->type);

@@ -5,7 +5,8 @@
 
 #include "kernel/element.cuh"
 
-/* The threads that share a piece of work: those of `blocks` blocks, of which this one is `block`. */
+/* The threads that share a piece of work: those of `blocks` blocks, of which this one is
+ * `block`. */
 typedef struct crew {
     uint32_t block, blocks;
 } crew_t;

@@ -1,8 +1,9 @@
-/* Plain host memory in calls: pinned memory takes its place, which GPUs reach, and from which memory of the
- * device is filled where others have to reach it. All calls of a launch share one block: a list of what is
- * copied in, one of what is copied out, and the data. So there is at most one function on the stream before
- * the kernel and one behind it, however many calls there are: few of them can wait in streams for other
- * ranks before the driver makes their caller wait (pace in calls.c). */
+/* Plain host memory in calls: pinned memory takes its place, which GPUs reach, and from which
+ * memory of the device is filled where others have to reach it. All calls of a launch share one
+ * block: a list of what is copied in, one of what is copied out, and the data. So there is at most
+ * one function on the stream before the kernel and one behind it, however many calls there are: few
+ * of them can wait in streams for other ranks before the driver makes their caller wait (pace in
+ * calls.c). */
 #include <stdlib.h>
 #include <string.h>
 

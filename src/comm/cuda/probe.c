@@ -1,4 +1,5 @@
-/* Can ranks use our own kernels? If they are on one host and their GPUs reach each other's memory. */
+/* Can ranks use our own kernels? If they are on one host and their GPUs reach each other's
+ * memory. */
 #include "comm/cuda/probe.h"
 
 #include <pthread.h>
@@ -57,8 +58,8 @@ bool weft__cuda_reach_by(const weft_gpus_t *known, const weft_member_t *members,
     return true;
 }
 
-/* What the driver says of this host: asked once, as it takes milliseconds, and others wait meanwhile; kept as
- * long as the process lives. NULL: it says nothing. */
+/* What the driver says of this host: asked once, as it takes milliseconds, and others wait
+ * meanwhile; kept as long as the process lives. NULL: it says nothing. */
 static const weft_gpus_t *gpus_here(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,8 +71,8 @@ static const weft_gpus_t *gpus_here(void)
     return known ? &here : NULL;
 }
 
-/* Do the GPUs of these ranks, of one host, reach each other's memory, for all that is known? Asks the driver
- * if they are several. */
+/* Do the GPUs of these ranks, of one host, reach each other's memory, for all that is known? Asks
+ * the driver if they are several. */
 static bool gpus_reach(const weft_member_t *members, int n)
 {
     bool several = false;

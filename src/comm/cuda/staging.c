@@ -1,6 +1,7 @@
-/* Buffers that kernels have to reach and cannot, in memory of the device in their place. What is copied is
- * memory that GPUs reach: plain host memory has been replaced before (pinned.c). Copies are made in stream
- * order, and never hold up the caller, who may have to make the calls of other ranks as well. */
+/* Buffers that kernels have to reach and cannot, in memory of the device in their place. What is
+ * copied is memory that GPUs reach: plain host memory has been replaced before (pinned.c). Copies
+ * are made in stream order, and never hold up the caller, who may have to make the calls of other
+ * ranks as well. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -42,7 +43,7 @@ static weft_status_t stage_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bo
 }
 
 weft_status_t weft__cuda_staging_in(weft_cuda_t *cuda, weft_call_t *call, bool src, bool dst,
-                                  weft_stream_h stream, weft_cuda_staging_t *staging_p)
+                                    weft_stream_h stream, weft_cuda_staging_t *staging_p)
 {
     weft_status_t status = src || dst ? stage_in(cuda, call, src, dst, stream, staging_p) : WEFT_OK;
     return status == WEFT_ERR_NO_MEMORY ? weft__cuda_no_room(cuda) : status;
@@ -59,8 +60,8 @@ weft_status_t weft__cuda_no_room(weft_cuda_t *cuda)
 }
 
 weft_status_t weft__cuda_staging_end(weft_cuda_t *cuda, const weft_call_t *calls,
-                                   const weft_cuda_staging_t *stages, int n, weft_stream_h stream,
-                                   bool capturing, uint64_t mark, weft_status_t status)
+                                     const weft_cuda_staging_t *stages, int n, weft_stream_h stream,
+                                     bool capturing, uint64_t mark, weft_status_t status)
 {
     bool staged = false;
     for (int i = 0; i < n; i++) {

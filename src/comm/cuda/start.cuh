@@ -1,5 +1,6 @@
-/* Kernels are started by the driver itself: the runtime looks up the GPU and the kernel in every launch, which
- * is 0.3 to 0.7 us of the 4 that a small call takes. What it would find is kept here, per GPU and kernel. */
+/* Kernels are started by the driver itself: the runtime looks up the GPU and the kernel in every
+ * launch, which is 0.3 to 0.7 us of the 4 that a small call takes. What it would find is kept here,
+ * per GPU and kernel. */
 #ifndef WEFT_COMM_CUDA_START_CUH
 #define WEFT_COMM_CUDA_START_CUH
 
@@ -103,7 +104,8 @@ static CUlaunchAttribute attribute_of(const cudaLaunchAttribute &from)
 
 /* `args` has at least as many as the kernel takes. Attributes: up to two, of the kinds above. */
 template <typename KERNEL>
-static cudaError_t start_kernel(int gpu, const cudaLaunchConfig_t &config, KERNEL kernel, void **args)
+static cudaError_t start_kernel(int gpu, const cudaLaunchConfig_t &config, KERNEL kernel,
+                                void **args)
 {
     if (gpu >= HANDLE_GPUS || !the_driver().launch || !the_driver().current) {
         cudaError_t error = cudaSetDevice(gpu);

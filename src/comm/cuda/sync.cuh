@@ -176,8 +176,8 @@ static __device__ __noinline__ void report_mismatch(const world_t &world, const 
                 value[1] << 32 | (uint32_t)value[0], value[3] << 32 | (uint32_t)value[2]);
 }
 
-/* One warp waits for the announcements of all others, 8 lanes a peer, and compares them with its own.
- * Each lane hands its word to `use(peer, i, word)`. False: give up. */
+/* One warp waits for the announcements of all others, 8 lanes a peer, and compares them with its
+ * own. Each lane hands its word to `use(peer, i, word)`. False: give up. */
 template <typename USE>
 static __device__ __forceinline__ bool await_heads(const world_t &world, const call_t &call,
                                                    uint64_t number, USE use)

@@ -90,8 +90,8 @@ static void look_for_gone(weft_cuda_t *cuda, uint64_t now)
     weft__cuda_judge(cuda, &waiting, seen, n);
 }
 
-/* Map what others have made. Where that fails, a rank that dies is the likelier reason: it is looked for
- * first, as weft__cuda_failed does. */
+/* Map what others have made. Where that fails, a rank that dies is the likelier reason: it is
+ * looked for first, as weft__cuda_failed does. */
 static void map_news(weft_cuda_t *cuda, uint64_t now)
 {
     if (cuda->unmapped_ns != 0 && now - cuda->unmapped_ns < WEFT_CUDA_BLAME_NS) {

@@ -1,4 +1,5 @@
-/* Calls that all ranks make: every rank announces its own in a slot (segment.h), and compares everybody's. */
+/* Calls that all ranks make: every rank announces its own in a slot (segment.h), and compares
+ * everybody's. */
 #include <string.h>
 
 #include "comm/host/announce.h"

@@ -8,7 +8,8 @@
 #include "comm/watch.h"
 #include "topo/host.h"
 
-/* Is what `handle` names left over from a rank 0 that died, or from a try of this process that failed? */
+/* Is what `handle` names left over from a rank 0 that died, or from a try of this process that
+ * failed? */
 static bool left_over(const weft_segment_handle_t *handle)
 {
     weft_segment_t *segment;
@@ -24,8 +25,8 @@ static bool left_over(const weft_segment_handle_t *handle)
     return true;
 }
 
-/* Publish the segment that rank 0 has made, unless another caller is rank 0 already: the others would
- * be divided between the two. */
+/* Publish the segment that rank 0 has made, unless another caller is rank 0 already: the others
+ * would be divided between the two. */
 static weft_status_t publish(const weft_rendezvous_t *at, const weft_segment_handle_t *mine)
 {
     weft_segment_handle_t there = {.fd = -1};

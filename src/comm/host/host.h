@@ -1,5 +1,6 @@
-/* The ranks of one host, as processes or threads: who they are, who is alive, how they wait for each other and
- * tell each other what they call. Backends of one host stand on it; comm->host is what they and others ask.
+/* The ranks of one host, as processes or threads: who they are, who is alive, how they wait for
+ * each other and tell each other what they call. Backends of one host stand on it; comm->host is
+ * what they and others ask.
  *
  *     find.c      the segment in which the ranks meet
  *     join.c      joining and leaving
@@ -28,10 +29,10 @@ typedef struct weft_host {
     weft_peer_t *peers; /* [size], this rank included */
     int rank, size;
     weft_comm_h comm;
-    bool oversubscribed;     /* there are more ranks than cores */
-    bool one_process; /* every rank is a thread of this process */
-    int spin;         /* polls before yielding */
-    bool naps;        /* no membarrier here: sleep in short naps instead of waiting for the bell */
+    bool oversubscribed; /* there are more ranks than cores */
+    bool one_process;    /* every rank is a thread of this process */
+    int spin;            /* polls before yielding */
+    bool naps; /* no membarrier here: sleep in short naps instead of waiting for the bell */
     const weft_kernels_t *kernels;
 
     uint64_t seq;                   /* calls announced */
@@ -48,8 +49,8 @@ typedef struct weft_host {
 
 /* ---- joining (find.c, join.c), in the steps of a backend ---------------------------------- */
 
-/* Take the place of `rank` in the segment where the ranks of `at` meet; rank 0 makes it. comm->host is there from
- * here on, also on failure, unless there is no memory or no segment. */
+/* Take the place of `rank` in the segment where the ranks of `at` meet; rank 0 makes it. comm->host
+ * is there from here on, also on failure, unless there is no memory or no segment. */
 weft_status_t weft__host_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank, int size,
                                weft_layout_t layout);
 /* Let the others see it, and what the backend has written in its part. */
@@ -62,7 +63,8 @@ void weft__host_ready(weft_host_t *host);
 /* Wait until all are ready. */
 weft_status_t weft__host_settle(weft_host_t *host, const weft_rendezvous_t *at);
 
-/* This thread's error keeps the rank from joining: tell all. Returns `status`, or the error that came first. */
+/* This thread's error keeps the rank from joining: tell all. Returns `status`, or the error that
+ * came first. */
 weft_status_t weft__host_fail_joining(weft_host_t *host, weft_status_t status);
 
 /* This rank leaves; frees `host`, and ends comm->host. NULL is allowed. */
@@ -71,7 +73,8 @@ void weft__host_leave(weft_host_t *host);
 /* The segment of a communicator. Owned by the caller. (find.c) */
 weft_status_t weft__host_find(weft_comm_h comm, const weft_rendezvous_t *at, int rank, int size,
                               weft_layout_t layout, weft_segment_t **segment_p);
-/* All have joined: whoever comes now is told so, instead of looking for a segment without a name. */
+/* All have joined: whoever comes now is told so, instead of looking for a segment without a
+ * name. */
 void weft__host_close_door(const weft_rendezvous_t *at);
 
 /* Watch the process of a rank before that has joined. */
@@ -113,9 +116,9 @@ static inline void weft__host_begin(weft_host_t *host, const weft_call_t *call)
     atomic_store_explicit(&host->me->call, ++host->calls, memory_order_relaxed);
 }
 
-/* Announce `call`, with the first `bytes` of its source as payload or, if 0, with what the caller has
- * written into the slot; wait for all ranks to announce the same and check that they did. The caller
- * then reads their slots, and ends the call with host->seq++. */
+/* Announce `call`, with the first `bytes` of its source as payload or, if 0, with what the caller
+ * has written into the slot; wait for all ranks to announce the same and check that they did. The
+ * caller then reads their slots, and ends the call with host->seq++. */
 weft_status_t weft__host_announce(weft_host_t *host, const weft_call_t *call, weft_algo_t algo,
                                   size_t bytes);
 
@@ -124,11 +127,13 @@ weft_status_t weft__host_announce(weft_host_t *host, const weft_call_t *call, we
 weft_status_t weft__verify_far(weft_host_t *host);
 weft_status_t weft__verify_each(weft_host_t *host, int p, uint64_t through);
 
-/* `bytes` of every rank to all, at most WEFT_SLOT_BYTES. `first`: a call of its own, else part of the last. */
+/* `bytes` of every rank to all, at most WEFT_SLOT_BYTES. `first`: a call of its own, else part of
+ * the last. */
 weft_status_t weft__host_gather(weft_host_t *host, bool first, const void *mine, void *all,
                                 size_t bytes);
 
-/* Before and after touching others' buffers. If it is false, they may be gone: do not touch them. */
+/* Before and after touching others' buffers. If it is false, they may be gone: do not touch
+ * them. */
 static inline bool weft__host_touch(weft_host_t *host)
 {
     /* Partner: weft__host_drain, whose membarrier takes the place of a fence here. */

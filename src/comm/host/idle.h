@@ -1,4 +1,5 @@
-/* Passing the time while another process does something: for waits without a bell (wait.h has those with one). */
+/* Passing the time while another process does something: for waits without a bell (wait.h has those
+ * with one). */
 #ifndef WEFT_COMM_HOST_IDLE_H
 #define WEFT_COMM_HOST_IDLE_H
 
@@ -35,8 +36,8 @@ typedef struct weft_idler {
     uint64_t waited_ns; /* since then, at the last look */
 } weft_idler_t;
 
-/* Give the core away once: yield, and after some milliseconds nap, for at most one. True if it looked
- * at the clock, which costs a tenth of a yield: every 16th time, and after each nap. */
+/* Give the core away once: yield, and after some milliseconds nap, for at most one. True if it
+ * looked at the clock, which costs a tenth of a yield: every 16th time, and after each nap. */
 bool weft__wait_idle(weft_idler_t *idler, bool oversubscribed);
 
 #endif

@@ -26,8 +26,8 @@ static weft_segment_t *table;
 #define PAGE ((size_t)4096)
 #define HEAD_BYTES ((sizeof(weft_segment_head_t) + PAGE - 1) / PAGE * PAGE)
 
-/* From one block to the next. Moves those of neighbouring ranks apart modulo the page size, so that the flags
- * of all ranks do not compete for one set of the first-level cache. */
+/* From one block to the next. Moves those of neighbouring ranks apart modulo the page size, so that
+ * the flags of all ranks do not compete for one set of the first-level cache. */
 static size_t stride(weft_layout_t layout)
 {
     return (sizeof(weft_rank_block_t) + layout.rank_bytes + PAGE - 1) / PAGE * PAGE + 128;

@@ -1,5 +1,5 @@
-/* The control segment of one communicator: what its ranks on a host share. It has no name in any file system
- * (a memfd, opened through /proc/<pid>/fd), so nothing can be left behind.
+/* The control segment of one communicator: what its ranks on a host share. It has no name in any
+ * file system (a memfd, opened through /proc/<pid>/fd), so nothing can be left behind.
  *
  *     +--------------------+
  *     | head               |  size of the communicator, first error
@@ -13,15 +13,16 @@
  *     | ...                |
  *     +--------------------+
  *
- * A rank writes its own block and reads the others'. Pages are only backed once touched, so what is not
- * used costs nothing.
+ * A rank writes its own block and reads the others'. Pages are only backed once touched, so what is
+ * not used costs nothing.
  *
- * Slots: call number k is announced in slot k % WEFT_SLOTS (announce.c). Most calls wait for everybody's
- * announcement before they end, so a rank that announces k+1 has finished k. A rank that needs
- * nothing from the others may go on and compare their announcements later, but is never more than
- * WEFT_LAG calls ahead of those it has compared. So before it overwrites slot k - WEFT_SLOTS it has
- * seen everybody's k - WEFT_LAG, hence nobody still reads the slot, and by the same rule nobody's
- * announcement is overwritten before all have compared it. No acknowledgement is needed. */
+ * Slots: call number k is announced in slot k % WEFT_SLOTS (announce.c). Most calls wait for
+ * everybody's announcement before they end, so a rank that announces k+1 has finished k. A rank
+ * that needs nothing from the others may go on and compare their announcements later, but is never
+ * more than WEFT_LAG calls ahead of those it has compared. So before it overwrites slot k -
+ * WEFT_SLOTS it has seen everybody's k - WEFT_LAG, hence nobody still reads the slot, and by the
+ * same rule nobody's announcement is overwritten before all have compared it. No acknowledgement is
+ * needed. */
 #ifndef WEFT_COMM_HOST_SEGMENT_H
 #define WEFT_COMM_HOST_SEGMENT_H
 
@@ -63,31 +64,31 @@ typedef struct weft_rank_block {
      * in join.c). */
     _Alignas(128) _Atomic uint64_t state;
     int32_t pid;
-    cpu_set_t cpus; /* where the rank may run when it joined */
-    bool oversubscribed;   /* it belongs to a job or communicator with more ranks than cores */
+    cpu_set_t cpus;      /* where the rank may run when it joined */
+    bool oversubscribed; /* it belongs to a job or communicator with more ranks than cores */
 
     /* Doorbell: whoever sleeps until this rank does something counts itself in `sleepers` and waits
      * on `wake`; the rank rings after every flag it writes (wait.h has the ordering). */
     _Alignas(128) _Atomic uint32_t sleepers;
     _Atomic uint32_t wake;
 
-    /* For error texts, relaxed: the number of the collective it is in or was in last, and of the last
-     * one that went in chunks, with signature and count of the whole. */
+    /* For error texts, relaxed: the number of the collective it is in or was in last, and of the
+     * last one that went in chunks, with signature and count of the whole. */
     _Atomic uint64_t call, whole_call, whole_sig, whole_count;
 
     /* Not 0 while the rank may read or write others' buffers. Stored before it looks at `broken`;
      * whoever broke the communicator reads it after a membarrier (weft__host_drain). */
     _Atomic uint32_t inside;
 
-    /* For a backend: how far the rank is in a call. Here, and not in the backend's part, as it would cost one
-     * more page to look up in every call. */
+    /* For a backend: how far the rank is in a call. Here, and not in the backend's part, as it
+     * would cost one more page to look up in every call. */
     _Alignas(128) _Atomic uint64_t progress;
 
     _Alignas(128) weft_slot_t slot[WEFT_SLOTS];
 } weft_rank_block_t;
 
-/* Bytes that a backend has behind the block of each rank, which it fills before the rank is JOINED, and for
- * each ordered pair, on pages of their own. */
+/* Bytes that a backend has behind the block of each rank, which it fills before the rank is JOINED,
+ * and for each ordered pair, on pages of their own. */
 typedef struct weft_layout {
     size_t rank_bytes, pair_bytes;
 } weft_layout_t;

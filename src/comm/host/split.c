@@ -1,4 +1,5 @@
-/* Splitting: ranks tell each other color and key; the first of each color makes a segment for them. */
+/* Splitting: ranks tell each other color and key; the first of each color makes a segment for
+ * them. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -80,8 +81,8 @@ static weft_status_t split_segment(weft_host_t *host, bool joins, const ballot_t
     return status == WEFT_OK ? WEFT_OK : give_up(host, leader, status);
 }
 
-/* Those who join the child are known from the parent: one that dies before it has joined is missed at
- * once. */
+/* Those who join the child are known from the parent: one that dies before it has joined is missed
+ * at once. */
 static void watch_family(const weft_host_t *host, const ballot_t *ballots, weft_host_t *child)
 {
     for (int p = 0; p < host->size; p++) {
@@ -97,7 +98,8 @@ static void watch_family(const weft_host_t *host, const ballot_t *ballots, weft_
 static weft_status_t join_child(weft_host_t *host, const ballot_t *ballots, weft_segment_t *segment,
                                 int rank, weft_comm_h child)
 {
-    weft_rendezvous_t at = {.local = true, .shared = &segment, .oversubscribed = host->oversubscribed};
+    weft_rendezvous_t at = {
+        .local = true, .shared = &segment, .oversubscribed = host->oversubscribed};
     child->backend = host->comm->backend;
     weft_status_t status = child->backend->enter(child, &at, rank, (int)segment->head->size);
     if (status == WEFT_OK) {

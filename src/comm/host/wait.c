@@ -99,9 +99,9 @@ static void sleep_on(weft_host_t *host, weft_rank_block_t *block, const _Atomic 
     atomic_fetch_sub_explicit(&block->sleepers, 1, memory_order_seq_cst);
 }
 
-/* How long to yield before sleeping. Beside a rank that computes, for something large: not long. A thread
- * that yields gets its share of the core all the same, which the rank could use, and being woken late is
- * nothing against such a call. */
+/* How long to yield before sleeping. Beside a rank that computes, for something large: not long. A
+ * thread that yields gets its share of the core all the same, which the rank could use, and being
+ * woken late is nothing against such a call. */
 static uint64_t patience(const weft_host_t *host)
 {
     const weft_call_t *call = host->current;
@@ -158,8 +158,8 @@ weft_status_t weft__wait_slow(weft_host_t *host, int peer, const _Atomic uint64_
     while (atomic_load_explicit(word, memory_order_acquire) < target) {
         weft_status_t status = weft__wait_step(host, &waiter, peer, word, target);
         if (status != WEFT_OK) {
-            /* While joining: whoever broke it may have joined before it did. Then so have we, and the
-             * first call is told. */
+            /* While joining: whoever broke it may have joined before it did. Then so have we, and
+             * the first call is told. */
             bool joined = !host->current &&
                           atomic_load_explicit(word, memory_order_acquire) >= target;
             if (joined) {

@@ -1,13 +1,14 @@
 /* Waiting for another rank: spin, then yield, then sleep.
  *
  * A rank that waits for a flag of rank p polls it, gives its core away with sched_yield, and after
- * some milliseconds (in a large call beside computing: a fifth of one) sleeps on p's doorbell. The bell
- * costs the writer one load of its own cache line per flag, no fence: the ordering is the sleeper's to pay.
+ * some milliseconds (in a large call beside computing: a fifth of one) sleeps on p's doorbell. The
+ * bell costs the writer one load of its own cache line per flag, no fence: the ordering is the
+ * sleeper's to pay.
  *
  *     writer p                          sleeper
  *     store flag (release)              sleepers += 1
- *     load sleepers                     membarrier: every core of registered processes passes a fence
- *     if any: wake += 1, futex_wake     read wake; load flag; futex_wait(wake) if it is not there
+ *     load sleepers                     membarrier: every core of registered processes passes a
+ * fence if any: wake += 1, futex_wake     read wake; load flag; futex_wait(wake) if it is not there
  *
  * Either the sleeper's second look sees the flag, or the writer's load came after the membarrier
  * and sees the sleeper. Where membarrier is not to be had, the sleeper naps for at most 1 ms. */
@@ -22,7 +23,8 @@ bool weft__wait_init(void);
 
 void weft__wake_all(weft_rank_block_t *block);
 
-/* Every core that runs a rank passes a fence; without membarrier, wait longer than a store takes. */
+/* Every core that runs a rank passes a fence; without membarrier, wait longer than a store
+ * takes. */
 void weft__wait_fence(const weft_host_t *host);
 
 /* To be called after every store that another rank may wait for. */

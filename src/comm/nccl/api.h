@@ -1,8 +1,8 @@
 /* NCCL, loaded when it is there: the part of its C interface that Weft calls.
  *
- * Nothing of NCCL is needed to build Weft. Types and values below are NCCL's binary interface, which
- * has not changed since 2.18; test/comm/nccl/test_api.c holds them against nccl.h where there is
- * one. */
+ * Nothing of NCCL is needed to build Weft. Types and values below are NCCL's binary interface,
+ * which has not changed since 2.18; test/comm/nccl/test_api.c holds them against nccl.h where there
+ * is one. */
 #ifndef WEFT_COMM_NCCL_API_H
 #define WEFT_COMM_NCCL_API_H
 
@@ -56,8 +56,9 @@ typedef enum weft_nccl_op {
 
 #define WEFT_NCCL_NO_COLOR (-1) /* NCCL_SPLIT_NOCOLOR */
 
-/* The functions: name without "nccl", what it returns, arguments. Those of NEED must be there, those
- * of MAY came after WEFT_NCCL_OLDEST and are NULL where they are not. `stream` is a cudaStream_t. */
+/* The functions: name without "nccl", what it returns, arguments. Those of NEED must be there,
+ * those of MAY came after WEFT_NCCL_OLDEST and are NULL where they are not. `stream` is a
+ * cudaStream_t. */
 #define WEFT_NCCL_TABLE(NEED, MAY)                                                                 \
     NEED(GetVersion, weft_nccl_result_t, (int *version_p))                                         \
     NEED(GetUniqueId, weft_nccl_result_t, (weft_nccl_id_t * id_p))                                 \
@@ -107,8 +108,8 @@ typedef struct weft_nccl_api {
 #undef WEFT_NCCL_SLOT
 } weft_nccl_api_t;
 
-/* The library that the setting WEFT_NCCL names, loaded at the first call. NULL if it cannot be used,
- * with a sentence that says why and what to do in *why_p (may be NULL). */
+/* The library that the setting WEFT_NCCL names, loaded at the first call. NULL if it cannot be
+ * used, with a sentence that says why and what to do in *why_p (may be NULL). */
 const weft_nccl_api_t *weft__nccl(const char **why_p);
 
 /* Load `library`. False, and the sentence is in `why`, if it cannot be used. Never unloaded: NCCL

@@ -68,10 +68,11 @@ static void set_current(weft_nccl_member_t *member, const weft_call_t *call)
 
 /* ---- one thread, several ranks ---------------------------------------------------------- */
 
-/* What a thread launches on several communicators in one group of NCCL's really starts at its end. */
+/* What a thread launches on several communicators in one group of NCCL's really starts at its
+ * end. */
 static _Thread_local struct {
     bool open;
-    weft_nccl_member_t *members;   /* linked by next_pending */
+    weft_nccl_member_t *members; /* linked by next_pending */
     weft_nccl_staging_t *stages; /* of calls on host memory */
 } group;
 
@@ -145,8 +146,8 @@ static void defer(weft_nccl_member_t *member)
     }
 }
 
-/* Queue the calls on `cuda`, with marks before and after, or none if they may trail on `handle`. What
- * a group launches comes later, so marks of the watcher's could come too early. */
+/* Queue the calls on `cuda`, with marks before and after, or none if they may trail on `handle`.
+ * What a group launches comes later, so marks of the watcher's could come too early. */
 static weft_status_t start_calls(weft_nccl_member_t *member, const weft_call_t *calls, int n,
                                  void *cuda, weft_stream_h handle, bool *watched_p)
 {
@@ -180,10 +181,10 @@ static weft_status_t check_member(void *ctx, int error)
     return weft__fail((weft_status_t)member->verdict.status, "%s", member->verdict.text);
 }
 
-/* Queue the calls, and wait for them unless they are on `stream`. The program may end a stream of its
- * own without telling us, so there nothing is left to be marked later. */
-static weft_status_t run_calls(weft_nccl_member_t *member, const weft_call_t *calls, int n, void *cuda,
-                               weft_stream_h stream, bool wait)
+/* Queue the calls, and wait for them unless they are on `stream`. The program may end a stream of
+ * its own without telling us, so there nothing is left to be marked later. */
+static weft_status_t run_calls(weft_nccl_member_t *member, const weft_call_t *calls, int n,
+                               void *cuda, weft_stream_h stream, bool wait)
 {
     bool watched = false;
     set_current(member, calls);
@@ -226,7 +227,8 @@ static weft_status_t nccl_launch(void *ctx, const weft_call_t *calls, int n, wef
     if (status != WEFT_OK) {
         return weft__nccl_claim(member, status); /* the others are in this call already */
     }
-    status = staging ? run_staged(member, staging, n) : run_calls(member, calls, n, cuda, stream, !stream);
+    status = staging ? run_staged(member, staging, n)
+                     : run_calls(member, calls, n, cuda, stream, !stream);
     if (!stream) {
         weft__nccl_landed(member);
     }
@@ -287,8 +289,8 @@ static void nccl_fail(void *ctx, weft_status_t status, int culprit, const char *
 static void nccl_abort(void *ctx)
 {
     weft_nccl_member_t *member = ctx;
-    weft__nccl_claim(member,
-                     weft__fail(WEFT_ERR_ABORTED, "rank %d aborted the communicator", member->rank));
+    weft__nccl_claim(
+        member, weft__fail(WEFT_ERR_ABORTED, "rank %d aborted the communicator", member->rank));
     /* Whoever is just entering a call has not been told yet. */
     atomic_store_explicit(&member->told, false, memory_order_relaxed);
 }

@@ -170,10 +170,10 @@ static bool wait_outside(weft_nccl_t *nccl, int ms)
     return true;
 }
 
-/* Aborting frees NCCL's communicator, so whoever is inside has to leave first. If it is stuck (while
- * connecting to a peer that does not come) it is told to: by ncclCommRevoke, which frees nothing. NCCL
- * before 2.28 does not have that; there ncclCommAbort itself must do, as other users of NCCL rely on:
- * it raises the flag that stuck calls look at long before it frees anything. */
+/* Aborting frees NCCL's communicator, so whoever is inside has to leave first. If it is stuck
+ * (while connecting to a peer that does not come) it is told to: by ncclCommRevoke, which frees
+ * nothing. NCCL before 2.28 does not have that; there ncclCommAbort itself must do, as other users
+ * of NCCL rely on: it raises the flag that stuck calls look at long before it frees anything. */
 void weft__nccl_abort(weft_nccl_t *nccl)
 {
     pthread_mutex_lock(&nccl->lock);
@@ -336,7 +336,8 @@ static int patience(int timeout_ms)
 }
 
 weft_status_t weft__nccl_open(const weft_nccl_id_t *id, int rank, int size,
-                              const weft_nccl_binding_t *binding, int timeout_ms, weft_nccl_t **nccl_p)
+                              const weft_nccl_binding_t *binding, int timeout_ms,
+                              weft_nccl_t **nccl_p)
 {
     weft_nccl_t *nccl;
     weft_status_t status = weft__nccl_enter(id, rank, size, binding, &nccl);

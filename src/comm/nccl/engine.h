@@ -54,17 +54,17 @@ void weft__nccl_free_scratch(weft_nccl_t *nccl);
 
 /* ---- registered memory (register.c) ------------------------------------------------------- */
 
-/* Tell NCCL of a call's buffers if the program has registered them (weft_register, WEFT_NCCL_REGISTER=1),
- * once for each piece; between begin and end. What it thinks of that is its own affair: they work either
- * way. */
+/* Tell NCCL of a call's buffers if the program has registered them (weft_register,
+ * WEFT_NCCL_REGISTER=1), once for each piece; between begin and end. What it thinks of that is its
+ * own affair: they work either way. */
 void weft__nccl_introduce(weft_nccl_t *nccl, const weft_call_t *call);
 /* NCCL forgets with its communicator; this is what remembers what it was told. */
 void weft__nccl_forget(weft_nccl_t *nccl);
 
 /* ---- joining (join.c) ------------------------------------------------------------------- */
 
-/* A call of NCCL's that waits for other ranks, in a thread of its own. Whoever comes last, the thread
- * or the one who started it, frees it, and with it what it made in vain. */
+/* A call of NCCL's that waits for other ranks, in a thread of its own. Whoever comes last, the
+ * thread or the one who started it, frees it, and with it what it made in vain. */
 typedef struct weft_nccl_join weft_nccl_join_t;
 
 typedef struct weft_nccl_request {

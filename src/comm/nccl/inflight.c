@@ -43,7 +43,8 @@ static int launched(weft_nccl_member_t *member, weft_nccl_inflight_t *record, in
     return error;
 }
 
-/* Under the lock: a place for `call` and what follows it. Its start is not recorded, so it has passed. */
+/* Under the lock: a place for `call` and what follows it. Its start is not recorded, so it has
+ * passed. */
 static int board(weft_nccl_member_t *member, const weft_call_t *call, uint64_t first, void *stream,
                  weft_nccl_inflight_t **record_p, bool *extends_p)
 {
@@ -60,8 +61,8 @@ static int board(weft_nccl_member_t *member, const weft_call_t *call, uint64_t f
     return error;
 }
 
-/* Under the lock: make an in-flight record of what trails, so that its end is known. A stream that was destroyed
- * has been waited for. */
+/* Under the lock: make an in-flight record of what trails, so that its end is known. A stream that
+ * was destroyed has been waited for. */
 static int mark_unmarked(weft_nccl_member_t *member)
 {
     weft_nccl_unmarked_t unmarked = member->unmarked;
@@ -71,8 +72,8 @@ static int mark_unmarked(weft_nccl_member_t *member)
         return 0;
     }
     member->unmarked.past.stream = NULL;
-    int error = board(member, &unmarked.call, unmarked.first, weft__cuda_stream(unmarked.past.stream), &record,
-                      &extends);
+    int error = board(member, &unmarked.call, unmarked.first,
+                      weft__cuda_stream(unmarked.past.stream), &record, &extends);
     if (error == 0) {
         error = weft__cuda_record(&unmarked.past, record->end, &there);
     }
@@ -102,7 +103,7 @@ static int follow(weft_nccl_member_t *member, void *stream)
 
 /* May this launch do without events? */
 static bool unmarked(weft_nccl_member_t *member, const weft_call_t *call, void *stream,
-                   weft_stream_h handle)
+                     weft_stream_h handle)
 {
     const weft_nccl_inflight_t *tail = member->tail;
     if (!handle || !tail || tail->open || tail->stream != stream ||
@@ -110,7 +111,8 @@ static bool unmarked(weft_nccl_member_t *member, const weft_call_t *call, void *
         return false;
     }
     if (!member->unmarked.past.stream) {
-        member->unmarked = (weft_nccl_unmarked_t){weft__cuda_past(handle), member->calls, member->calls, *call};
+        member->unmarked = (weft_nccl_unmarked_t){weft__cuda_past(handle), member->calls,
+                                                  member->calls, *call};
         member->unmarked.call.vectors = NULL; /* not ours */
     }
     member->unmarked.last = member->calls;
@@ -120,9 +122,11 @@ static bool unmarked(weft_nccl_member_t *member, const weft_call_t *call, void *
 static int take_off(weft_nccl_member_t *member, const weft_call_t *call, void *stream,
                     weft_nccl_inflight_t **record_p)
 {
-    bool extends, trailing = member->unmarked.past.stream != NULL; /* on this stream: follow saw to it */
+    bool extends,
+        trailing = member->unmarked.past.stream != NULL; /* on this stream: follow saw to it */
     int error = board(member, trailing ? &member->unmarked.call : call,
-                      trailing ? member->unmarked.first : member->calls, stream, record_p, &extends);
+                      trailing ? member->unmarked.first : member->calls, stream, record_p,
+                      &extends);
     if (error == 0 && !extends && !trailing) {
         error = member->binding.ops->event_record(member->binding.gpu, (*record_p)->start, stream);
     }
@@ -146,7 +150,8 @@ int weft__nccl_depart(weft_nccl_member_t *member, const weft_call_t *call, void 
     }
     if (error == 0 && !captured) {
         /* Who waits for the call, and for nothing before it, needs no events to see how it goes. */
-        bool bare = (stream == member->stream && !member->tail) || unmarked(member, call, stream, handle);
+        bool bare = (stream == member->stream && !member->tail) ||
+                    unmarked(member, call, stream, handle);
         error = bare ? 0 : follow(member, stream);
         error = error != 0 || bare ? error : take_off(member, call, stream, record_p);
     }
@@ -204,7 +209,8 @@ bool weft__nccl_oldest(weft_nccl_member_t *member, weft_nccl_sight_t *sight_p)
         *sight_p = (weft_nccl_sight_t){record->call, record->first, record->last, record->since};
         seen = true;
     } else if (member->since != 0) {
-        *sight_p = (weft_nccl_sight_t){member->current, member->calls, member->calls, member->since};
+        *sight_p = (weft_nccl_sight_t){member->current, member->calls, member->calls,
+                                       member->since};
         seen = true;
     }
     pthread_mutex_unlock(&member->lock);

@@ -1,5 +1,6 @@
-/* Joining and splitting: calls of NCCL's that return when all ranks have made them, whenever that is,
- * and that nothing but the end of the process can interrupt. So they run in a thread of their own. */
+/* Joining and splitting: calls of NCCL's that return when all ranks have made them, whenever that
+ * is, and that nothing but the end of the process can interrupt. So they run in a thread of their
+ * own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

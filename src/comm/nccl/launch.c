@@ -1,7 +1,7 @@
 /* Calls, in NCCL's words.
  *
- * Where NCCL has no collective (gather, scatter, all-to-all), it is made of sends and receives in one
- * group, which NCCL carries out together. A barrier is an all-reduce of one element. */
+ * Where NCCL has no collective (gather, scatter, all-to-all), it is made of sends and receives in
+ * one group, which NCCL carries out together. A barrier is an all-reduce of one element. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -97,8 +97,8 @@ void weft__nccl_free_scratch(weft_nccl_t *nccl)
     }
 }
 
-/* A copy of `bytes` at `src`, made in the order of `stream`. Calls of a group get places of their own,
- * since all of them are copied before NCCL starts; calls one after the other share one. */
+/* A copy of `bytes` at `src`, made in the order of `stream`. Calls of a group get places of their
+ * own, since all of them are copied before NCCL starts; calls one after the other share one. */
 static weft_status_t copy_aside(weft_nccl_t *nccl, const void *src, size_t bytes, void *stream,
                                 const void **copy_p)
 {

@@ -48,7 +48,7 @@ static weft_status_t leave_last_will(weft_nccl_member_t *member)
 }
 
 weft_nccl_member_t *weft__nccl_member_create(weft_comm_h comm, const weft_rendezvous_t *road,
-                                         const weft_nccl_binding_t *binding, int rank, int size)
+                                             const weft_nccl_binding_t *binding, int rank, int size)
 {
     weft_nccl_member_t *member = calloc(1, sizeof(*member));
     if (!member) {
@@ -117,8 +117,8 @@ static weft_status_t fetch_id(weft_nccl_member_t *member, const char *key, weft_
                                            store_timeout(member));
     if (status == WEFT_ERR_TIMEOUT) {
         weft_fault_t fault;
-        weft__watch_absent(member->rank, false, &(weft_seen_t){.rank = 0}, 1, member->timeout_ms, NULL,
-                           &fault);
+        weft__watch_absent(member->rank, false, &(weft_seen_t){.rank = 0}, 1, member->timeout_ms,
+                           NULL, &fault);
         return weft__fail(fault.status, "%s", fault.text);
     }
     if (status == WEFT_OK && bytes != sizeof(invitation)) {
@@ -169,7 +169,8 @@ weft_status_t weft__nccl_member_enter(weft_nccl_member_t *member)
         status = member->rank == 0 ? publish_id(member, key, &id) : fetch_id(member, key, &id);
     }
     if (status == WEFT_OK) {
-        status = weft__nccl_enter(&id, member->rank, member->size, &member->binding, &member->engine);
+        status = weft__nccl_enter(&id, member->rank, member->size, &member->binding,
+                                  &member->engine);
         status = status == WEFT_OK ? status : fail_joining(member, status);
     }
     return status;
@@ -202,7 +203,8 @@ static void see_all(weft_nccl_member_t *member, weft_seen_t *seen)
         snprintf(name, sizeof(name), "here/%d", p);
         weft__nccl_key(member, name, key, sizeof(key));
         bool absent = member->store &&
-                      weft__store_look(member->store, key, NULL, &bytes, &found) == WEFT_OK && !found;
+                      weft__store_look(member->store, key, NULL, &bytes, &found) == WEFT_OK &&
+                      !found;
         seen[p] = (weft_seen_t){.rank = p, .state = absent ? WEFT_SEEN_UNKNOWN : WEFT_SEEN_JOINED};
     }
 }
@@ -217,8 +219,8 @@ static weft_status_t not_joined(weft_nccl_member_t *member)
     if (seen) {
         see_all(member, seen);
     }
-    weft__watch_absent(member->rank, false, seen, seen ? member->size : 0, member->timeout_ms, advice,
-                       &fault);
+    weft__watch_absent(member->rank, false, seen, seen ? member->size : 0, member->timeout_ms,
+                       advice, &fault);
     free(seen);
     return weft__fail(fault.status, "%s", fault.text);
 }
@@ -231,7 +233,7 @@ static weft_status_t lost_store(const weft_nccl_member_t *member)
                               .owes = WEFT_OWES_ALL,
                               .served_store = true,
                               .name = member->road.of_job ? "weft run"
-                                                        : "the process that made the id"};
+                                                          : "the process that made the id"};
     const weft_waiting_t waiting = {.rank = member->rank, .joining = true};
     weft_fault_t fault;
     weft__watch(&waiting, &seen, 1, &fault);
@@ -287,11 +289,12 @@ static void child_key(const weft_nccl_member_t *member, int color, char key[64])
     snprintf(key, 64, "split/%016llx", (unsigned long long)hash);
 }
 
-/* A child is watched by way of the same store, if that is still there: it need not be, since ids serve
- * for joining only. */
+/* A child is watched by way of the same store, if that is still there: it need not be, since ids
+ * serve for joining only. */
 static void connect_child(weft_nccl_member_t *member)
 {
-    if (dial(&member->road, 5000, &member->store) != WEFT_OK || leave_last_will(member) != WEFT_OK) {
+    if (dial(&member->road, 5000, &member->store) != WEFT_OK ||
+        leave_last_will(member) != WEFT_OK) {
         weft__info("rank %d of a communicator that was split goes without the store: %s",
                    member->rank, weft_last_error());
         weft__store_close(member->store);
@@ -307,7 +310,8 @@ weft_status_t weft__nccl_comm_split(void *ctx, int color, int key, weft_comm_h c
         return weft__nccl_refuse(member);
     }
     member->splits++;
-    weft_status_t status = weft__nccl_split(member->engine, color, key, member->timeout_ms, &engine);
+    weft_status_t status = weft__nccl_split(member->engine, color, key, member->timeout_ms,
+                                            &engine);
     if (status != WEFT_OK) {
         return weft__nccl_claim(member, status);
     }

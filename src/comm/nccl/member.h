@@ -1,16 +1,16 @@
-/* The nccl backend: a communicator whose calls all go to NCCL, for ranks on several hosts or where it
- * is asked for.
+/* The nccl backend: a communicator whose calls all go to NCCL, for ranks on several hosts or where
+ * it is asked for.
  *
- * NCCL says little when something goes wrong: a peer that died is noticed by its network, if at all,
- * and a late one never. So every rank has a watcher, a thread that looks
+ * NCCL says little when something goes wrong: a peer that died is noticed by its network, if at
+ * all, and a late one never. So every rank has a watcher, a thread that looks
  *
  *     at NCCL                 for errors it has found,
  *     at this rank's calls    for one that has been under way for too long,
  *     at the store            for what others found, and for ranks that are gone: the store itself
  *                             says so when a rank's connection ends.
  *
- * The first error offered to the store is the communicator's, on all ranks. Whoever learns of it aborts
- * the engine, which ends what waits on the GPU and inside NCCL. */
+ * The first error offered to the store is the communicator's, on all ranks. Whoever learns of it
+ * aborts the engine, which ends what waits on the GPU and inside NCCL. */
 #ifndef WEFT_COMM_NCCL_MEMBER_H
 #define WEFT_COMM_NCCL_MEMBER_H
 
@@ -32,9 +32,9 @@ typedef struct weft_nccl_inflight {
     weft_call_t call;     /* the first one, to describe it */
 } weft_nccl_inflight_t;
 
-/* Launches on the stream of the last in-flight record, since it took off, that no event marks. Two events cost as
- * much as a small collective, so an in-flight record takes off once in a while, and the watcher or whoever needs
- * it marks what trails behind. */
+/* Launches on the stream of the last in-flight record, since it took off, that no event marks. Two
+ * events cost as much as a small collective, so an in-flight record takes off once in a while, and
+ * the watcher or whoever needs it marks what trails behind. */
 typedef struct weft_nccl_unmarked {
     weft_cuda_past_t past; /* .stream NULL: there is none */
     uint64_t first, last;
@@ -91,9 +91,10 @@ typedef struct weft_nccl_member {
     weft_call_t current;
     weft_nccl_inflight_t inflight[WEFT_NCCL_INFLIGHT];
     int newest;
-    const weft_nccl_inflight_t *tail; /* the last one that took off, NULL if it is known to be done */
-    uint64_t took_off;              /* when that was */
-    uint64_t unmarked_ns;              /* for how long others may trail behind it */
+    const weft_nccl_inflight_t
+        *tail;            /* the last one that took off, NULL if it is known to be done */
+    uint64_t took_off;    /* when that was */
+    uint64_t unmarked_ns; /* for how long others may trail behind it */
     weft_nccl_unmarked_t unmarked;
     struct weft_nccl_member *next_pending; /* in the thread's group */
     bool pending;
@@ -104,8 +105,8 @@ typedef struct weft_nccl_member {
 weft_status_t weft__nccl_watch_start(weft_nccl_member_t *member);
 void weft__nccl_watch_stop(weft_nccl_member_t *member);
 
-/* This thread's error breaks the communicator, unless another one did before (WEFT_OK: one did). Returns
- * when the engine is aborted, with the error that counts as this thread's. */
+/* This thread's error breaks the communicator, unless another one did before (WEFT_OK: one did).
+ * Returns when the engine is aborted, with the error that counts as this thread's. */
 weft_status_t weft__nccl_claim(weft_nccl_member_t *member, weft_status_t status);
 
 /* A call on a broken communicator: the error if this rank does not know it yet, from then on
@@ -130,9 +131,11 @@ void weft__nccl_key(const weft_nccl_member_t *member, const char *name, char *ke
 
 /* The member of `rank`, as ctx of `comm`; NULL if there is no memory. */
 weft_nccl_member_t *weft__nccl_member_create(weft_comm_h comm, const weft_rendezvous_t *road,
-                                         const weft_nccl_binding_t *binding, int rank, int size);
+                                             const weft_nccl_binding_t *binding, int rank,
+                                             int size);
 
-/* The first step of joining, after that; weft__nccl_comm_meet is the second. Their slots in the table. */
+/* The first step of joining, after that; weft__nccl_comm_meet is the second. Their slots in the
+ * table. */
 weft_status_t weft__nccl_member_enter(weft_nccl_member_t *member);
 weft_status_t weft__nccl_comm_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank, int size);
 weft_status_t weft__nccl_comm_meet(weft_comm_h comm);
@@ -141,9 +144,9 @@ weft_status_t weft__nccl_comm_split(void *ctx, int color, int key, weft_comm_h c
 
 /* ---- calls on their way (inflight.c) ------------------------------------------------------ */
 
-/* Before and after a launch on `stream`: keeps the order of calls, and marks where this one is, unless
- * it may trail behind another on `handle`, its stream (NULL: it may not). *record_p may be NULL. Not
- * while a graph is captured. 0 or a CUDA error. */
+/* Before and after a launch on `stream`: keeps the order of calls, and marks where this one is,
+ * unless it may trail behind another on `handle`, its stream (NULL: it may not). *record_p may be
+ * NULL. Not while a graph is captured. 0 or a CUDA error. */
 int weft__nccl_depart(weft_nccl_member_t *member, const weft_call_t *call, void *stream,
                       weft_stream_h handle, weft_nccl_inflight_t **record_p);
 int weft__nccl_arrive(weft_nccl_member_t *member, weft_nccl_inflight_t *record);
@@ -151,8 +154,9 @@ int weft__nccl_arrive(weft_nccl_member_t *member, weft_nccl_inflight_t *record);
 /* All that was launched so far is known to be done. */
 void weft__nccl_landed(weft_nccl_member_t *member);
 
-/* The oldest call that is under way: what, its numbers, since when. False if there is none. Those that
- * wait for their turn on the GPU do not count, but for what was queued between an in-flight record and its trail. */
+/* The oldest call that is under way: what, its numbers, since when. False if there is none. Those
+ * that wait for their turn on the GPU do not count, but for what was queued between an in-flight
+ * record and its trail. */
 typedef struct weft_nccl_sight {
     weft_call_t call;
     uint64_t first, last, since;
@@ -184,10 +188,10 @@ typedef struct weft_nccl_staging {
     struct weft_nccl_staging *next; /* in the thread's group */
 } weft_nccl_staging_t;
 
-/* *staging_p is NULL if there is nothing to do. Else launch its calls on `stream`, bring back the results,
- * wait for the stream, free it. */
+/* *staging_p is NULL if there is nothing to do. Else launch its calls on `stream`, bring back the
+ * results, wait for the stream, free it. */
 weft_status_t weft__nccl_staging_in(weft_nccl_member_t *member, const weft_call_t *calls, int n,
-                                  void *stream, weft_nccl_staging_t **staging_p);
+                                    void *stream, weft_nccl_staging_t **staging_p);
 weft_status_t weft__nccl_staging_out(const weft_nccl_staging_t *staging);
 void weft__nccl_staging_free(weft_nccl_staging_t *staging);
 

@@ -1,5 +1,6 @@
-/* Memory that NCCL is told of, so that networks and peers reach it where it is. If one rank gives such memory
- * to a call, all must, or NCCL may do anything: so it is only told where that was asked for. */
+/* Memory that NCCL is told of, so that networks and peers reach it where it is. If one rank gives
+ * such memory to a call, all must, or NCCL may do anything: so it is only told where that was asked
+ * for. */
 #include <stdlib.h>
 
 #include "base/log.h"

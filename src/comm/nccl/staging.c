@@ -45,8 +45,8 @@ static weft_status_t replace(weft_nccl_member_t *member, range_t range, bool fil
     WEFT_TRY(weft__device_malloc(member->comm->device, &memory, range.bytes));
     staging->memory[staging->used++] = memory;
     *memory_p = memory;
-    int error = filled ? member->binding.ops->copy(member->binding.gpu, memory, range.from, range.bytes,
-                                               stream)
+    int error = filled ? member->binding.ops->copy(member->binding.gpu, memory, range.from,
+                                                   range.bytes, stream)
                        : 0;
     return weft__cuda_status(error, "copying a buffer to the GPU");
 }
@@ -99,7 +99,7 @@ static weft_status_t look_over(weft_nccl_member_t *member, const weft_call_t *ca
 }
 
 weft_status_t weft__nccl_staging_in(weft_nccl_member_t *member, const weft_call_t *calls, int n,
-                                  void *stream, weft_nccl_staging_t **staging_p)
+                                    void *stream, weft_nccl_staging_t **staging_p)
 {
     bool needed;
     *staging_p = NULL;
@@ -139,7 +139,8 @@ weft_status_t weft__nccl_staging_out(const weft_nccl_staging_t *staging)
     int error = 0;
     for (int i = 0; i < staging->backs && error == 0; i++) {
         const weft_nccl_copy_t *copy = &staging->back[i];
-        error = binding->ops->copy(binding->gpu, copy->to, copy->from, copy->bytes, staging->stream);
+        error = binding->ops->copy(binding->gpu, copy->to, copy->from, copy->bytes,
+                                   staging->stream);
     }
     return weft__cuda_status(error, "copying a result from the GPU");
 }

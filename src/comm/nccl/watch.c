@@ -10,8 +10,8 @@
 #include "comm/nccl/member.h"
 #include "comm/watch.h"
 
-/* How often to look, while this rank is in a call, and while it is not; more often where the timeout
- * is short, so that all ranks have said where they are before it passes. */
+/* How often to look, while this rank is in a call, and while it is not; more often where the
+ * timeout is short, so that all ranks have said where they are before it passes. */
 #define BUSY_MS 100
 #define IDLE_MS 1000
 /* A call that the rank which served the store had made before it left ends within this time. */
@@ -44,7 +44,8 @@ static void rank_name(int rank, char name[32])
 
 /* ---- the store -------------------------------------------------------------------------- */
 
-/* Without a store ranks do not hear of each other any more; NCCL's own errors and timeouts remain. */
+/* Without a store ranks do not hear of each other any more; NCCL's own errors and timeouts
+ * remain. */
 static void lose_store(weft_nccl_member_t *member)
 {
     weft__info("rank %d goes on without the store: %s", member->rank, weft_last_error());
@@ -86,7 +87,7 @@ void weft__nccl_offer(weft_nccl_member_t *member, const weft_nccl_verdict_t *min
     bool taken = true;
     weft__nccl_key(member, "broken", key, sizeof(key));
     if (member->store && weft__store_offer(member->store, key, mine, sizeof(*mine), &taken, &theirs,
-                                         &bytes) != WEFT_OK) {
+                                           &bytes) != WEFT_OK) {
         lose_store(member);
         taken = true;
     }
@@ -155,7 +156,7 @@ void weft__nccl_say_left(weft_nccl_member_t *member)
     post(member, true);
     weft__nccl_key(member, "left", key, sizeof(key));
     if (member->store && (weft__store_add(member->store, key, 1, &left) != WEFT_OK ||
-                        weft__store_last_will(member->store, key, NULL, 0) != WEFT_OK)) {
+                          weft__store_last_will(member->store, key, NULL, 0) != WEFT_OK)) {
         lose_store(member);
     }
 }
@@ -243,9 +244,11 @@ static bool some_have_left(weft_nccl_member_t *member, const weft_waiting_t *wai
 
 /* Report what is known of all ranks, as far as they say where they are: when time is up, or there
  * is news. */
-static bool judge(weft_nccl_member_t *member, const weft_waiting_t *waiting, weft_nccl_verdict_t *out)
+static bool judge(weft_nccl_member_t *member, const weft_waiting_t *waiting,
+                  weft_nccl_verdict_t *out)
 {
-    bool up = member->timeout_ms > 0 && waiting->waited_ns / 1000000u >= (uint64_t)member->timeout_ms;
+    bool up = member->timeout_ms > 0 &&
+              waiting->waited_ns / 1000000u >= (uint64_t)member->timeout_ms;
     weft_seen_t server, *seen = &server;
     weft_fault_t fault;
     int n = 0;
@@ -267,9 +270,9 @@ static bool judge(weft_nccl_member_t *member, const weft_waiting_t *waiting, wef
     return found;
 }
 
-/* NCCL says that a peer is gone, but not which. The store knows, now or a little later, by the will of the
- * dead; or it was the dead that served it. True: all can read it there. If neither is so in time, NCCL's words
- * remain. */
+/* NCCL says that a peer is gone, but not which. The store knows, now or a little later, by the will
+ * of the dead; or it was the dead that served it. True: all can read it there. If neither is so in
+ * time, NCCL's words remain. */
 static bool name_dead(weft_nccl_member_t *member, weft_nccl_verdict_t *found)
 {
     uint64_t end = weft__now_ns() + NAME_MS * 1000000ull;

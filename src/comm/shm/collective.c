@@ -13,8 +13,10 @@ bool weft__shm_shared(const weft_shm_t *shm, const void *ptr, size_t bytes)
 
 static uint32_t sharing(const weft_shm_t *shm, const weft_call_t *call)
 {
-    bool src = weft__shm_shared(shm, call->src, weft__call_extent(call, shm->rank, shm->size, false));
-    bool dst = weft__shm_shared(shm, call->dst, weft__call_extent(call, shm->rank, shm->size, true));
+    bool src = weft__shm_shared(shm, call->src,
+                                weft__call_extent(call, shm->rank, shm->size, false));
+    bool dst = weft__shm_shared(shm, call->dst,
+                                weft__call_extent(call, shm->rank, shm->size, true));
     return (src ? WEFT_SLOT_SRC_SHARED : 0) | (dst ? WEFT_SLOT_DST_SHARED : 0);
 }
 

@@ -1,7 +1,7 @@
 /* One-shot collectives: every rank puts its data beside its flag; everybody reads what it needs.
  *
- * One exchange of flags, no second synchronization: slots are reused late (segment.h says why that is
- * safe). Least latency, but every rank reads every payload, so only for small sizes. */
+ * One exchange of flags, no second synchronization: slots are reused late (segment.h says why that
+ * is safe). Least latency, but every rank reads every payload, so only for small sizes. */
 #include "comm/host/announce.h"
 #include "comm/shm/shm.h"
 

@@ -42,17 +42,18 @@ typedef struct weft_shm {
     int rank, size, device;
     weft_comm_h comm;
     const weft_kernels_t *kernels;
-    size_t chunk; /* the setting */
+    size_t chunk;    /* the setting */
     uint64_t window; /* windows opened */
     char
         *bounce; /* staging: chunks of src and dst, from this rank's heap; made when first needed */
     size_t bounce_bytes;
-    uint32_t shared;    /* flags that all ranks set for the call that was announced */
-    char **pointers;    /* [3 x size]: src, dst, tmp of the open window */
+    uint32_t shared;              /* flags that all ranks set for the call that was announced */
+    char **pointers;              /* [3 x size]: src, dst, tmp of the open window */
     weft_channel_state_t *states; /* [size]: where sends to and receives from each rank stand */
 } weft_shm_t;
 
-/* Announce `call` with the addresses of its buffers, and learn those of the others. (collective.c) */
+/* Announce `call` with the addresses of its buffers, and learn those of the others.
+ * (collective.c) */
 weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo);
 
 weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call);

@@ -2,9 +2,9 @@
  *
  * Some calls cannot run in one go: a rank's buffers are out of the others' reach (plain malloc in
  * another process), or a one-shot is larger than a slot. They are cut along `count`: chunk i holds
- * elements [i x c, (i+1) x c) of every block, and is a call of its own on contiguous buffers. Pieces
- * go through bounce buffers in the rank's device memory where that is needed. All ranks cut alike,
- * because c depends only on what they share. */
+ * elements [i x c, (i+1) x c) of every block, and is a call of its own on contiguous buffers.
+ * Pieces go through bounce buffers in the rank's device memory where that is needed. All ranks cut
+ * alike, because c depends only on what they share. */
 #include "base/log.h"
 #include "comm/shm/shm.h"
 

@@ -5,7 +5,8 @@
 
 #define LAST_STEP 0xffffffu
 
-/* How far a rank is inside a window: window number << 24 | step. Released by signal, acquired by wait. */
+/* How far a rank is inside a window: window number << 24 | step. Released by signal, acquired by
+ * wait. */
 static uint64_t progress_of(const weft_shm_t *shm, uint32_t step)
 {
     return shm->window << 24 | step;

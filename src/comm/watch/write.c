@@ -166,7 +166,8 @@ static void describe_others(const weft_waiting_t *w, const weft_seen_t *seen, in
     }
 }
 
-/* "in call 7, allreduce of ...: not arrived: rank 2 (...); arrived: 0 1": what this rank waits for. */
+/* "in call 7, allreduce of ...: not arrived: rank 2 (...); arrived: 0 1": what this rank waits
+ * for. */
 static void describe_wait(const weft_waiting_t *w, const weft_seen_t *seen, int n, char *text,
                           size_t room)
 {

@@ -213,9 +213,9 @@ bool weft__pool_find(weft_pool_t *pool, uint64_t offset, weft_pool_allocation_t 
     }
     if (block != NULL) {
         *piece_p = (weft_pool_allocation_t){.offset = block->offset,
-                                       .bytes = block->asked,
-                                       .serial_p = &block->serial,
-                                       .serial = atomic_load(&block->serial)};
+                                            .bytes = block->asked,
+                                            .serial_p = &block->serial,
+                                            .serial = atomic_load(&block->serial)};
     }
     pthread_mutex_unlock(&pool->lock);
     return block != NULL;

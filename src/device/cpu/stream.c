@@ -96,9 +96,9 @@ bool weft__lane_is_self(void)
     return lane;
 }
 
-/* Since Linux 6.12 a thread may say how long its turns on a core are, and gets short ones sooner; before,
- * this changes nothing. Real-time threads keep what they were given. The struct is the kernel's sched_attr,
- * which not all C libraries declare. */
+/* Since Linux 6.12 a thread may say how long its turns on a core are, and gets short ones sooner;
+ * before, this changes nothing. Real-time threads keep what they were given. The struct is the
+ * kernel's sched_attr, which not all C libraries declare. */
 static void take_short_turns(void)
 {
     struct {

@@ -39,7 +39,8 @@ static bool find_beside(char *path, size_t bytes)
     if (dladdr1((void *)places, &info, (void **)&map, RTLD_DL_LINKMAP) == 0) {
         return false;
     }
-    /* The program itself has no name there, and the one that it was called by need not be a path. */
+    /* The program itself has no name there, and the one that it was called by need not be a
+     * path. */
     if (realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", real) == NULL) {
         return false;
     }
@@ -97,8 +98,8 @@ static bool find_gpus(const weft_cuda_device_ops_t *ops)
     return module.props != NULL;
 }
 
-/* How many ranks were started on this host? The layers above know better, but are not asked by those
- * below. */
+/* How many ranks were started on this host? The layers above know better, but are not asked by
+ * those below. */
 static int ranks_here(void)
 {
     static const char *const names[] = {"WEFT_LOCAL_SIZE", "LOCAL_WORLD_SIZE",
@@ -129,8 +130,8 @@ static void set_connections(void)
 
 static void load_module(void)
 {
-    /* Without a driver there is nothing to look for, and no need to open a large library, unless one is
-     * asked for: it says itself what it needs. */
+    /* Without a driver there is nothing to look for, and no need to open a large library, unless
+     * one is asked for: it says itself what it needs. */
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver == NULL && weft__settings()->cuda_module[0] == '\0') {
         snprintf(module.why, sizeof(module.why), "there is no NVIDIA driver (%s)", dlerror());

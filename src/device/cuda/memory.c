@@ -42,8 +42,8 @@ static struct {
         version; /* goes up with every change; released by end_change, acquired by find_known */
 } list = {.lock = PTHREAD_RWLOCK_INITIALIZER, .version = 1};
 
-/* What this thread found last, and in which version of the list. Threads that make calls at the same time
- * would otherwise meet at the lock in every one of them. */
+/* What this thread found last, and in which version of the list. Threads that make calls at the
+ * same time would otherwise meet at the lock in every one of them. */
 #define KNOWN 4
 static _Thread_local struct {
     uint64_t version;
@@ -126,8 +126,8 @@ static bool holds_range(const weft_cuda_slab_t *slab, uintptr_t address, size_t 
            address - (uintptr_t)slab->base <= slab->bytes - bytes;
 }
 
-/* As good as the list under its lock: what changes after the load could as well have changed after the
- * lock was given back. */
+/* As good as the list under its lock: what changes after the load could as well have changed after
+ * the lock was given back. */
 static const weft_cuda_slab_t *find_known(uintptr_t address, size_t bytes)
 {
     /* Partner: end_change. */
@@ -210,8 +210,8 @@ static size_t round_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* A number for a slab; -1: `most` are taken. While slabs are held, others may know the old ones, also as
- * numbers without a slab: only new ones are given out. */
+/* A number for a slab; -1: `most` are taken. While slabs are held, others may know the old ones,
+ * also as numbers without a slab: only new ones are given out. */
 static int free_number(pool_t *pool, int most)
 {
     int number = weft__cuda_held() ? pool->slab_count : 0;
@@ -237,8 +237,8 @@ static void keep_slab(pool_t *pool, const weft_cuda_slab_t *slab)
     pool->slab_count = slab->number >= pool->slab_count ? slab->number + 1 : pool->slab_count;
 }
 
-/* Take a slab of `bytes` from the GPU; 0, a CUDA error, or -1 where the pool itself cannot. Without a pool
- * there may be more slabs than numbers: those that others have to know get one then. */
+/* Take a slab of `bytes` from the GPU; 0, a CUDA error, or -1 where the pool itself cannot. Without
+ * a pool there may be more slabs than numbers: those that others have to know get one then. */
 static int add_slab(pool_t *pool, size_t bytes)
 {
     bool numbered = weft__settings()->pool;
@@ -271,7 +271,8 @@ static int add_slab(pool_t *pool, size_t bytes)
     return 0;
 }
 
-/* Without a pool, what was freed while slabs were held is used again only if it is of that very size. */
+/* Without a pool, what was freed while slabs were held is used again only if it is of that very
+ * size. */
 static bool may_reuse(const pool_t *pool, size_t need)
 {
     const weft_block_t *block = weft__space_largest(&pool->space);
@@ -370,8 +371,8 @@ weft_status_t weft__cuda_bounds(const void *ptr, weft_bounds_t *bounds, int *dev
     return block != NULL ? WEFT_OK : WEFT_ERR_NOT_FOUND;
 }
 
-/* Give the slab that `block`, which is free, fills back to the GPU, unless slabs are held. Under the
- * pool's lock. */
+/* Give the slab that `block`, which is free, fills back to the GPU, unless slabs are held. Under
+ * the pool's lock. */
 static bool give_back(pool_t *pool, weft_block_t *block)
 {
     bool given = false;
@@ -583,8 +584,8 @@ weft_status_t weft__cuda_number(const weft_cuda_slab_t *slab, int *number_p)
                      slab->device, WEFT_CUDA_SLABS);
 }
 
-/* Nobody knows the numbers of slabs while none are held: number them anew, without gaps, and of those that
- * need none only what is registered. Under the pool's lock. */
+/* Nobody knows the numbers of slabs while none are held: number them anew, without gaps, and of
+ * those that need none only what is registered. Under the pool's lock. */
 static void renumber(pool_t *pool)
 {
     int count = 0;

@@ -10,8 +10,8 @@ weft_status_t weft__cuda_stats(int device, weft_pool_stats_t *stats_p);
 weft_status_t weft__cuda_trim(int device, uint64_t keep);
 weft_status_t weft__cuda_bounds(const void *ptr, weft_bounds_t *bounds, int *device_p);
 
-/* Make an allocation of the program's a slab of `device`, for as often as it is adopted; the pool hands
- * nothing out from it. Its number is not used again while slabs are held. */
+/* Make an allocation of the program's a slab of `device`, for as often as it is adopted; the pool
+ * hands nothing out from it. Its number is not used again while slabs are held. */
 weft_status_t weft__cuda_adopt(int device, void *base, size_t bytes);
 void weft__cuda_disown(int device, void *base);
 

@@ -82,7 +82,8 @@ static weft_status_t copy_overlapping(int gpu, int device, void *dst, const void
     WEFT_TRY(weft__cuda_alloc(device, &between, bytes));
     int error = weft__cuda()->copy(gpu, between, src, bytes, native);
     error = error ? error : weft__cuda()->copy(gpu, dst, between, bytes, native);
-    error = error ? error : weft__cuda()->stream_sync(gpu, native); /* `between` is used until then */
+    error = error ? error
+                  : weft__cuda()->stream_sync(gpu, native); /* `between` is used until then */
     weft__cuda_free(between);
     return weft__cuda_status(error, "weft_memcpy");
 }
@@ -151,8 +152,8 @@ static weft_status_t fill(int device, void *dst, int value, size_t bytes, weft_s
         where == -2) {
         return fill_plain(dst, value, bytes, stream);
     }
-    return settle(weft__cuda()->fill(gpu, dst, value, bytes, weft__cuda_stream(stream)), gpu, stream,
-                  "weft_memset");
+    return settle(weft__cuda()->fill(gpu, dst, value, bytes, weft__cuda_stream(stream)), gpu,
+                  stream, "weft_memset");
 }
 
 static weft_status_t call(weft_stream_h stream, void (*fn)(void *arg), void *arg)
@@ -466,7 +467,8 @@ static bool was_recorded(weft_event_h event)
 static weft_status_t event_query(weft_event_h event)
 {
     bool done = true;
-    int error = was_recorded(event) ? weft__cuda()->event_done(event->gpu, event->native, &done) : 0;
+    int error = was_recorded(event) ? weft__cuda()->event_done(event->gpu, event->native, &done)
+                                    : 0;
     return error != 0 ? weft__cuda_status(error, "weft_event_query")
                       : (done ? WEFT_OK : WEFT_PENDING);
 }

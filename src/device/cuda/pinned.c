@@ -1,5 +1,5 @@
-/* Pinned host memory. Giving it back to CUDA waits for all kernels of the process, as freeing device
- * memory does, so it is kept for reuse while a communicator is open. */
+/* Pinned host memory. Giving it back to CUDA waits for all kernels of the process, as freeing
+ * device memory does, so it is kept for reuse while a communicator is open. */
 #include <pthread.h>
 #include <stdlib.h>
 

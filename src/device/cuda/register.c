@@ -5,7 +5,8 @@
 #include "base/log.h"
 #include "device/cuda/memory.h"
 
-/* Of GPU memory one for each registration; host memory that several registrations lie in is pinned once. */
+/* Of GPU memory one for each registration; host memory that several registrations lie in is pinned
+ * once. */
 typedef struct entry {
     int device;
     char *base; /* of the allocation; or what was pinned */
@@ -60,7 +61,8 @@ static weft_status_t pin_host(char *ptr, size_t bytes, entry_t **entry_p)
                               (void *)ptr);
 }
 
-/* Outside the lock, as it waits for the GPU: for a rank, perhaps, that is about to register something. */
+/* Outside the lock, as it waits for the GPU: for a rank, perhaps, that is about to register
+ * something. */
 static int unpin_host(entry_t *entry)
 {
     pthread_mutex_lock(&lock);

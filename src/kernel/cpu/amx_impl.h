@@ -5,8 +5,9 @@
  *   TILE_PRODUCT(c, a, b)           c += a b; all tiles have 16 rows of 64 bytes
  *   NARROW(low, high)               two vectors of f32 as one of bf16, to nearest
  *
- * Tiles are numbered by literals. A tile of a is 16 rows of 32 steps of k; one of b is 16 pairs of steps, in
- * each of them 16 columns, the two steps of a column beside each other. Packed operands are these tiles:
+ * Tiles are numbered by literals. A tile of a is 16 rows of 32 steps of k; one of b is 16 pairs of
+ * steps, in each of them 16 columns, the two steps of a column beside each other. Packed operands
+ * are these tiles:
  *
  *   packed[panel of 32 rows or strip of 32 columns][step of 32 k][part 1 to 3][half of 16][16][32]
  */
@@ -48,7 +49,7 @@ INLINE int parts_of(const weft_own_product_t *x)
     return x->halves ? 1 : PARTS;
 }
 
-/* ---- floats in three parts ---------------------------------------------------------------------- */
+/* ---- floats in three parts ---------------------------------------------------------------- */
 
 /* The first `left` of 16 floats; the others are zero. */
 INLINE __m512 load_left(const float *from, int64_t left)
@@ -140,10 +141,10 @@ INLINE void load_transposed(const float *from, int64_t ld, int64_t rows, int64_t
     }
 }
 
-/* ---- packing ------------------------------------------------------------------------------------ */
+/* ---- packing ------------------------------------------------------------------------------ */
 
-/* `rows` rows of op(a) from `row` on, `depth` steps of k from p0 on, into panels that are `steps` groups
- * long. Edges are filled up with zeros. */
+/* `rows` rows of op(a) from `row` on, `depth` steps of k from p0 on, into panels that are `steps`
+ * groups long. Edges are filled up with zeros. */
 static __attribute__((noinline)) void pack_a(const weft_own_product_t *x, int64_t p0, int64_t depth,
                                              int64_t row, int64_t rows, uint16_t *packed,
                                              int64_t steps)
@@ -233,10 +234,10 @@ static __attribute__((noinline)) void pack_b(const weft_own_product_t *x, int64_
     }
 }
 
-/* ---- multiplying -------------------------------------------------------------------------------- */
+/* ---- multiplying -------------------------------------------------------------------------- */
 
-/* Tiles: 0 to 3 are c, 4 and 5 of a, 6 and 7 of b. From one product of parts to the next only one of the
- * two operands changes, so that six take 14 loads. */
+/* Tiles: 0 to 3 are c, 4 and 5 of a, 6 and 7 of b. From one product of parts to the next only one
+ * of the two operands changes, so that six take 14 loads. */
 #define FOUR_PRODUCTS()                                                                            \
     TILE_PRODUCT(0, 4, 6);                                                                         \
     TILE_PRODUCT(1, 4, 7);                                                                         \
@@ -249,8 +250,8 @@ static __attribute__((noinline)) void pack_b(const weft_own_product_t *x, int64_
     TILE_LOAD(6, b + (part - 1) * PART, 64);                                                       \
     TILE_LOAD(7, b + (part - 1) * PART + TILE, 64)
 
-/* One of the tiles of the next group of each, asked for ahead: tiles come from the second-level cache faster
- * than the processor foresees. */
+/* One of the tiles of the next group of each, asked for ahead: tiles come from the second-level
+ * cache faster than the processor foresees. */
 INLINE void ask_ahead(const uint16_t *a, const uint16_t *b, int tile)
 {
 #pragma GCC unroll 16
@@ -344,7 +345,7 @@ static void multiply(const uint16_t *a, const uint16_t *b, int64_t steps, int pa
     }
 }
 
-/* ---- whole products ----------------------------------------------------------------------------- */
+/* ---- whole products ----------------------------------------------------------------------- */
 
 static void product(const weft_own_product_t *x)
 {

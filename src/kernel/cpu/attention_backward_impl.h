@@ -1,10 +1,11 @@
 /* Backward of attention_impl.h: the probabilities of a tile are computed again from the scores and
  * the saved logarithm of their sum. With P the probabilities, M the dropout factors:
  *
- *   dV = (P M)^T dO      dP = (dO V^T) M      dS = P (dP - rowsum(dO O))      dQ = dS K      dK = dS^T Q
+ *   dV = (P M)^T dO      dP = (dO V^T) M      dS = P (dP - rowsum(dO O))      dQ = dS K      dK =
+ * dS^T Q
  *
- * where K's gradient and Q's both carry the scale of the scores. One thread has a key/value head and
- * all query heads that use it, so that dK and dV have one writer and one order of sums. */
+ * where K's gradient and Q's both carry the scale of the scores. One thread has a key/value head
+ * and all query heads that use it, so that dK and dV have one writer and one order of sums. */
 #ifndef WEFT_KERNEL_CPU_ATTENTION_BACKWARD_IMPL_H
 #define WEFT_KERNEL_CPU_ATTENTION_BACKWARD_IMPL_H
 

@@ -1,6 +1,6 @@
-/* Causal attention, one head at a time, in tiles of QUERIES x KEYS scores (Dao et al.: the softmax is
- * kept as a running maximum and sum, and rescaled when the maximum moves). Everything is f32 in the
- * thread's scratch; keys and values are also kept transposed where a product runs along D. */
+/* Causal attention, one head at a time, in tiles of QUERIES x KEYS scores (Dao et al.: the softmax
+ * is kept as a running maximum and sum, and rescaled when the maximum moves). Everything is f32 in
+ * the thread's scratch; keys and values are also kept transposed where a product runs along D. */
 #ifndef WEFT_KERNEL_CPU_ATTENTION_IMPL_H
 #define WEFT_KERNEL_CPU_ATTENTION_IMPL_H
 
@@ -104,8 +104,8 @@ static int64_t padded(int64_t count)
     return (count + 15) / 16 * 16;
 }
 
-/* The stride of what is transposed: an odd number of vectors, or else the rows that one product reads at
- * a time would compete for a few sets of the first-level cache. */
+/* The stride of what is transposed: an odd number of vectors, or else the rows that one product
+ * reads at a time would compete for a few sets of the first-level cache. */
 static int64_t ld_of(int64_t count)
 {
     return padded(count) | 16;

@@ -9,9 +9,9 @@ typedef void (*weft_sgemm_fn)(int order, int trans_a, int trans_b, int m, int n,
                               const float *a, int lda, const float *b, int ldb, float beta,
                               float *c, int ldc);
 
-/* sgemm of the library that WEFT_BLAS chooses, set to one thread (the team's threads each call it), or
- * NULL where our own product is to be used: it was asked for, is the faster one here, or there is no
- * such library. */
+/* sgemm of the library that WEFT_BLAS chooses, set to one thread (the team's threads each call it),
+ * or NULL where our own product is to be used: it was asked for, is the faster one here, or there
+ * is no such library. */
 weft_sgemm_fn weft__blas_sgemm(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* The product of amx.h, built with -mamx-tile -mamx-bf16 -mavx512bf16 where the compiler knows them. */
+/* The product of amx.h, built with -mamx-tile -mamx-bf16 -mavx512bf16 where the compiler knows
+ * them. */
 #if defined(WEFT_AMX)
 
 #include <immintrin.h>

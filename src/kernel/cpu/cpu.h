@@ -12,7 +12,8 @@ extern const weft_kernels_t weft__kernels_avx2;   /* needs AVX2 and F16C */
 extern const weft_kernels_t weft__kernels_avx512; /* needs AVX-512 F, BW, VL, DQ */
 #endif
 
-/* Has this CPU AMX for bf16, and what goes with it (AVX-512 with BF16)? Reductions do not use it. */
+/* Has this CPU AMX for bf16, and what goes with it (AVX-512 with BF16)? Reductions do not use
+ * it. */
 bool weft__cpu_has_amx(void);
 
 /* Whether libc's memcpy is the fastest cached copy of a few KiB and more. It is where `rep movsb`

@@ -128,7 +128,8 @@ static void choose(void)
             return;
         }
     }
-    weft__warn("WEFT_SIMD=%s: not one of auto, amx, avx512, avx2, none; using %s", wanted, table->name);
+    weft__warn("WEFT_SIMD=%s: not one of auto, amx, avx512, avx2, none; using %s", wanted,
+               table->name);
 }
 
 const weft_kernels_t *weft__kernels(void)

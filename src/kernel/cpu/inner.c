@@ -1,4 +1,5 @@
-/* Chooses the inner loops: those of the same name as the reductions in force, or with AMX beside AVX-512. */
+/* Chooses the inner loops: those of the same name as the reductions in force, or with AMX beside
+ * AVX-512. */
 #include "kernel/cpu/inner.h"
 
 #include <pthread.h>
@@ -30,8 +31,9 @@ static _Atomic(const weft_inner_t *) in_force;
 static pthread_once_t asked = PTHREAD_ONCE_INIT;
 static bool allowed;
 
-/* A process has to ask for tiles, as its threads then take 8 KiB more at every switch, and signals as much
- * of their stacks. So only one that multiplies asks, and only once. Old kernels do not know the question. */
+/* A process has to ask for tiles, as its threads then take 8 KiB more at every switch, and signals
+ * as much of their stacks. So only one that multiplies asks, and only once. Old kernels do not know
+ * the question. */
 static void ask_for_tiles(void)
 {
     enum { ASK_FOR_STATE = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */

@@ -1,15 +1,15 @@
 /* The inner loops of the CPU's compute kernels: one thread's share of a kernel, one table per
  * instruction set. compute.c cuts kernels into these. Internal to this folder.
  *
- * Unlike the reductions of kernel.h these may contract a product and a sum into one rounding, so the
- * tables differ in last bits; a run stays on one table. */
+ * Unlike the reductions of kernel.h these may contract a product and a sum into one rounding, so
+ * the tables differ in last bits; a run stays on one table. */
 #ifndef WEFT_KERNEL_CPU_INNER_H
 #define WEFT_KERNEL_CPU_INNER_H
 
 #include "kernel/compute.h"
 
-/* c (m x n, f32) = a b, or += with `add`. Element (i, p) of a is a[i x a_row + p x a_column]; rows of b
- * and of c are contiguous. For operands that are in cache. */
+/* c (m x n, f32) = a b, or += with `add`. Element (i, p) of a is a[i x a_row + p x a_column]; rows
+ * of b and of c are contiguous. For operands that are in cache. */
 typedef struct weft_tile {
     int64_t m, n, k;
     const float *a;
@@ -19,13 +19,15 @@ typedef struct weft_tile {
     float *c;
     int64_t ldc;
     bool add;
-    /* As many rows as a tile, as wide, that will be read soon: asked for while sums are made. NULL: none */
+    /* As many rows as a tile, as wide, that will be read soon: asked for while sums are made. NULL:
+     * none */
     const float *soon;
     int64_t soon_ld;
 } weft_tile_t;
 
-/* c (m x n, f32) = op(a) op(b), or += with `add`, of any size, k at least 1; strides and transposition as in
- * weft_matmul_t. Operands are copied, block by block, into the order in which they are read. */
+/* c (m x n, f32) = op(a) op(b), or += with `add`, of any size, k at least 1; strides and
+ * transposition as in weft_matmul_t. Operands are copied, block by block, into the order in which
+ * they are read. */
 typedef struct weft_own_product {
     int64_t m, n, k;
     const float *a;
@@ -40,8 +42,8 @@ typedef struct weft_own_product {
     bool halves;    /* all numbers of a and b are bf16 that were widened */
     float *scratch; /* WEFT_OWN_SCRATCH bytes, aligned to 64 */
     float *sums;    /* n, or NULL: += the sums of op(b)'s columns over k */
-    /* For rows of strips only: what becomes of c when a block of it is complete. NULL: nothing. c is
-     * columns [column, column + n) of ending->c, a is its rows from 0 on. */
+    /* For rows of strips only: what becomes of c when a block of it is complete. NULL: nothing. c
+     * is columns [column, column + n) of ending->c, a is its rows from 0 on. */
     const weft_matmul_t *ending;
     int64_t column;
 } weft_own_product_t;
@@ -77,8 +79,8 @@ typedef struct weft_finish {
     X(sumsq, weft_sumsq_t)              /* chunks */                                               \
     X(cast, weft_cast_t)                /* elements */
 
-/* How our own product packs its operands: op(b) in strips of so many columns, op(a) in panels of so many
- * rows, both with k in whole steps, and so many bytes for each number. */
+/* How our own product packs its operands: op(b) in strips of so many columns, op(a) in panels of so
+ * many rows, both with k in whole steps, and so many bytes for each number. */
 typedef struct weft_packing {
     int64_t strip, panel, step;
     size_t element;
@@ -107,9 +109,9 @@ typedef struct weft_inner {
 
     void (*tile)(const weft_tile_t *args);
     void (*product)(const weft_own_product_t *args);
-    /* The same product, cut for several threads: first op(b) is packed, [first, end) of k of one strip a
-     * call, from whole steps to whole steps, into packed[strip][k]; then rows [first, end) of c are made
-     * of it, as many as fit the scratch packed, with all of k. */
+    /* The same product, cut for several threads: first op(b) is packed, [first, end) of k of one
+     * strip a call, from whole steps to whole steps, into packed[strip][k]; then rows [first, end)
+     * of c are made of it, as many as fit the scratch packed, with all of k. */
     weft_packing_t packing;
     void (*pack_strip)(const weft_own_product_t *args, int64_t strip, int64_t first, int64_t end,
                        void *packed);

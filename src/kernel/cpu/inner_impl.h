@@ -11,18 +11,19 @@
     .product = product, .pack_strip = pack_strip, .strip_rows = strip_rows,                        \
     .packing = {.strip = STRIP, .panel = TILE_ROWS, .step = 1, .element = sizeof(float)}
 
-#define INNER_TABLE(table_name, PRODUCTS)                                                                 \
+#define INNER_TABLE(table_name, PRODUCTS)                                                          \
     {                                                                                              \
-        .name = (table_name), .own_is_best = LANES == 16, .dropout = dropout, .embed_forward = embed_forward,                  \
-        .embed_backward = embed_backward, .norm_forward = norm_forward,                            \
-        .gelu_forward = gelu_forward, .gelu_backward = gelu_backward,                              \
-        .swiglu_forward = swiglu_forward, .swiglu_backward = swiglu_backward,                      \
-        .classify = classify, .classify_stats = classify_stats,                                    \
-        .classify_finish = classify_finish, .adamw = adamw, .sumsq = sumsq, .cast = cast,          \
-        .norm_backward = norm_backward, .rope = rope, .attention_forward = attention_forward,      \
-        .attention_backward = attention_backward, .attention_scratch = attention_scratch,          \
-        .decode = decode, .decode_append = decode_append, .tile = tile, .finish = finish, PRODUCTS, \
-        .column_sums = column_sums, .add_partials = add_partials,                                  \
+        .name = (table_name), .own_is_best = LANES == 16, .dropout = dropout,                      \
+        .embed_forward = embed_forward, .embed_backward = embed_backward,                          \
+        .norm_forward = norm_forward, .gelu_forward = gelu_forward,                                \
+        .gelu_backward = gelu_backward, .swiglu_forward = swiglu_forward,                          \
+        .swiglu_backward = swiglu_backward, .classify = classify,                                  \
+        .classify_stats = classify_stats, .classify_finish = classify_finish, .adamw = adamw,      \
+        .sumsq = sumsq, .cast = cast, .norm_backward = norm_backward, .rope = rope,                \
+        .attention_forward = attention_forward, .attention_backward = attention_backward,          \
+        .attention_scratch = attention_scratch, .decode = decode, .decode_append = decode_append,  \
+        .tile = tile, .finish = finish, PRODUCTS, .column_sums = column_sums,                      \
+        .add_partials = add_partials,                                                              \
     }
 
 #endif

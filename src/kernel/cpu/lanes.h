@@ -1,9 +1,10 @@
-/* Vectors of floats for the kernels of training, as wide as this file is compiled for: 16 lanes with
- * AVX-512, 8 with AVX2, else 4. Written with the compilers' vector types; intrinsics only where those
- * have no word for it.
+/* Vectors of floats for the kernels of training, as wide as this file is compiled for: 16 lanes
+ * with AVX-512, 8 with AVX2, else 4. Written with the compilers' vector types; intrinsics only
+ * where those have no word for it.
  *
  * Loads and stores take how many elements are `left`: fewer than LANES are padded with zeros, or
- * not written. `type` is f32, bf16 or f16 and a constant wherever it counts, so that it costs nothing. */
+ * not written. `type` is f32, bf16 or f16 and a constant wherever it counts, so that it costs
+ * nothing. */
 #ifndef WEFT_KERNEL_CPU_LANES_H
 #define WEFT_KERNEL_CPU_LANES_H
 
@@ -70,8 +71,8 @@ INLINE lanes_t sqrt_lanes(lanes_t a)
 #endif
 }
 
-/* a b + c, rounded once where the instruction set can: said outright, since a compiler may do so in one
- * copy of a loop and not in another. */
+/* a b + c, rounded once where the instruction set can: said outright, since a compiler may do so in
+ * one copy of a loop and not in another. */
 INLINE lanes_t multiply_add(lanes_t a, lanes_t b, lanes_t c)
 {
 #if defined(__AVX512F__)
@@ -83,7 +84,7 @@ INLINE lanes_t multiply_add(lanes_t a, lanes_t b, lanes_t c)
 #endif
 }
 
-/* ---- over lanes, always in the same order: the upper half to the lower, again and again -------- */
+/* ---- over lanes, always in the same order: the upper half to the lower, again and again ---- */
 
 #if defined(__AVX2__)
 INLINE float fold_lanes(lanes_t a, const bool max)
@@ -194,8 +195,8 @@ INLINE half_lanes_t narrow(lanes_t value, weft_dtype_t type)
     return type == WEFT_F16 ? narrow_f16(value) : narrow_bf16(value);
 }
 
-/* Fewer than LANES of them. Out of line, or else the vectors of the usual case would go through memory
- * as well: a copy of `left` bytes needs an address. */
+/* Fewer than LANES of them. Out of line, or else the vectors of the usual case would go through
+ * memory as well: a copy of `left` bytes needs an address. */
 #if LANES == 16
 INLINE lanes_t load_part(const float *x, int64_t left)
 {

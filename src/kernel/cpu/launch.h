@@ -35,7 +35,8 @@ static inline int64_t weft__most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* `count` in pieces of at most `most`, as even as they come in multiples of `unit`: how large they are. */
+/* `count` in pieces of at most `most`, as even as they come in multiples of `unit`: how large they
+ * are. */
 static inline int64_t weft__even_part(int64_t count, int64_t most, int64_t unit)
 {
     int64_t parts = weft__ceil_div(count, most);

@@ -8,13 +8,13 @@
 #include "kernel/cpu/launch.h"
 #include "kernel/cpu/strips.h"
 
-/* Blocks are cut at multiples of these where that leaves enough of them; our own product has its own
- * width of columns. */
+/* Blocks are cut at multiples of these where that leaves enough of them; our own product has its
+ * own width of columns. */
 enum { ROW_STEP = 16, COLUMN_STEP = 64, K_STEP = 2048, SUM_ROWS = 8, SUM_COLUMNS = 256 };
 
-/* Where k is very long, as in gradients of weights over many tokens, threads take parts of it: each row of
- * a and b is then read by one of them or few. Parts of this length, whatever the number of threads, so
- * that sums have the same order; and no more than so many floats of sums beside c. */
+/* Where k is very long, as in gradients of weights over many tokens, threads take parts of it: each
+ * row of a and b is then read by one of them or few. Parts of this length, whatever the number of
+ * threads, so that sums have the same order; and no more than so many floats of sums beside c. */
 enum { PART = 2048, PARTIAL_MOST = 16 << 20, SUM_ELEMENTS = 8192 };
 
 typedef struct product {
@@ -77,8 +77,9 @@ static int64_t choose_parts(const product_t *p)
     return weft__most(weft__least(a->k / PART, PARTIAL_MOST / (a->m * a->n) + 1), 1);
 }
 
-/* As few blocks as keep nine of ten threads busy until the end. Where there are few threads, whose cores
- * the exchange of gradients wants as well, two for each: who has its core takes over from who has not. */
+/* As few blocks as keep nine of ten threads busy until the end. Where there are few threads, whose
+ * cores the exchange of gradients wants as well, two for each: who has its core takes over from who
+ * has not. */
 static int blocks_of_part(int64_t parts, int threads)
 {
     int least = threads > 1 && threads <= 4 ? 2 * threads : threads;

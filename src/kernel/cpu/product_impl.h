@@ -1,8 +1,8 @@
 /* Weft's own matrix product, for one thread.
  *
- * The usual scheme (Goto and van de Geijn): DEPTH steps of k at a time; b's columns packed in strips as
- * wide as a tile, of which one stays in the first-level cache while blocks of a, packed in panels as
- * high as a tile, pass by from the second.
+ * The usual scheme (Goto and van de Geijn): DEPTH steps of k at a time; b's columns packed in
+ * strips as wide as a tile, of which one stays in the first-level cache while blocks of a, packed
+ * in panels as high as a tile, pass by from the second.
  *
  *        strip of b: DEPTH x STRIP, contiguous
  *       +-----+-----+-----+
@@ -98,8 +98,8 @@ static void pack_rows(const weft_own_product_t *x, int64_t p0, int64_t depth, in
     }
 }
 
-/* What will be read next, in pieces of TILE_ROWS rows by a strip's width: a tile asks for one each, in
- * turn, so that memory works while sums are made. `groups` pieces lie below each other. */
+/* What will be read next, in pieces of TILE_ROWS rows by a strip's width: a tile asks for one each,
+ * in turn, so that memory works while sums are made. `groups` pieces lie below each other. */
 typedef struct ahead {
     const float *base[2];
     int64_t ld[2];
@@ -167,8 +167,8 @@ static void add_columns(const float *packed, int64_t depth, int64_t columns, flo
     }
 }
 
-/* The operands of the next `depth` steps of k, from p0 on, where they lie in rows: of b, which is packed
- * before the first rows of a block, and of these rows. */
+/* The operands of the next `depth` steps of k, from p0 on, where they lie in rows: of b, which is
+ * packed before the first rows of a block, and of these rows. */
 static ahead_t ahead_in_k(const weft_own_product_t *x, int64_t p0, int64_t depth, int64_t row,
                           int64_t rows, int64_t column, int64_t columns)
 {
@@ -309,8 +309,8 @@ static void strip_rows(const weft_own_product_t *x, const void *packed, int64_t 
         ahead_t ahead = ahead_of_ending(x, first, rows, at);
         for (int64_t p0 = 0; p0 < x->k; p0 += even) {
             int64_t depth = x->k - p0 < even ? x->k - p0 : even;
-            multiply_strip(x, depth, first, rows, at, width, x->add || p0 > 0,
-                           a + p0 * padded_rows, b + (at / STRIP * x->k + p0) * STRIP, &ahead);
+            multiply_strip(x, depth, first, rows, at, width, x->add || p0 > 0, a + p0 * padded_rows,
+                           b + (at / STRIP * x->k + p0) * STRIP, &ahead);
         }
         if (x->ending != NULL) {
             finish(&(weft_finish_t){x->ending, first, x->column + at, rows, width,

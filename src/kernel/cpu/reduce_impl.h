@@ -7,8 +7,8 @@
 #include "kernel/cpu/divide_impl.h"
 
 /* Sources, or destinations, that one pass takes. With more the prefetchers lose track of them: then
- * blocks go through a scratch, as they do for the division of integers. 16 ranks on 16 cores, 1 MiB:
- * 57 us with 8, 100 us with 32, 120 us with 2. */
+ * blocks go through a scratch, as they do for the division of integers. 16 ranks on 16 cores, 1
+ * MiB: 57 us with 8, 100 us with 32, 120 us with 2. */
 #define FAN 8
 
 /* Bytes of a block that goes through the scratch: well inside the first-level cache. */

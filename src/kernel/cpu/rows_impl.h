@@ -65,8 +65,8 @@ INLINE void norm_forward_of(const weft_norm_t *args, int64_t first, int64_t end,
 }
 BY_TYPE(norm_forward, weft_norm_t)
 
-/* With y = (x - mean) rstd and g = dout weight: dx = rstd (g - mean(g) - y mean(g y)); RMSNorm has no
- * mean(g). */
+/* With y = (x - mean) rstd and g = dout weight: dx = rstd (g - mean(g) - y mean(g y)); RMSNorm has
+ * no mean(g). */
 INLINE void norm_backward_row(const weft_norm_t *args, int64_t row, weft_dtype_t type, float *dw,
                               float *db)
 {

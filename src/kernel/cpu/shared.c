@@ -1,4 +1,5 @@
-/* Kernels of the CPU's table whose tasks share something: partial sums, tables of sines, a cache. */
+/* Kernels of the CPU's table whose tasks share something: partial sums, tables of sines, a
+ * cache. */
 #include <math.h>
 
 #include "base/log.h"
@@ -68,7 +69,8 @@ static void rope_angles(const weft_rope_t *args, float *table)
     for (int64_t i = 0; i < half; i++) {
         double turn = pow((double)args->theta, -2.0 * (double)i / args->head_dim);
         for (int64_t t = 0; t < args->seq; t++) {
-            /* The product in f32, as the models' authors do: that is what weights were trained for. */
+            /* The product in f32, as the models' authors do: that is what weights were trained
+             * for. */
             int64_t position = args->position_first + t;
             if (args->ragged != NULL) {
                 position = weft__row_position(args->ragged, t, args->seq, 0);

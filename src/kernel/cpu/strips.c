@@ -1,10 +1,11 @@
 /* Our own matrix product on a team: op(b) packed once by all threads, then rows of c by each.
  *
- * The other way (matmul.c) gives every thread a block of c, for which it packs its rows of a and its
- * columns of b itself: no waiting in between, but what threads have in common is packed by each of them,
- * and c goes to memory and back at every step of k. That is right where k is long and c small, as in
- * gradients of weights. Here every thread reads all of b, packed, from the cache that threads share, and c
- * is written once, finished: right where c has many rows, as in all other products of a layer. */
+ * The other way (matmul.c) gives every thread a block of c, for which it packs its rows of a and
+ * its columns of b itself: no waiting in between, but what threads have in common is packed by each
+ * of them, and c goes to memory and back at every step of k. That is right where k is long and c
+ * small, as in gradients of weights. Here every thread reads all of b, packed, from the cache that
+ * threads share, and c is written once, finished: right where c has many rows, as in all other
+ * products of a layer. */
 #include "kernel/cpu/strips.h"
 
 #include "base/log.h"
@@ -46,9 +47,9 @@ static int64_t rows_of_task(int64_t m, int64_t k, int threads)
     return weft__ceil_div(weft__ceil_div(m, tasks), step) * step;
 }
 
-/* Compares the floats that the busiest thread moves to and from beyond its own cache. Those of c count
- * twice, as a line is fetched before it is written; those of packed strips an eighth, as they are read in a
- * row while others are multiplied. */
+/* Compares the floats that the busiest thread moves to and from beyond its own cache. Those of c
+ * count twice, as a line is fetched before it is written; those of packed strips an eighth, as they
+ * are read in a row while others are multiplied. */
 bool weft__strips_pay(const weft_matmul_t *args, int64_t block_rows, int64_t block_columns,
                       int threads)
 {

@@ -31,7 +31,7 @@ typedef struct member {
 
 typedef struct team {
     int size;
-    int asked;    /* what size should have been, had all threads started */
+    int asked;           /* what size should have been, had all threads started */
     bool oversubscribed; /* more threads than CPUs: polling would keep the others from running */
     member_t *members;
     void *memory;
@@ -244,8 +244,8 @@ static weft_status_t reserve(void **memory, size_t *have, size_t bytes)
     if (bytes <= *have) {
         return WEFT_OK;
     }
-    /* Packed operands are read again and again: with small pages their translations alone would fill
-     * what the processor has for them. */
+    /* Packed operands are read again and again: with small pages their translations alone would
+     * fill what the processor has for them. */
     size_t page = bytes >= LARGE_PAGE / 2 ? LARGE_PAGE : 4096;
     size_t rounded = (bytes + page - 1) / page * page;
     void *larger = aligned_alloc(page, rounded);

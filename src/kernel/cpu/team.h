@@ -1,13 +1,13 @@
 /* The threads that carry out a kernel together.
  *
  * Every thread that computes has a team of its own, made when it first runs something: itself and
- * size - 1 workers, which sleep while there is nothing to do and end with their thread. So ranks that
- * are threads of one process do not wait for each other's kernels.
+ * size - 1 workers, which sleep while there is nothing to do and end with their thread. So ranks
+ * that are threads of one process do not wait for each other's kernels.
  *
- * Work is a number of independent tasks. Each thread starts with its own range of them, the same for
- * the same number of tasks, so that neighbouring rows stay in one core's cache from kernel to kernel;
- * who is done early helps the others. A task must not depend on who runs it: results are then the
- * same however tasks were spread. */
+ * Work is a number of independent tasks. Each thread starts with its own range of them, the same
+ * for the same number of tasks, so that neighbouring rows stay in one core's cache from kernel to
+ * kernel; who is done early helps the others. A task must not depend on who runs it: results are
+ * then the same however tasks were spread. */
 #ifndef WEFT_KERNEL_CPU_TEAM_H
 #define WEFT_KERNEL_CPU_TEAM_H
 
@@ -16,7 +16,8 @@
 
 #include <weft/status.h>
 
-/* `scratch` is as large as was asked for, aligned to 64 bytes, the thread's own, contents undefined. */
+/* `scratch` is as large as was asked for, aligned to 64 bytes, the thread's own, contents
+ * undefined. */
 typedef void (*weft_task_fn)(const void *arg, int64_t task, void *scratch);
 
 /* Run fn(arg, 0 .. tasks - 1) on the calling thread's team and return when all are done. Fails only

@@ -14,11 +14,12 @@
 #define TILE_VECTORS 2
 #endif
 
-/* A line of memory is asked for every so many steps of k: more at a time would have to queue up, and the
- * sums with them. */
+/* A line of memory is asked for every so many steps of k: more at a time would have to queue up,
+ * and the sums with them. */
 enum { ASK_EVERY = 8, LINE_FLOATS = 16, ASK_LINES = (TILE_VECTORS * LANES + 15) / LINE_FLOATS };
 
-/* `rows`, `vectors` and `whole` are constants; unless `whole`, the last vector stands over the edge. */
+/* `rows`, `vectors` and `whole` are constants; unless `whole`, the last vector stands over the
+ * edge. */
 INLINE void tile_block(const weft_tile_t *t, int64_t i, int64_t j, const int rows,
                        const int vectors, const bool whole)
 {
@@ -113,7 +114,7 @@ static void tile(const weft_tile_t *t)
     }
 }
 
-/* ---- transposing ------------------------------------------------------------------------------ */
+/* ---- transposing -------------------------------------------------------------------------- */
 
 typedef float four_t __attribute__((vector_size(16)));
 

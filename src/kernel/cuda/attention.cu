@@ -1,6 +1,6 @@
 /* Attention, forward, on tensor cores: a block has some queries of a head and goes through the keys
- * before them, with the running maximum and sum of exponentials (Milakov and Gimelshein 2018; Dao et
- * al. 2022). Keys and values arrive a tile ahead. */
+ * before them, with the running maximum and sum of exponentials (Milakov and Gimelshein 2018; Dao
+ * et al. 2022). Keys and values arrive a tile ahead. */
 #include "kernel/cuda/attention_forward.cuh"
 
 /* This warp's queries, for all steps. */

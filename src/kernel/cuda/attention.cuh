@@ -1,7 +1,7 @@
 /* Attention on tensor cores: tiles in shared memory, and the instructions that work on them.
  *
- * Tiles hold rows of D elements, bf16 or f16, in units of 16 bytes. Unit u of row r is kept at u ^ (r % 8), so that the
- * eight rows that a fragment is loaded from are in different banks. */
+ * Tiles hold rows of D elements, bf16 or f16, in units of 16 bytes. Unit u of row r is kept at u ^
+ * (r % 8), so that the eight rows that a fragment is loaded from are in different banks. */
 #ifndef WEFT_KERNEL_CUDA_ATTENTION_CUH
 #define WEFT_KERNEL_CUDA_ATTENTION_CUH
 
@@ -40,8 +40,9 @@ int weft_cuda_attention_backward_plain(const weft_cuda_exec_t *exec,
 int weft_cuda_attention_delta(const weft_cuda_exec_t *exec, const weft_attention_t *args,
                               float *delta, uint32_t *flags, int64_t flag_count);
 
-/* With tensor cores: bf16 and f16, heads of a multiple of 8 up to 128, aligned to 16 bytes. Tiles have rows of
- * 64 or 128 elements; those past the end of a head are 0 in them, and are not written. */
+/* With tensor cores: bf16 and f16, heads of a multiple of 8 up to 128, aligned to 16 bytes. Tiles
+ * have rows of 64 or 128 elements; those past the end of a head are 0 in them, and are not
+ * written. */
 enum { NARROW_HEAD = 64, BROAD_HEAD = 128 };
 static inline bool attention_has_tiles(const weft_attention_t *args)
 {
@@ -95,7 +96,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t out[4], uint32
  *   rows_a   A of row..row+15 and columns unit, unit + 1                       (16 x k)
  *   rows_b   B whose columns are the tile's rows: two of 8 columns each        (k x 16, transposed)
  *   cols_b   B whose rows are the tile's rows, columns unit and unit + 1       (k x 16)
- *   cols_a   A whose columns are the tile's rows, rows are columns of it       (16 x k, transposed) */
+ *   cols_a   A whose columns are the tile's rows, rows are columns of it       (16 x k,
+ * transposed) */
 template <int D>
 __device__ __forceinline__ void rows_a(uint32_t out[4], uint32_t tile, int row, int unit)
 {
@@ -121,8 +123,8 @@ template <int D>
 __device__ __forceinline__ void cols_a(uint32_t out[4], uint32_t tile, int row, int unit)
 {
     int lane = (int)threadIdx.x % 32;
-    load_matrices_transposed(out,
-                             tile + unit_at<D>(row + lane % 8 + lane / 16 * 8, unit + lane / 8 % 2));
+    load_matrices_transposed(
+        out, tile + unit_at<D>(row + lane % 8 + lane / 16 * 8, unit + lane / 8 % 2));
 }
 
 /* c += a b: 16 x 16 times 16 x 8, in f32. A thread holds c of rows lane / 4 and + 8, columns
@@ -156,8 +158,8 @@ __device__ __forceinline__ void as_a(uint32_t out[4], const float left[4], const
 
 /* ---- tiles ---------------------------------------------------------------------------------- */
 
-/* Start copying rows [first, first + ROWS) of a head of `dim` elements into a tile; rows from `end` on, and
- * elements from `dim` on, become 0. */
+/* Start copying rows [first, first + ROWS) of a head of `dim` elements into a tile; rows from `end`
+ * on, and elements from `dim` on, become 0. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void fetch_tile(uint32_t tile, const T *from, int64_t stride,
                                            int64_t first, int64_t end, int dim)

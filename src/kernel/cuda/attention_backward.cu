@@ -1,4 +1,5 @@
-/* Attention, backward, with the tensor cores' instructions for a warp: attention_backward.cuh says how. */
+/* Attention, backward, with the tensor cores' instructions for a warp: attention_backward.cuh says
+ * how. */
 #include "kernel/cuda/attention_backward.cuh"
 
 /* c = a b^T over D, where a are this warp's 16 rows of one tile and b all rows of another. */

@@ -1,23 +1,24 @@
-/* Attention, backward, on tensor cores. A block has KEYS keys of a key/value head and goes through the
- * queries after them, QUERIES at a time, for each query head of the group:
+/* Attention, backward, on tensor cores. A block has KEYS keys of a key/value head and goes through
+ * the queries after them, QUERIES at a time, for each query head of the group:
  *
  *     s^T = k q^T      p^T = exp(s^T - lse)      dp^T = v do^T      ds^T = p^T (dp^T - delta)
  *     dv += p^T do     dk += ds^T q              dq += ds k
  *
  * A warp has 16 keys, so that p^T and ds^T stay in registers for dv and dk; ds goes through shared
- * memory for dq. dq of a tile of queries is a sum over blocks: they add to it one after the other, the
- * block of the last keys first, so that the result does not depend on who is faster. With b the
- * number of a block and i that of a tile of queries, block b is at tile i one step after block b + 1:
+ * memory for dq. dq of a tile of queries is a sum over blocks: they add to it one after the other,
+ * the block of the last keys first, so that the result does not depend on who is faster. With b the
+ * number of a block and i that of a tile of queries, block b is at tile i one step after block b +
+ * 1:
  *
  *     step          0     1     2     3
  *     block 0      i=0   i=1   i=2   i=3        (KEYS = QUERIES)
  *     block 1      i=1   i=2   i=3
  *     block 2      i=2   i=3
  *
- * so nobody waits for long. Blocks take their work by ticket, last keys first: whoever is waited for
- * runs already. The sum is kept in f32 in `work`; the first block to come stores it without reading,
- * and block 0 rounds it and writes it to its place. A warp works on the same part of a tile in every
- * block, so flags are per warp and no block has to wait for itself. */
+ * so nobody waits for long. Blocks take their work by ticket, last keys first: whoever is waited
+ * for runs already. The sum is kept in f32 in `work`; the first block to come stores it without
+ * reading, and block 0 rounds it and writes it to its place. A warp works on the same part of a
+ * tile in every block, so flags are per warp and no block has to wait for itself. */
 #ifndef WEFT_KERNEL_CUDA_ATTENTION_BACKWARD_CUH
 #define WEFT_KERNEL_CUDA_ATTENTION_BACKWARD_CUH
 
@@ -166,8 +167,9 @@ static __device__ __forceinline__ void end_dq(const backward_t<typename S::T> &a
     }
 }
 
-/* The next block may go on. After a barrier that follows end_dq, so that lane 0's release covers the
- * stores of all lanes; a step later, since they have arrived by then and the release need not wait. */
+/* The next block may go on. After a barrier that follows end_dq, so that lane 0's release covers
+ * the stores of all lanes; a step later, since they have arrived by then and the release need not
+ * wait. */
 static __device__ __forceinline__ void tell_dq(const dq_part_t &part)
 {
     int tells = threadIdx.x % 32 == 0 && part.flag != NULL && !part.is_last;
@@ -197,8 +199,8 @@ static __device__ __forceinline__ void probabilities(float s[S::QUERIES / 8][4],
     }
 }
 
-/* ds^T = p^T (dp^T - delta), in place of dp^T. With dropout p is what was multiplied with v, and dp is
- * the gradient of that: the factor (0 or 1 / (1 - rate)) belongs to both. */
+/* ds^T = p^T (dp^T - delta), in place of dp^T. With dropout p is what was multiplied with v, and dp
+ * is the gradient of that: the factor (0 or 1 / (1 - rate)) belongs to both. */
 template <typename S, bool DROP>
 static __device__ __forceinline__ void
 slopes(float p[S::QUERIES / 8][4], float dp[S::QUERIES / 8][4], const float *delta,
@@ -239,8 +241,9 @@ static __device__ __forceinline__ void put_slopes(const float ds[S::QUERIES / 8]
         int r = row + lane / 4 + 8 * half;
 #pragma unroll
         for (int n = 0; n < S::QUERIES / 8; n++) {
-            *reinterpret_cast<uint32_t *>(tile + slope_at<S>(r, n) + lane % 4 * 4) = pack2<typename S::T>(
-                ds[n][2 * half], ds[n][2 * half + 1]);
+            *reinterpret_cast<uint32_t *>(tile + slope_at<S>(r, n) +
+                                          lane % 4 * 4) = pack2<typename S::T>(ds[n][2 * half],
+                                                                               ds[n][2 * half + 1]);
         }
     }
 }
@@ -282,8 +285,8 @@ static __device__ __forceinline__ keys_t find_keys(const backward_t<typename S::
     return keys;
 }
 
-/* Start copying the queries of a step, their gradients, and their statistics; twice as much room. Past
- * the end all of these are 0, and so is what comes of them: ds = 1 (0 - 0), dv += 1 x 0. */
+/* Start copying the queries of a step, their gradients, and their statistics; twice as much room.
+ * Past the end all of these are 0, and so is what comes of them: ds = 1 (0 - 0), dv += 1 x 0. */
 template <typename S>
 static __device__ __forceinline__ void fetch_step(const backward_t<typename S::T> &args,
                                                   const keys_t &keys, uint32_t tiles,
@@ -294,7 +297,8 @@ static __device__ __forceinline__ void fetch_step(const backward_t<typename S::T
     int64_t first = (keys.from + step % keys.each) * S::QUERIES, b = keys.b;
     tiles += (uint32_t)half * 2 * S::Q_BYTES;
     statistics += half * 2 * S::QUERIES;
-    fetch_tile<S::D, S::QUERIES, S::THREADS>(tiles, args.qkv + b * at.seq * at.row + h * at.head_dim,
+    fetch_tile<S::D, S::QUERIES, S::THREADS>(tiles,
+                                             args.qkv + b * at.seq * at.row + h * at.head_dim,
                                              at.row, first, at.seq, at.head_dim);
     fetch_tile<S::D, S::QUERIES, S::THREADS>(tiles + S::Q_BYTES,
                                              args.dout + (b * at.seq * at.heads + h) * at.head_dim,

@@ -1,5 +1,5 @@
-/* Attention, forward: what the kernels for all tensor cores share. A warp has slabs of 16 queries, whose
- * scores with a tile of keys are in registers. */
+/* Attention, forward: what the kernels for all tensor cores share. A warp has slabs of 16 queries,
+ * whose scores with a tile of keys are in registers. */
 #ifndef WEFT_KERNEL_CUDA_ATTENTION_FORWARD_CUH
 #define WEFT_KERNEL_CUDA_ATTENTION_FORWARD_CUH
 
@@ -116,7 +116,8 @@ static __device__ __forceinline__ void put_out(const forward_state<S> &state, co
                 continue;
             }
             float factor = 1.0f / sum;
-            typename S::T *row = out + ((b * at.seq + t) * at.heads + h) * at.head_dim + lane % 4 * 2;
+            typename S::T *row = out + ((b * at.seq + t) * at.heads + h) * at.head_dim +
+                                 lane % 4 * 2;
 #pragma unroll
             for (int d = 0; d < S::D / 8; d++) {
                 if (8 * d < at.head_dim) {
@@ -131,8 +132,8 @@ static __device__ __forceinline__ void put_out(const forward_state<S> &state, co
     }
 }
 
-/* Where a block of queries starts, of which head. Blocks with most keys come first: the tile's number is
- * the slowest index, from the last one down. */
+/* Where a block of queries starts, of which head. Blocks with most keys come first: the tile's
+ * number is the slowest index, from the last one down. */
 template <typename S> struct block_t {
     int64_t first, b; /* query, sequence */
     int h, steps;     /* head; tiles of keys */

@@ -1,7 +1,8 @@
-/* Attention, forward, with Hopper's products of warpgroups, for heads of 64: the steps of attention.cu in
- * the manner of hopper.cuh. A piece of work is 128 queries of a head; keys and values come in
- * steps. Two blocks an SM: four groups, each at another point of its step (three groups in one block, with
- * the sum of a step under the exponentials of the next, took a fifth longer). */
+/* Attention, forward, with Hopper's products of warpgroups, for heads of 64: the steps of
+ * attention.cu in the manner of hopper.cuh. A piece of work is 128 queries of a head; keys and
+ * values come in steps. Two blocks an SM: four groups, each at another point of its step (three
+ * groups in one block, with the sum of a step under the exponentials of the next, took a fifth
+ * longer). */
 #define WEFT_HOPPER_BLOCKS 2
 
 #include "kernel/cuda/attention_forward.cuh"
@@ -37,8 +38,8 @@ struct piece_t {
     int b, head, first, steps;
 };
 
-/* The last queries of a head have most keys and come first, then the others of the same head, which find
- * its keys and values in the cache. */
+/* The last queries of a head have most keys and come first, then the others of the same head, which
+ * find its keys and values in the cache. */
 static __device__ __forceinline__ piece_t find_piece(const attend_t &args, uint32_t drawn)
 {
     int head = (int)drawn / args.blocks, block = args.blocks - 1 - (int)drawn % args.blocks;
@@ -111,7 +112,8 @@ static __device__ __forceinline__ void take(const attend_maps_t &maps, const att
     uint32_t drawn;
     for (; piece_take(rings, piece, args.pieces, &drawn); piece.next()) {
         const piece_t work = find_piece(args, drawn);
-        const int first = work.first + group * SIDE, query = first + (int)threadIdx.x % 128 / 32 * 16;
+        const int first = work.first + group * SIDE,
+                  query = first + (int)threadIdx.x % 128 / 32 * 16;
         const int mine = first < args.at.seq ? first / SIDE + 1 : 0; /* tiles of keys */
         const uint32_t q = shared + (uint32_t)(piece.at * PIECE_BYTES + group * TILE_BYTES);
         forward_state<S> state;
@@ -185,7 +187,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, WEFT_HOPPER_BLOCKS)
 #endif
 }
 
-/* ---- maps of tensors for the copy engine ------------------------------------------------------ */
+/* ---- maps of tensors for the copy engine -------------------------------------------------- */
 
 /* The driver's function, looked for at run time. */
 typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
@@ -226,8 +228,8 @@ int weft_cuda_tile_map(CUtensorMap *map, weft_dtype_t type, const void *tensor, 
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-/* Only sm_90a has the instructions, so this is for chips of that very number, and for modules built for
- * it. */
+/* Only sm_90a has the instructions, so this is for chips of that very number, and for modules built
+ * for it. */
 bool attention_is_hopper(const weft_cuda_exec_t *exec, const weft_attention_t *args)
 {
 #ifdef WEFT_SM_90A

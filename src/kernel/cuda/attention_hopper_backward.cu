@@ -1,5 +1,5 @@
-/* Attention, backward, with Hopper's products of warpgroups, for heads of 64. Two kernels, in the manner
- * of hopper.cuh; a piece of work is 128 rows of a head, a warpgroup has 64 of them:
+/* Attention, backward, with Hopper's products of warpgroups, for heads of 64. Two kernels, in the
+ * manner of hopper.cuh; a piece of work is 128 rows of a head, a warpgroup has 64 of them:
  *
  *   slopes of queries   rows are queries, steps are tiles of keys up to the diagonal
  *       s = q k^T      p = exp(s - lse)      dp = do v^T      ds = p (dp - delta)      dq += ds k
@@ -7,10 +7,10 @@
  *       s^T = k q^T    p^T = exp(s^T - lse)  dp^T = v do^T    ds^T = p^T (dp^T - delta)
  *       dv += p^T do   dk += ds^T q
  *
- * That is 7 products where one kernel would do with 5. But what is multiplied next is then always in the
- * registers of the warpgroup that made it, sums have one owner, so that they are the same in every run,
- * and no warpgroup ever waits for another one. One kernel has to send ds through shared memory and dq
- * through the L2 cache, in turns: it took twice the time.
+ * That is 7 products where one kernel would do with 5. But what is multiplied next is then always
+ * in the registers of the warpgroup that made it, sums have one owner, so that they are the same in
+ * every run, and no warpgroup ever waits for another one. One kernel has to send ds through shared
+ * memory and dq through the L2 cache, in turns: it took twice the time.
  *
  * The first kernel also finds delta = sum of do x out, and leaves it with lse to the second. */
 #include "kernel/cuda/hopper.cuh"
@@ -56,8 +56,8 @@ struct piece_t {
     int from, each;     /* tiles of the other kind: first, and how many (by head) */
 };
 
-/* Of the queries: the last ones of a head have most keys and come first, then the others of the same head,
- * which find its keys and values in the cache. */
+/* Of the queries: the last ones of a head have most keys and come first, then the others of the
+ * same head, which find its keys and values in the cache. */
 static __device__ __forceinline__ piece_t query_piece(const slopes_t &args, uint32_t drawn)
 {
     int head = (int)drawn / args.blocks, block = args.blocks - 1 - (int)drawn % args.blocks;
@@ -74,7 +74,7 @@ static __device__ __forceinline__ piece_t key_piece(const slopes_t &args, uint32
             args.tiles - first / SIDE};
 }
 
-/* ---- queries ---------------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------ */
 
 static __device__ __forceinline__ void feed_queries(const slope_maps_t &maps, const slopes_t &args,
                                                     uint32_t shared, rings_t *rings)
@@ -146,7 +146,8 @@ static __device__ __forceinline__ rows_t find_rows(const slopes_t &args, const p
     return rows;
 }
 
-/* Rows are queries from `query` on, columns keys from `key` on: those after a query do not count. */
+/* Rows are queries from `query` on, columns keys from `key` on: those after a query do not
+ * count. */
 template <bool ROWS_ARE_KEYS> static __device__ __forceinline__ void hide_after(float s[8][4])
 {
     int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % 128 / 32 * 16 + lane / 4;
@@ -188,8 +189,8 @@ static __device__ __forceinline__ void query_slopes(const slopes_t &args, const 
     }
 }
 
-/* Products of the next step are started before those that need this one's result, so that dq's sum runs
- * while the next exponentials are taken. */
+/* Products of the next step are started before those that need this one's result, so that dq's sum
+ * runs while the next exponentials are taken. */
 template <typename T, bool DROP>
 static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, const slopes_t &args,
                                                     char *memory, rings_t *rings)
@@ -267,7 +268,7 @@ static __device__ __forceinline__ void take_queries(const slope_maps_t &maps, co
     tile_stored();
 }
 
-/* ---- keys ------------------------------------------------------------------------------------- */
+/* ---- keys --------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void feed_keys(const slope_maps_t &maps, const slopes_t &args,
                                                  uint32_t shared, rings_t *rings)
@@ -422,7 +423,7 @@ static __device__ __forceinline__ void take_keys(const slope_maps_t &maps, const
 
 #endif
 
-/* ---- launches --------------------------------------------------------------------------------- */
+/* ---- launches ----------------------------------------------------------------------------- */
 
 template <typename T, bool DROP>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)

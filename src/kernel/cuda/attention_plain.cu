@@ -1,6 +1,6 @@
 /* Attention without tensor cores: f32, heads of any size up to MOST_D, and decoding over a cache. A
- * warp has a row; it looks at 32 rows of the other side at a time, one per thread, and then adds them
- * up with a thread for every 32nd column. */
+ * warp has a row; it looks at 32 rows of the other side at a time, one per thread, and then adds
+ * them up with a thread for every 32nd column. */
 #include "kernel/cuda/attention.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS, MOST_D = 256, COLUMNS = MOST_D / 32 };

@@ -126,8 +126,8 @@ static int set(weft_cuda_blas_t *blas, product_plan_t *plan, cublasLtMatmulDescA
     return blas_error(blas->desc_set(&plan->desc, which, value, bytes));
 }
 
-/* What runs after the product and in the same kernel. GELU there is for 16 bits only: it is computed
- * less exactly than f32 is. */
+/* What runs after the product and in the same kernel. GELU there is for 16 bits only: it is
+ * computed less exactly than f32 is. */
 static cublasLtEpilogue_t epilogue_of(const product_plan_t *plan)
 {
     const product_key_t *key = &plan->key;
@@ -210,7 +210,8 @@ static int ask(weft_cuda_blas_t *blas, product_plan_t *plan, size_t work_bytes,
     TRY_BLAS(blas->preference_init(&preference, sizeof(preference)));
     TRY_BLAS(blas->preference_set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most_work,
                                   sizeof(most_work)));
-    if (key->c_type == WEFT_F16) { /* parts of a sum, where it is cut, may overflow when it does not */
+    if (key->c_type ==
+        WEFT_F16) { /* parts of a sum, where it is cut, may overflow when it does not */
         TRY_BLAS(blas->preference_set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                       &in_f32, sizeof(in_f32)));
     }

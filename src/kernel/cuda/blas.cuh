@@ -29,7 +29,8 @@ typedef struct product_key {
 } product_key_t;
 
 /* A product as cuBLASLt wants it: column by column, so that everything is transposed, and its first
- * matrix is our second. What is plain memory is copied for a call, and gets that call's pointers. */
+ * matrix is our second. What is plain memory is copied for a call, and gets that call's
+ * pointers. */
 typedef struct product_plan {
     product_key_t key;
     cublasLtMatmulDescOpaque_t desc;
@@ -68,8 +69,8 @@ int weft_cuda_blas_plan(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
 int weft_cuda_blas_run(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
                        const product_plan_t *plan, size_t work_bytes, float alpha, void *grad_sums);
 
-/* Choose among what the library proposes, by what was chosen before or by timing. The plan has the first
- * already. */
+/* Choose among what the library proposes, by what was chosen before or by timing. The plan has the
+ * first already. */
 void weft_cuda_blas_choose(const weft_cuda_exec_t *exec, const weft_matmul_t *args,
                            size_t work_bytes, const cublasLtMatmulHeuristicResult_t *results,
                            int count, product_plan_t *plan);

@@ -1,10 +1,11 @@
-/* Which of cuBLASLt's algorithms a product takes. Its first proposal is often 10% slower than another one of
- * the list (a product with a bias 8192 x 1280 x 1280 on an H200: 66 us, the next one 47), so large
- * products are timed, once: the choice is kept for later processes, and whoever comes first decides for
- * all ranks of a machine.
+/* Which of cuBLASLt's algorithms a product takes. Its first proposal is often 10% slower than
+ * another one of the list (a product with a bias 8192 x 1280 x 1280 on an H200: 66 us, the next one
+ * 47), so large products are timed, once: the choice is kept for later processes, and whoever comes
+ * first decides for all ranks of a machine.
  *
- * Timing must neither wait for the caller's stream (a rank that waits there for another one that times
- * as well would wait forever) nor touch its tensors: it has a stream and memory of its own. */
+ * Timing must neither wait for the caller's stream (a rank that waits there for another one that
+ * times as well would wait forever) nor touch its tensors: it has a stream and memory of its
+ * own. */
 #include "kernel/cuda/blas.cuh"
 
 #include <cmath>
@@ -33,8 +34,8 @@ struct trial_t {
     char *memory;
 };
 
-/* Pairs of random bf16 in [-1, 1), which as f32 are of that size too and as f16 below 2: a product of equal numbers takes less
- * power, and runs faster, than it ever will. */
+/* Pairs of random bf16 in [-1, 1), which as f32 are of that size too and as f16 below 2: a product
+ * of equal numbers takes less power, and runs faster, than it ever will. */
 static __global__ void __launch_bounds__(FILL_THREADS) fill(uint32_t *words, size_t count)
 {
     size_t i = (size_t)blockIdx.x * FILL_THREADS + threadIdx.x;

@@ -14,8 +14,8 @@
 #include "base/output.h"
 #include "base/settings.h"
 
-/* A file is the key, the choice and a checksum of both. Its name is a hash of the key: another key of the
- * same hash finds a file that is not its own, and nothing stands for it. */
+/* A file is the key, the choice and a checksum of both. Its name is a hash of the key: another key
+ * of the same hash finds a file that is not its own, and nothing stands for it. */
 enum { MOST_BYTES = 1024, SUM_BYTES = 4 };
 
 static bool find_folder(char *folder)

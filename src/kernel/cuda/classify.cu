@@ -1,6 +1,7 @@
-/* Softmax and cross-entropy. A block has a row. Rows of 16 bits that fit into shared memory, two of them in an
- * SM, are read once and written once. Others take one pass from memory for maximum and sum together, and,
- * for the gradient, a second one that finds most of the row in the L2 cache, since it goes backwards. */
+/* Softmax and cross-entropy. A block has a row. Rows of 16 bits that fit into shared memory, two of
+ * them in an SM, are read once and written once. Others take one pass from memory for maximum and
+ * sum together, and, for the gradient, a second one that finds most of the row in the L2 cache,
+ * since it goes backwards. */
 #include "kernel/cuda/common.cuh"
 
 enum {
@@ -194,7 +195,8 @@ static __device__ __forceinline__ float held_sum(const uint4 *held, int n, float
     return block_sum(sum[0] + sum[1], slots);
 }
 
-/* The gradient goes to memory straight away; chunks that have the target or padding in them are few. */
+/* The gradient goes to memory straight away; chunks that have the target or padding in them are
+ * few. */
 template <typename T>
 static __device__ __forceinline__ void held_gradient(const weft_classify_t &args, const uint4 *held,
                                                      T *row, int64_t target, float lse,
@@ -286,7 +288,8 @@ int weft_cuda_classify(const weft_cuda_exec_t *exec, const weft_classify_t *args
                                                              : classify_held<bf16_t>;
     WEFT_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   bytes));
-    unsigned threads = (unsigned)ceil_div(filled.ld / LANE, 32) * 32; /* no more than have something to do */
+    unsigned threads = (unsigned)ceil_div(filled.ld / LANE, 32) *
+                       32; /* no more than have something to do */
     threads = threads < HELD_THREADS ? threads : (unsigned)HELD_THREADS;
     kernel<<<(unsigned)args->rows, threads, (size_t)bytes, stream_of(exec)>>>(filled);
     return launched();

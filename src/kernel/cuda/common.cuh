@@ -104,7 +104,8 @@ template <> __device__ __forceinline__ bf16_t from_float<bf16_t>(float x)
 {
     return __float2bfloat16_rn(x);
 }
-/* What is too large becomes infinite, never the largest number: that is how loss scaling hears of it. */
+/* What is too large becomes infinite, never the largest number: that is how loss scaling hears of
+ * it. */
 template <> __device__ __forceinline__ f16_t from_float<f16_t>(float x)
 {
     return __float2half_rn(x);

@@ -1,5 +1,5 @@
-/* Gradients in fewer bits, on GPUs: the same bits as the CPU's (kernel/cpu/compress_impl.h). Products
- * and sums are therefore rounded one by one. */
+/* Gradients in fewer bits, on GPUs: the same bits as the CPU's (kernel/cpu/compress_impl.h).
+ * Products and sums are therefore rounded one by one. */
 #include <cuda_fp16.h>
 
 #include "kernel/cuda/common.cuh"
@@ -105,7 +105,7 @@ template <bool NARROW> static __global__ void __launch_bounds__(THREADS) convert
     }
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------------------------- */
 
 static int run_quantize(int gpu, const weft_quantize_t *args, void *stream)
 {

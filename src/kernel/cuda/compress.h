@@ -1,5 +1,5 @@
-/* Compression of gradients on GPUs: what the CUDA module offers to kernel/cuda/compress.c, by the rules
- * of device/cuda_module.h. */
+/* Compression of gradients on GPUs: what the CUDA module offers to kernel/cuda/compress.c, by the
+ * rules of device/cuda_module.h. */
 #ifndef WEFT_KERNEL_CUDA_COMPRESS_H
 #define WEFT_KERNEL_CUDA_COMPRESS_H
 

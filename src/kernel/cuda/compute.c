@@ -17,8 +17,8 @@ enum { MOST_GPUS = 64 };
 /* What cuBLASLt wants on Hopper, and sums of columns beside it. */
 #define SPACE_BYTES ((size_t)36 << 20)
 
-/* Scratch memory of a stream. Kernels of one stream run one after the other, so they share it; it stays
- * until the process ends, and serves a stream that comes to lie where another one was. */
+/* Scratch memory of a stream. Kernels of one stream run one after the other, so they share it; it
+ * stays until the process ends, and serves a stream that comes to lie where another one was. */
 typedef struct space {
     struct space *next;
     int device;
@@ -75,8 +75,8 @@ static weft_status_t find_space(int device, void *stream, void **memory_p)
     return status;
 }
 
-/* Of the calling thread's default stream: given back when another device is chosen, by which time the
- * thread has waited for its work there or given up the result. */
+/* Of the calling thread's default stream: given back when another device is chosen, by which time
+ * the thread has waited for its work there or given up the result. */
 static weft_status_t find_own(int device, void *stream, void **memory_p)
 {
     weft_status_t status = WEFT_OK;
@@ -164,12 +164,12 @@ static weft_status_t fail_ragged(const char *name)
 #define ON_STREAM(name, args_t)                                                                    \
     static weft_status_t run_##name(const args_t *args, weft_stream_h stream)                      \
     {                                                                                              \
-        weft_cuda_exec_t exec;                                                                   \
+        weft_cuda_exec_t exec;                                                                     \
         if (IS_RAGGED(args)) {                                                                     \
             return fail_ragged(#name);                                                             \
         }                                                                                          \
-        weft_status_t status = find_exec(stream, &exec);                                         \
-        return status != WEFT_OK ? status : check(module()->name(&exec, args), #name);            \
+        weft_status_t status = find_exec(stream, &exec);                                           \
+        return status != WEFT_OK ? status : check(module()->name(&exec, args), #name);             \
     }
 WEFT_COMPUTE_TABLE(ON_STREAM)
 

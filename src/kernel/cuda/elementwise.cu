@@ -33,7 +33,8 @@ static __global__ void __launch_bounds__(THREADS) gelu(weft_gelu_t args, bool wi
 template <bool BACKWARD>
 static int run_gelu(const weft_cuda_exec_t *exec, const weft_gelu_t *args)
 {
-    bool wide = BACKWARD ? is_wide(LANE, args->in, args->dout, args->din) : is_wide(LANE, args->in, args->out);
+    bool wide = BACKWARD ? is_wide(LANE, args->in, args->dout, args->din)
+                         : is_wide(LANE, args->in, args->out);
     unsigned grid = grid_of(args->count, THREADS * LANE);
     by_type(args->type, [&](auto zero) {
         gelu<decltype(zero), BACKWARD><<<grid, THREADS, 0, stream_of(exec)>>>(*args, wide);

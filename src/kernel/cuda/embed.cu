@@ -1,7 +1,8 @@
-/* Embedding. Backward adds rows with the same token in a fixed order: rows are sorted by token (stable, so the
- * order within a token is theirs) and cut into pieces of PIECE. A token that has all its rows in one piece
- * is added up there; of others, a part in each piece, and then the parts. In texts, some tokens have a
- * tenth of all rows: one block would be busy with them for longer than with all else. */
+/* Embedding. Backward adds rows with the same token in a fixed order: rows are sorted by token
+ * (stable, so the order within a token is theirs) and cut into pieces of PIECE. A token that has
+ * all its rows in one piece is added up there; of others, a part in each piece, and then the parts.
+ * In texts, some tokens have a tenth of all rows: one block would be busy with them for longer than
+ * with all else. */
 #include <cub/device/device_radix_sort.cuh>
 
 #include "kernel/cuda/common.cuh"
@@ -46,8 +47,9 @@ int weft_cuda_embed_forward(const weft_cuda_exec_t *exec, const weft_embed_t *ar
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-/* Parts of `work`. Keys are tokens' places in this slice; those that are not in it come last. A piece has room
- * for two sums: of a token that came from the piece before, and of one that goes on in the next. */
+/* Parts of `work`. Keys are tokens' places in this slice; those that are not in it come last. A
+ * piece has room for two sums: of a token that came from the piece before, and of one that goes on
+ * in the next. */
 struct sort_t {
     uint32_t *keys, *rows, *sorted_keys, *sorted_rows;
     float *sums;
@@ -134,11 +136,12 @@ static __device__ __forceinline__ int64_t run_end(const uint32_t *keys, uint32_t
     return end;
 }
 
-/* One block for each place in the sorted order; those that start neither a token nor a piece have nothing to
- * do. Several rows are fetched at a time and added one by one. */
+/* One block for each place in the sorted order; those that start neither a token nor a piece have
+ * nothing to do. Several rows are fetched at a time and added one by one. */
 template <typename T, typename G>
 static __global__ void __launch_bounds__(THREADS)
-    add_tokens(weft_embed_t args, const uint32_t *keys, const uint32_t *rows, float *sums, bool wide)
+    add_tokens(weft_embed_t args, const uint32_t *keys, const uint32_t *rows, float *sums,
+               bool wide)
 {
     int64_t place = blockIdx.x, count = args.batch * args.seq, n = args.width;
     uint32_t key = keys[place];
@@ -176,7 +179,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One block for each piece but the last: if a token starts in it and goes on in the next, the sum of its parts. */
+/* One block for each piece but the last: if a token starts in it and goes on in the next, the sum
+ * of its parts. */
 template <typename G>
 static __global__ void __launch_bounds__(THREADS)
     join_pieces(weft_embed_t args, const uint32_t *keys, const float *sums, bool wide)

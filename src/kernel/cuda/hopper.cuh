@@ -1,16 +1,16 @@
-/* What Hopper has for kernels that never stop: barriers in shared memory, an engine that copies tiles, and
- * the pattern of use. A block stays on its SM and draws pieces of work until there are none; one thread
- * (the feeder) asks for tiles ahead of time, warpgroups take them:
+/* What Hopper has for kernels that never stop: barriers in shared memory, an engine that copies
+ * tiles, and the pattern of use. A block stays on its SM and draws pieces of work until there are
+ * none; one thread (the feeder) asks for tiles ahead of time, warpgroups take them:
  *
  *     feeder                              a warp that takes
  *     wait until `free` of the slot       wait until `full` of the slot
  *     announce bytes to `full`, copy      use the tiles
  *     next slot                           arrive at `free`, next slot
  *
- * There are two rings: pieces of work with the tiles that stay for all of their steps, and steps. So the
- * first tiles of a piece arrive while the one before is computed, and a warpgroup may be ahead of
- * another one by some steps: one has the tensor cores while the other one takes exponentials. Compiled for
- * sm_90a only. */
+ * There are two rings: pieces of work with the tiles that stay for all of their steps, and steps.
+ * So the first tiles of a piece arrive while the one before is computed, and a warpgroup may be
+ * ahead of another one by some steps: one has the tensor cores while the other one takes
+ * exponentials. Compiled for sm_90a only. */
 #ifndef WEFT_KERNEL_CUDA_HOPPER_CUH
 #define WEFT_KERNEL_CUDA_HOPPER_CUH
 
@@ -32,8 +32,8 @@ enum {
     BLOCK_ROWS = SIDE * GROUPS, /* of a piece of work */
     PIECES = 2,                 /* slots of the rings */
     STEPS = 4,
-    /* Of a thread. A block starts with as many for each; then the feeders give theirs to those that take.
-     * Asking for more than there are in the block would wait forever. */
+    /* Of a thread. A block starts with as many for each; then the feeders give theirs to those that
+     * take. Asking for more than there are in the block would wait forever. */
     START_REGISTERS = 65536 / (WEFT_HOPPER_BLOCKS * HOPPER_THREADS) / 8 * 8,
     FEEDER_REGISTERS = WEFT_HOPPER_BLOCKS == 1 ? 40 : 32,
     TAKER_REGISTERS = (START_REGISTERS * (GROUPS + 1) - FEEDER_REGISTERS) / GROUPS / 8 * 8
@@ -46,8 +46,8 @@ enum {
 #define HOPPER 0
 #endif
 
-/* The map of a tensor of tokens by features, for tile_load and tile_store: x is a feature, then position, then
- * sequence (attention_hopper.cu). */
+/* The map of a tensor of tokens by features, for tile_load and tile_store: x is a feature, then
+ * position, then sequence (attention_hopper.cu). */
 int weft_cuda_tile_map(CUtensorMap *map, weft_dtype_t type, const void *tensor, int64_t batch,
                        int64_t seq, int64_t width);
 
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void group_sync(int group)
     asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 }
 
-/* ---- copies of tiles -------------------------------------------------------------------------- */
+/* ---- copies of tiles ---------------------------------------------------------------------- */
 
 /* SIDE rows from position t on; those past the end become 0. `full` hears of the bytes. */
 static __device__ __forceinline__ void tile_load(uint32_t tile, const CUtensorMap &map, int x,

@@ -39,9 +39,9 @@ typedef struct weft_cuda_choices {
 typedef struct weft_cuda_compute_ops {
     uint32_t abi;
 
-    /* `library` is a name or path, or "" for the usual ones. On failure *why_p is filled in. `tune`:
-     * how many algorithms to time for every new shape, unless there is a choice; 0 takes the library's
-     * first. */
+    /* `library` is a name or path, or "" for the usual ones. On failure *why_p is filled in.
+     * `tune`: how many algorithms to time for every new shape, unless there is a choice; 0 takes
+     * the library's first. */
     int (*blas_open)(int gpu, const char *library, int tune, const weft_cuda_choices_t *choices,
                      weft_cuda_blas_t **blas_p, char why[WEFT_CUDA_WHY]);
 

@@ -3,9 +3,9 @@
 
 enum {
     THREADS = 256,
-    ACROSS = 32,                /* threads side by side, with 8 columns each */
+    ACROSS = 32, /* threads side by side, with 8 columns each */
     DOWN = THREADS / ACROSS,
-    BLOCKS = 528,               /* that the sums of columns are cut into: 4 for each SM of an H200 */
+    BLOCKS = 528, /* that the sums of columns are cut into: 4 for each SM of an H200 */
     LEAST_ROWS = 64
 };
 static const size_t SUMS_BYTES = (size_t)4 << 20; /* of `space`; the rest is cuBLASLt's */
@@ -61,7 +61,8 @@ static int run_finish(const weft_cuda_exec_t *exec, const weft_matmul_t *args)
 
 /* ---- the gradient of a bias ------------------------------------------------------------------ */
 
-/* partial[part][column] = the sum of some rows of b. A block has 256 columns and its part of rows. */
+/* partial[part][column] = the sum of some rows of b. A block has 256 columns and its part of
+ * rows. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) column_sums(const T *b, int64_t rows, int64_t n,
                                                               int64_t ld, float *partial, bool wide)

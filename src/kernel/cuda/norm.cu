@@ -1,8 +1,9 @@
 /* LayerNorm and RMSNorm, with the residual sum in front.
  *
- * Rows of 16 bits up to NARROW elements are held in the registers of one warp, so that a row is read once.
- * All others have a block each and read from cache what they need again. In backward, gradients of
- * weight and bias are summed in two fixed steps: each block over its rows, then over blocks. */
+ * Rows of 16 bits up to NARROW elements are held in the registers of one warp, so that a row is
+ * read once. All others have a block each and read from cache what they need again. In backward,
+ * gradients of weight and bias are summed in two fixed steps: each block over its rows, then over
+ * blocks. */
 #include "kernel/cuda/common.cuh"
 
 enum {
@@ -146,8 +147,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) norm_any
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-/* With y = (x - mean) rstd and g = dout weight: dx = rstd (g - mean(g) - y mean(g y)); RMSNorm has no
- * mean(g). */
+/* With y = (x - mean) rstd and g = dout weight: dx = rstd (g - mean(g) - y mean(g y)); RMSNorm has
+ * no mean(g). */
 struct row_t {
     float mean, rstd, mean_g, mean_gy;
 };
@@ -191,8 +192,8 @@ template <int CHUNKS> struct sums_t {
     lane8 dw[CHUNKS], db[CHUNKS];
 };
 
-/* partial[block][dweight, dbias] = the sums of a block's warps: half of them add those of the other half,
- * until one is left. `shared` is for the sums of WARPS / 2. */
+/* partial[block][dweight, dbias] = the sums of a block's warps: half of them add those of the other
+ * half, until one is left. `shared` is for the sums of WARPS / 2. */
 template <int CHUNKS>
 static __device__ __forceinline__ void join_warps(sums_t<CHUNKS> &sums, float *shared,
                                                   float *partial, int64_t n)
@@ -229,8 +230,8 @@ static __device__ __forceinline__ void join_warps(sums_t<CHUNKS> &sums, float *s
     }
 }
 
-/* What a warp reads of a row, as it is in memory: half the registers, so that the next row is under way
- * while this one is computed. */
+/* What a warp reads of a row, as it is in memory: half the registers, so that the next row is under
+ * way while this one is computed. */
 template <int CHUNKS> struct raw_t {
     uint4 x[CHUNKS], dout[CHUNKS], dresidual[CHUNKS];
     float mean, rstd;
@@ -259,7 +260,8 @@ static __device__ __forceinline__ void fetch_row(const weft_norm_t &args, int64_
     }
 }
 
-/* y and g of 8 elements. Past the end of a row dout and weight are 0, and so are g and what is summed. */
+/* y and g of 8 elements. Past the end of a row dout and weight are 0, and so are g and what is
+ * summed. */
 template <typename T>
 static __device__ __forceinline__ void raw_terms(const weft_norm_t &args, const uint4 &x,
                                                  const lane8 &dout, int64_t i, const row_t &row,
@@ -310,7 +312,8 @@ static __device__ __forceinline__ void take_row(const weft_norm_t &args, int64_t
     }
 }
 
-/* Where an SM has two blocks, they hide each other's latency; else a warp has the next row on its way. */
+/* Where an SM has two blocks, they hide each other's latency; else a warp has the next row on its
+ * way. */
 template <typename T, int CHUNKS>
 static __global__ void __launch_bounds__(THREADS, CHUNKS *CHUNK <= LIGHT ? 2 : 1)
     norm_backward_narrow(norm_t given, float *partial)
@@ -417,8 +420,8 @@ static bool is_narrow(const norm_t &norm)
 typedef void (*forward_fn)(norm_t);
 typedef void (*backward_fn)(norm_t, float *);
 
-/* By type (is it f16?) and chunks of a row, less one. Rows of f16 have those of the next power of two:
- * bf16 is what models are trained in, and each instance takes its time to compile. */
+/* By type (is it f16?) and chunks of a row, less one. Rows of f16 have those of the next power of
+ * two: bf16 is what models are trained in, and each instance takes its time to compile. */
 #define INSTANCES(name)                                                                            \
     {                                                                                              \
         {name<bf16_t, 1>, name<bf16_t, 2>, name<bf16_t, 3>, name<bf16_t, 4>, name<bf16_t, 5>,      \
@@ -457,8 +460,8 @@ int weft_cuda_norm_forward(const weft_cuda_exec_t *exec, const weft_norm_t *args
     return launched();
 }
 
-/* As many as either kind of kernel has blocks: whether rows can be read 8 at a time is not known when
- * room is made. */
+/* As many as either kind of kernel has blocks: whether rows can be read 8 at a time is not known
+ * when room is made. */
 static int64_t parts_of(const weft_norm_t *args)
 {
     return args->rows < PARTS ? args->rows : PARTS;
@@ -466,7 +469,8 @@ static int64_t parts_of(const weft_norm_t *args)
 
 static unsigned narrow_parts(const weft_norm_t *args)
 {
-    int64_t most = chunks_held(args) * CHUNK <= LIGHT ? PARTS : PARTS / 2, blocks = ceil_div(args->rows, WARPS);
+    int64_t most = chunks_held(args) * CHUNK <= LIGHT ? PARTS : PARTS / 2,
+            blocks = ceil_div(args->rows, WARPS);
     return (unsigned)(blocks < most ? blocks : most);
 }
 

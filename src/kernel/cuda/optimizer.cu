@@ -65,8 +65,8 @@ static __device__ __forceinline__ void store4(T *at, const four_t &v, int64_t le
     }
 }
 
-/* Tensors that are updated in one launch. Those of many blocks and those of one follow each other, so that
- * no SM is idle at the end of a tensor. */
+/* Tensors that are updated in one launch. Those of many blocks and those of one follow each other,
+ * so that no SM is idle at the end of a tensor. */
 struct tensors_t {
     void *param[WEFT_ADAMW_MOST];
     float *master[WEFT_ADAMW_MOST]; /* or NULL */
@@ -120,7 +120,8 @@ static __global__ void __launch_bounds__(THREADS)
     if (left <= 0 || scale == 0.0f) {
         return;
     }
-    bool whole = (tensors.wide >> t & 1) != 0 && left >= EACH, has_master = tensors.master[t] != NULL;
+    bool whole = (tensors.wide >> t & 1) != 0 && left >= EACH,
+         has_master = tensors.master[t] != NULL;
     float *weights = (has_master ? tensors.master[t] : (float *)tensors.param[t]) + i;
     float *at_m = tensors.m[t] + i, *at_v = tensors.v[t] + i;
     four_t g = load4((const G *)tensors.grad[t] + i, left, whole), m = load4(at_m, left, whole);
@@ -195,8 +196,9 @@ int weft_cuda_adamw(const weft_cuda_exec_t *exec, const weft_adamw_t *args)
 
 /* ---- sums of squares ----------------------------------------------------------------------- */
 
-/* In the order of the CPU's kernel, so that the bits are the same: eight sums per chunk, element i in
- * number i % 8, then those in order. A thread has one of the sums; squares of f32 are exact in f64. */
+/* In the order of the CPU's kernel, so that the bits are the same: eight sums per chunk, element i
+ * in number i % 8, then those in order. A thread has one of the sums; squares of f32 are exact in
+ * f64. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     squares(const T *in, int64_t count, double *partial)
@@ -231,8 +233,8 @@ int weft_cuda_sumsq(const weft_cuda_exec_t *exec, const weft_sumsq_t *args)
     return launched();
 }
 
-/* Thread i adds numbers i, i + CLIP_THREADS, ... in order; then half of the threads add the sums of the
- * other half, until one is left. */
+/* Thread i adds numbers i, i + CLIP_THREADS, ... in order; then half of the threads add the sums of
+ * the other half, until one is left. */
 static __global__ void __launch_bounds__(CLIP_THREADS) clip(weft_clip_t args)
 {
     __shared__ double sums[CLIP_THREADS];

@@ -1,10 +1,10 @@
-/* Products of a warpgroup (four warps) on Hopper's tensor cores, with tiles of 64 bf16 or f16 a row in
- * shared memory. Compiled for sm_90a only.
+/* Products of a warpgroup (four warps) on Hopper's tensor cores, with tiles of 64 bf16 or f16 a row
+ * in shared memory. Compiled for sm_90a only.
  *
- * The swizzle of attention.cuh is the hardware's 128-byte one if a tile starts at a multiple of 1024
- * bytes. Such a tile serves in both ways: with its rows along the product's inner dimension, or across
- * it ("turned"). A warp of the group has 16 rows of the result, in the layout of attention.cuh's
- * multiply; an A in registers has the layout of as_a. */
+ * The swizzle of attention.cuh is the hardware's 128-byte one if a tile starts at a multiple of
+ * 1024 bytes. Such a tile serves in both ways: with its rows along the product's inner dimension,
+ * or across it ("turned"). A warp of the group has 16 rows of the result, in the layout of
+ * attention.cuh's multiply; an A in registers has the layout of as_a. */
 #ifndef WEFT_KERNEL_CUDA_WGMMA_CUH
 #define WEFT_KERNEL_CUDA_WGMMA_CUH
 
@@ -17,8 +17,8 @@ static __device__ __forceinline__ uint64_t tile_at(uint32_t address)
            (uint64_t)1 << 62;
 }
 
-/* From one step of 16 along the inner dimension to the next, in descriptors: 16 elements of a row, or 16
- * rows. */
+/* From one step of 16 along the inner dimension to the next, in descriptors: 16 elements of a row,
+ * or 16 rows. */
 enum { STEP_ALONG = 32 >> 4, STEP_TURNED = 2048 >> 4 };
 
 static __device__ __forceinline__ void group_start(void)
@@ -37,8 +37,8 @@ template <int LEFT> static __device__ __forceinline__ void group_wait(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-/* Results in registers are changed behind the compiler's back until they are waited for: it must not move
- * what it does with them across this point. Before group_start and after group_wait. */
+/* Results in registers are changed behind the compiler's back until they are waited for: it must
+ * not move what it does with them across this point. Before group_start and after group_wait. */
 template <int N> static __device__ __forceinline__ void settle(float (&c)[N][4])
 {
 #pragma unroll
@@ -47,8 +47,8 @@ template <int N> static __device__ __forceinline__ void settle(float (&c)[N][4])
     }
 }
 
-/* The assembler likes to wait early. It does not move what comes before a branch behind it, so here is one
- * that is never taken: with `x` computed last, everything before it is. */
+/* The assembler likes to wait early. It does not move what comes before a branch behind it, so here
+ * is one that is never taken: with `x` computed last, everything before it is. */
 static __device__ __forceinline__ void hold_up(float x)
 {
     if (x == -1.2345e38f) {
@@ -56,7 +56,8 @@ static __device__ __forceinline__ void hold_up(float x)
     }
 }
 
-/* What this thread has written to shared memory, the tensor cores may read after the next barrier. */
+/* What this thread has written to shared memory, the tensor cores may read after the next
+ * barrier. */
 static __device__ __forceinline__ void publish(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -75,7 +76,8 @@ template <typename T>
 static __device__ __forceinline__ void group_multiply(float c[8][4], const uint32_t a[4],
                                                       uint64_t b);
 
-/* c = a b^T or, with `add`, c += a b^T, both from shared memory with rows along the inner dimension. */
+/* c = a b^T or, with `add`, c += a b^T, both from shared memory with rows along the inner
+ * dimension. */
 template <typename T>
 static __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, uint64_t b,
                                                             int add);

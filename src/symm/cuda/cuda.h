@@ -31,8 +31,9 @@ static inline int weft__symm_on(const struct weft_symm *symm)
     return ((const weft_symm_gpu_t *)symm->kind)->on.gpu;
 }
 
-/* The launch on `stream` gave `error`. If it did not fail: wait for it where the stream is NULL. Of a
- * kernel that `waits` for others ask whether it did so in vain: now, or when the stream is waited for. */
+/* The launch on `stream` gave `error`. If it did not fail: wait for it where the stream is NULL. Of
+ * a kernel that `waits` for others ask whether it did so in vain: now, or when the stream is waited
+ * for. */
 weft_status_t weft__symm_launched(weft_symm_h symm, int error, bool waits, weft_stream_h stream);
 
 /* Can kernels read and write it? Not what malloc gave, on most machines. */

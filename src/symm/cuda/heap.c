@@ -45,7 +45,8 @@ static weft_status_t gpu_error(weft_symm_h symm)
     return weft__reach_broken(symm->comm);
 }
 
-/* Kernels of the user's own are not followed. If CUDA has failed under one, a rank may have died. */
+/* Kernels of the user's own are not followed. If CUDA has failed under one, a rank may have
+ * died. */
 static weft_status_t gpu_asked_error(weft_symm_h symm)
 {
     bool idle;

@@ -13,7 +13,8 @@
 
 static_assert(sizeof(weft_symm_head_t) <= 4096, "the head fits behind the heap");
 
-/* Called by one thread of each block of a swap after the block's last access: true in the last one. */
+/* Called by one thread of each block of a swap after the block's last access: true in the last
+ * one. */
 static __device__ __forceinline__ bool last_block(const weft_symm_view_t &heap, uint64_t *counter)
 {
     unsigned long long *at = (unsigned long long *)counter;

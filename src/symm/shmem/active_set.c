@@ -70,7 +70,7 @@ SHMEM_TYPES_REAL(DEFINE_REAL)
 DEFINE_ARITHMETIC(complexf, shmem_complexf_t)
 DEFINE_ARITHMETIC(complexd, shmem_complexd_t)
 
-/* ---- names of before 1.2 ------------------------------------------------------------------------- */
+/* ---- names of before 1.2 ------------------------------------------------------------------ */
 
 void start_pes(int npes)
 {

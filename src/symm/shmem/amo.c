@@ -1,5 +1,5 @@
-/* Atomics: the processor's own, on the other PE's memory. The non-blocking forms have the result when
- * they return. */
+/* Atomics: the processor's own, on the other PE's memory. The non-blocking forms have the result
+ * when they return. */
 #include "symm/shmem/api.h"
 
 #define AT(pointer, type) ((type *)weft__shmem_remote(pointer, sizeof(type), pe, CALL))
@@ -71,7 +71,7 @@ SHMEM_TYPES_AMO(DEFINE_STANDARD)
     DEFINE_BITS(name, type, xor)
 SHMEM_TYPES_AMO_BITWISE(DEFINE_BITWISE)
 
-/* ---- deprecated names ---------------------------------------------------------------------------- */
+/* ---- deprecated names --------------------------------------------------------------------- */
 
 #define DEFINE_OLD_EXTENDED(name, type)                                                            \
     DEFINE(type, name##_fetch, const type *source, int pe)                                         \

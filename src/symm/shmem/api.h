@@ -19,7 +19,7 @@
 /* The name of the entry point we are in, for sentences. */
 #define CALL (__func__ + 1)
 
-/* ---- contexts (team.c) --------------------------------------------------------------------------- */
+/* ---- contexts (team.c) -------------------------------------------------------------------- */
 
 typedef struct weft_shmem_team {
     int start, stride, size; /* member i is PE start + i * stride */
@@ -42,8 +42,8 @@ typedef struct weft_shmem_ctx {
 
 extern HIDDEN weft_shmem_team_t weft__shmem_world, weft__shmem_shared;
 
-/* Those that the program makes, by slot; `size` is 0 where there is none. In place, so that a handle of a
- * team that was destroyed can be told from one that is alive. */
+/* Those that the program makes, by slot; `size` is 0 where there is none. In place, so that a
+ * handle of a team that was destroyed can be told from one that is alive. */
 extern HIDDEN weft_shmem_team_t weft__shmem_teams[WEFT_SHMEM_TEAMS];
 
 _Noreturn void weft__shmem_bad_ctx(const char *call, shmem_ctx_t ctx);

@@ -1,9 +1,9 @@
 /* Collectives that move data.
  *
- * Small: what a member gives travels with its flag (group.h), and is copied out on its way into the call,
- * so one call is enough and `source` may be used again at once. Large: everybody reads directly from
- * everybody's `source`, each starting with the member after itself, and a second call says that the
- * reading is done. */
+ * Small: what a member gives travels with its flag (group.h), and is copied out on its way into the
+ * call, so one call is enough and `source` may be used again at once. Large: everybody reads
+ * directly from everybody's `source`, each starting with the member after itself, and a second call
+ * says that the reading is done. */
 #include "symm/shmem/collective.h"
 
 #include <string.h>
@@ -150,7 +150,7 @@ void weft__shmem_alltoalls(weft_shmem_team_t *team, void *dest, const void *sour
     be_done(team, call);
 }
 
-/* ---- entry points -------------------------------------------------------------------------------- */
+/* ---- entry points ------------------------------------------------------------------------- */
 
 DEFINE(void, sync_all, void)
 {

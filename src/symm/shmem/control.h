@@ -1,7 +1,7 @@
 /* The control part of a PE's file: everything that is not the user's.
  *
- * A PE writes only to its own, except for `pairs` (each word has one writer) and `end` (of PE 0, first
- * come). */
+ * A PE writes only to its own, except for `pairs` (each word has one writer) and `end` (of PE 0,
+ * first come). */
 #ifndef WEFT_SYMM_SHMEM_CONTROL_H
 #define WEFT_SYMM_SHMEM_CONTROL_H
 

@@ -9,12 +9,12 @@
 
 #define FSRM (1u << 4) /* "fast short rep mov", of leaf 7 */
 
-/* Beyond this a copy does not fit in a cache beside its source: storing past the cache saves the reading
- * of what is overwritten. */
+/* Beyond this a copy does not fit in a cache beside its source: storing past the cache saves the
+ * reading of what is overwritten. */
 #define STREAM_MIN ((size_t)8 << 20)
 
-/* Intel's processors say that they copy short pieces fast; others' do, too, but not at all distances (see
- * kernel/cpu/cpu.h). */
+/* Intel's processors say that they copy short pieces fast; others' do, too, but not at all
+ * distances (see kernel/cpu/cpu.h). */
 void weft__shmem_copy_init(void)
 {
 #if defined(__x86_64__)

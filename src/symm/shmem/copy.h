@@ -10,9 +10,10 @@
 #define WEFT_SHMEM_COPY_LARGE 32768u
 #define WEFT_SHMEM_COPY_WHOLE 4096u
 
-/* From COPY_WHOLE to COPY_LARGE the processor's own copy is the fastest, if it is good: what libc does as
- * well, but after looking at ends and overlaps, which at 4 KiB is a tenth of the time. Find out whether it
- * is; weft__shmem.copy_range is COPY_LARGE - COPY_WHOLE then, and 0 before. Again does no harm. */
+/* From COPY_WHOLE to COPY_LARGE the processor's own copy is the fastest, if it is good: what libc
+ * does as well, but after looking at ends and overlaps, which at 4 KiB is a tenth of the time. Find
+ * out whether it is; weft__shmem.copy_range is COPY_LARGE - COPY_WHOLE then, and 0 before. Again
+ * does no harm. */
 void weft__shmem_copy_init(void);
 
 /* As weft__shmem_copy; for what is large. */

@@ -20,7 +20,8 @@ typedef struct weft_shmem_env {
 /* WEFT_ERR_INVALID if the size is none. */
 weft_status_t weft__shmem_env_read(weft_shmem_env_t *env_p);
 
-/* "20m", "3.1M", ".5g", "20kk" (what follows the factor does not count), rounded up. False: no size. */
+/* "20m", "3.1M", ".5g", "20kk" (what follows the factor does not count), rounded up. False: no
+ * size. */
 bool weft__shmem_parse_size(const char *text, size_t *bytes_p);
 
 /* What SHMEM_VERSION and SHMEM_INFO ask for, on stdout. */

@@ -11,7 +11,7 @@ typedef struct count {
 
 static count_t *counts;
 
-/* ---- teams --------------------------------------------------------------------------------------- */
+/* ---- teams -------------------------------------------------------------------------------- */
 
 static weft_shmem_entry_t *entry_of(const weft_shmem_team_t *team, int i, uint64_t number)
 {
@@ -35,8 +35,8 @@ static void await_number(const weft_shmem_team_t *team, int i, uint64_t number, 
     }
 }
 
-/* The entry of call k - RING is about to be used again: all members must be past that call. It is enough
- * to look now and then, at half a ring. */
+/* The entry of call k - RING is about to be used again: all members must be past that call. It is
+ * enough to look now and then, at half a ring. */
 static void make_room(weft_shmem_team_t *team, const char *call)
 {
     uint64_t least = team->calls - WEFT_SHMEM_RING + 1;
@@ -69,7 +69,7 @@ static void enter_team(weft_shmem_team_t *team, const void *data, size_t bytes, 
     atomic_store_explicit(&entry->call, number, memory_order_release);
 }
 
-/* ---- active sets --------------------------------------------------------------------------------- */
+/* ---- active sets -------------------------------------------------------------------------- */
 
 void weft__shmem_active_set(int start, int log_stride, int size, const char *call,
                             weft_shmem_team_t *team_p)
@@ -102,9 +102,9 @@ void weft__shmem_active_set(int start, int log_stride, int size, const char *cal
     }
 }
 
-/* A value is overwritten two signals later. The only collective that says something (collect) awaits all
- * members before it enters its second and last call, and awaits all again: by then every member has
- * read what was said in the first. */
+/* A value is overwritten two signals later. The only collective that says something (collect)
+ * awaits all members before it enters its second and last call, and awaits all again: by then every
+ * member has read what was said in the first. */
 static void enter_set(const weft_shmem_team_t *team, const void *data, size_t bytes)
 {
     uint64_t value = 0;
@@ -132,7 +132,7 @@ static void await_set(int pe, const char *call)
     }
 }
 
-/* ---- both ---------------------------------------------------------------------------------------- */
+/* ---- both --------------------------------------------------------------------------------- */
 
 void weft__shmem_enter(weft_shmem_team_t *team, const void *data, size_t bytes, const char *call)
 {

@@ -1,7 +1,8 @@
 /* The symmetric heap.
  *
- * Every PE keeps an arena (symm/arena.h), which gives the same offsets for the same calls. That the calls
- * are the same is checked: the barrier that each of them is to have carries what was asked for. */
+ * Every PE keeps an arena (symm/arena.h), which gives the same offsets for the same calls. That the
+ * calls are the same is checked: the barrier that each of them is to have carries what was asked
+ * for. */
 #include "symm/shmem/heap.h"
 
 #include <stdio.h>
@@ -43,8 +44,8 @@ static char *base(void)
     return (char *)weft__shmem.heap.base;
 }
 
-/* Two sizes that may be of several GiB in one sentence, so exact bytes as well. The same on all PEs, so one
- * says it. */
+/* Two sizes that may be of several GiB in one sentence, so exact bytes as well. The same on all
+ * PEs, so one says it. */
 static void say_too_small(const char *call, uint64_t bytes, uint64_t align)
 {
     char need[WEFT_BYTES_TEXT], free[WEFT_BYTES_TEXT], all[WEFT_BYTES_TEXT], advice[96];

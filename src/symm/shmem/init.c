@@ -1,5 +1,5 @@
-/* Starting and ending: the PEs meet by way of the job's store, each opens everybody's file, and from
- * there on the store is not needed. */
+/* Starting and ending: the PEs meet by way of the job's store, each opens everybody's file, and
+ * from there on the store is not needed. */
 #define _GNU_SOURCE 1 /* on_exit */
 #include <sched.h>
 #include <stdio.h>
@@ -21,16 +21,16 @@
 #include "symm/shmem/segment.h"
 #include "symm/shmem/team.h"
 
-/* What a put reads of it is at the beginning of a page: processors hold a load back behind stores to the same
- * place of any page, and the last stores of a copy that are still under way are to the end of one, if
- * blocks are aligned. At 4 KiB this is a tenth of the time. */
+/* What a put reads of it is at the beginning of a page: processors hold a load back behind stores
+ * to the same place of any page, and the last stores of a copy that are still under way are to the
+ * end of one, if blocks are aligned. At 4 KiB this is a tenth of the time. */
 _Alignas(4096) HIDDEN weft_shmem_state_t weft__shmem;
 
 static weft_shmem_peer_info_t *infos; /* of all PEs */
-static int inits;                /* less the calls of shmem_finalize */
+static int inits;                     /* less the calls of shmem_finalize */
 static pid_t pid;
 
-/* ---- meeting ------------------------------------------------------------------------------------- */
+/* ---- meeting ------------------------------------------------------------------------------ */
 
 static weft_status_t check_peer_info(const weft_shmem_peer_info_t *info, int pe)
 {
@@ -121,7 +121,8 @@ static void look_at_cores(int pes)
     s->oversubscribed = cores > 0 && pes > cores;
 }
 
-/* Before anything that could fail alone: a PE that cannot start ends, and the launcher ends the others. */
+/* Before anything that could fail alone: a PE that cannot start ends, and the launcher ends the
+ * others. */
 static weft_status_t join(const weft_job_t *job, const weft_shmem_env_t *env)
 {
     weft_shmem_state_t *s = &weft__shmem;
@@ -160,7 +161,7 @@ static weft_status_t join(const weft_job_t *job, const weft_shmem_env_t *env)
     return job->size > 1 ? weft__shmem_watch_start() : WEFT_OK;
 }
 
-/* ---- shmem_init ---------------------------------------------------------------------------------- */
+/* ---- shmem_init --------------------------------------------------------------------------- */
 
 static void exit_handler(int status, void *unused)
 {
@@ -289,7 +290,7 @@ void pshmem_global_exit(int status)
 
 void shmem_global_exit(int status) __attribute__((weak, alias("pshmem_global_exit")));
 
-/* ---- queries ------------------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------ */
 
 DEFINE(int, my_pe, void)
 {

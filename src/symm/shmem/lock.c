@@ -1,12 +1,12 @@
 /* Locks: a queue of those who wait (Mellor-Crummey and Scott), inside the user's long.
  *
  *     on PE 0            tail:  0, or 1 + the PE that came last
- *     on every PE        next:  0, or 1 + the PE that comes after it; bit 31: it still waits; bit 30: it
- *                               has the lock
+ *     on every PE        next:  0, or 1 + the PE that comes after it; bit 31: it still waits; bit
+ * 30: it has the lock
  *
- * A PE that waits polls its own memory, and whoever releases the lock writes there: first come, first
- * served, one transfer of a cache line per hand-over. Free, the lock is 0 everywhere, as it began. Bit 30 is
- * for its PE alone, which would otherwise wait for ever after a mistake. */
+ * A PE that waits polls its own memory, and whoever releases the lock writes there: first come,
+ * first served, one transfer of a cache line per hand-over. Free, the lock is 0 everywhere, as it
+ * began. Bit 30 is for its PE alone, which would otherwise wait for ever after a mistake. */
 #include "symm/shmem/wait.h"
 
 #include "symm/shmem/api.h"
@@ -38,7 +38,8 @@ DEFINE(void, set_lock, long *lock)
             "%s on PE %d: this PE has the lock already, or waits for it in another thread", CALL,
             weft__shmem.me);
     }
-    /* Our `next` is 0, as we are in no queue. Partner: the release in clear_lock of whoever had it. */
+    /* Our `next` is 0, as we are in no queue. Partner: the release in clear_lock of whoever had
+     * it. */
     uint32_t before = atomic_exchange_explicit(&home->tail, me, memory_order_acq_rel);
     if (before == 0) {
         atomic_fetch_or_explicit(&mine->next, HOLDS, memory_order_relaxed);
@@ -47,7 +48,8 @@ DEFINE(void, set_lock, long *lock)
     /* Somebody may have come after us by now: leave its number. */
     atomic_fetch_or_explicit(&mine->next, WAITS, memory_order_relaxed);
     lock_t *previous = lock_of(lock, (int)before - 1, CALL);
-    /* Partner: the loads of `next` in clear_lock there. It may be waiting itself: leave its bits. */
+    /* Partner: the loads of `next` in clear_lock there. It may be waiting itself: leave its
+     * bits. */
     atomic_fetch_or_explicit(&previous->next, me, memory_order_acq_rel);
     /* Any of those before us may need this core. */
     weft_shmem_waiter_t waiter = {.pe = (int)before - 1, .begun = true};

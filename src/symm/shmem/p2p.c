@@ -1,7 +1,7 @@
 /* wait_until and test: of one variable, and of arrays (all, any, some).
  *
- * One variable is compared in its own type. Arrays go through one set of functions for all types: an
- * element is read as a 64-bit number with or without sign. */
+ * One variable is compared in its own type. Arrays go through one set of functions for all types:
+ * an element is read as a 64-bit number with or without sign. */
 #include "symm/shmem/wait.h"
 
 #include <limits.h>
@@ -33,7 +33,7 @@ static _Noreturn void bad_cmp(const char *call, int cmp)
         found_;                                                                                    \
     })
 
-/* ---- one variable -------------------------------------------------------------------------------- */
+/* ---- one variable ------------------------------------------------------------------------- */
 
 /* Acquire: partner of whatever store is waited for, and of the fence or the release before it. */
 #define WAIT_WHILE(condition)                                                                      \
@@ -79,7 +79,7 @@ DEFINE(uint64_t, signal_wait_until, uint64_t *sig_addr, int cmp, uint64_t cmp_va
     return now;
 }
 
-/* ---- arrays -------------------------------------------------------------------------------------- */
+/* ---- arrays ------------------------------------------------------------------------------- */
 
 typedef struct set {
     const void *ivars;

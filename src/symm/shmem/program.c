@@ -4,8 +4,8 @@
  *     | relocated, then read-only (RELRO) | .data        | .bss               |
  *                                         ^ page                              ^ page
  *
- * The part after RELRO is what is symmetric. Variables of shared libraries are not: every PE may have
- * loaded them elsewhere, or others. */
+ * The part after RELRO is what is symmetric. Variables of shared libraries are not: every PE may
+ * have loaded them elsewhere, or others. */
 #define _GNU_SOURCE 1 /* dl_iterate_phdr */
 #include <elf.h>
 #include <link.h>

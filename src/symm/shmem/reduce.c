@@ -1,9 +1,9 @@
 /* Reductions.
  *
- * Small: every member says its elements with its flag and combines everybody's for itself. Large: member
- * r is responsible for slice r; it combines that slice of all sources and stores it to all dests. All is
- * read once and written once, in blocks that stay in the core's cache. Nobody else touches a slice,
- * so dest may be source. */
+ * Small: every member says its elements with its flag and combines everybody's for itself. Large:
+ * member r is responsible for slice r; it combines that slice of all sources and stores it to all
+ * dests. All is read once and written once, in blocks that stay in the core's cache. Nobody else
+ * touches a slice, so dest may be source. */
 #include "symm/shmem/reduce.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static bool has_kernel(const reduction_t *reduction)
     return reduction->type != WEFT_DTYPE_COUNT;
 }
 
-/* ---- small --------------------------------------------------------------------------------------- */
+/* ---- small -------------------------------------------------------------------------------- */
 
 static void reduce_small(weft_shmem_team_t *team, void *dest, const void *source, size_t count,
                          const reduction_t *reduction, const char *call)
@@ -52,8 +52,8 @@ static void reduce_small(weft_shmem_team_t *team, void *dest, const void *source
     team->seen = team->calls;
 }
 
-/* Everybody reads what everybody says: the more PEs, the sooner slices win, although they take a second
- * exchange. Where PEs share cores an exchange costs a turn of all of them: spare it. (As
+/* Everybody reads what everybody says: the more PEs, the sooner slices win, although they take a
+ * second exchange. Where PEs share cores an exchange costs a turn of all of them: spare it. (As
  * comm/tuner.c, where it was measured.) */
 static size_t small_limit(const weft_shmem_team_t *team)
 {
@@ -66,7 +66,7 @@ static size_t small_limit(const weft_shmem_team_t *team)
     return team->size <= 2 ? 1024 : team->size <= 4 ? 256 : WEFT_SHMEM_INLINE;
 }
 
-/* ---- large --------------------------------------------------------------------------------------- */
+/* ---- large -------------------------------------------------------------------------------- */
 
 static void reduce_block(const buffers_t *buffers, int size, size_t at, size_t count,
                          const reduction_t *reduction)
@@ -149,7 +149,7 @@ void weft__shmem_reduce(weft_shmem_team_t *team, void *dest, const void *source,
     }
 }
 
-/* ---- entry points -------------------------------------------------------------------------------- */
+/* ---- entry points ------------------------------------------------------------------------- */
 
 #define DEFINE_REDUCTION(name, op, type)                                                           \
     DEFINE(int, name##_##op##_reduce, shmem_team_t team, type *dest, const type *source,           \

@@ -71,7 +71,8 @@ WEFT_SHMEM_TYPES_sum(WEFT_SHMEM_DECLARE) WEFT_SHMEM_TYPES_prod(WEFT_SHMEM_DECLAR
              default: (const weft_shmem_reduction_t *)0)
 /* clang-format on */
 
-/* The entry points of a type, each made by the including file's DEFINE_REDUCTION(name, op, type). */
+/* The entry points of a type, each made by the including file's DEFINE_REDUCTION(name, op,
+ * type). */
 #define DEFINE_ARITHMETIC(name, type)                                                              \
     DEFINE_REDUCTION(name, sum, type)                                                              \
     DEFINE_REDUCTION(name, prod, type)

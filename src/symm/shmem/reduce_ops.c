@@ -1,6 +1,6 @@
-/* What reductions do with two elements, for every type and operation. Types that the kernels know are
- * theirs; the loops here are for the others, and for a few elements, where a call of a kernel would
- * take longer than the work. */
+/* What reductions do with two elements, for every type and operation. Types that the kernels know
+ * are theirs; the loops here are for the others, and for a few elements, where a call of a kernel
+ * would take longer than the work. */
 #include "symm/shmem/reduce.h"
 
 /* clang-format off */

@@ -1,11 +1,12 @@
 /* put, get, and their relatives.
  *
- * A put has arrived when it returns: it is a copy. So the non-blocking calls are the blocking ones, and
- * quiet has nothing to wait for but the processor's own stores. */
+ * A put has arrived when it returns: it is a copy. So the non-blocking calls are the blocking ones,
+ * and quiet has nothing to wait for but the processor's own stores. */
 #include "symm/shmem/api.h"
 #include "symm/shmem/copy.h"
 
-/* Global variables, nothing, mistakes. Apart, so that the way to the heap is short and needs no frame. */
+/* Global variables, nothing, mistakes. Apart, so that the way to the heap is short and needs no
+ * frame. */
 static __attribute__((noinline)) void put_elsewhere(void *dest, const void *source, size_t bytes,
                                                     int pe, const char *call)
 {
@@ -85,8 +86,9 @@ static inline void put_signal(void *dest, const void *source, size_t bytes, uint
     }
 }
 
-/* A scalar is stored by one instruction where the machine has one: whoever polls it sees all or nothing.
- * It comes after all stores before it, as every store does on x86; others may order it as they like. */
+/* A scalar is stored by one instruction where the machine has one: whoever polls it sees all or
+ * nothing. It comes after all stores before it, as every store does on x86; others may order it as
+ * they like. */
 #define STORE(pointer, value)                                                                      \
     do {                                                                                           \
         if (sizeof(value) <= 8) {                                                                  \
@@ -96,7 +98,7 @@ static inline void put_signal(void *dest, const void *source, size_t bytes, uint
         }                                                                                          \
     } while (0)
 
-/* ---- entry points -------------------------------------------------------------------------------- */
+/* ---- entry points ------------------------------------------------------------------------- */
 
 #define LIST(...) __VA_ARGS__
 
@@ -153,7 +155,7 @@ SHMEM_TYPES_RMA(DEFINE_TYPE)
 SHMEM_SIZES(DEFINE_SIZE)
 DEFINE_BLOCKS(, mem, void, 1)
 
-/* ---- order --------------------------------------------------------------------------------------- */
+/* ---- order -------------------------------------------------------------------------------- */
 
 DEFINE(void, fence, void)
 {

@@ -43,7 +43,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* ---- the program's variables --------------------------------------------------------------------- */
+/* ---- the program's variables -------------------------------------------------------------- */
 
 /* What walks over pages meets what a sanitizer keeps between variables. */
 #define ALL_BYTES __attribute__((no_sanitize("address", "thread")))
@@ -60,8 +60,8 @@ ALL_BYTES static bool is_zero(const char *page, size_t bytes)
 }
 
 /* Copy the variables into the file and map it over them. Pages of zeros stay holes, so that a large
- * array that nobody has used costs nothing. Plain system calls: nothing here may write to a variable of
- * the program or, linked statically, of ours, once its page has been copied. */
+ * array that nobody has used costs nothing. Plain system calls: nothing here may write to a
+ * variable of the program or, linked statically, of ours, once its page has been copied. */
 static weft_status_t share_data(const weft_shmem_span_t *data)
 {
     char *from = (char *)data->base;
@@ -92,7 +92,8 @@ static weft_status_t share_data(const weft_shmem_span_t *data)
     return WEFT_OK;
 }
 
-/* A child of fork must not write to the variables of its parent. Touching each page makes it its own. */
+/* A child of fork must not write to the variables of its parent. Touching each page makes it its
+ * own. */
 ALL_BYTES static void own_data(void)
 {
     const weft_shmem_span_t *data = &weft__shmem.data;
@@ -108,7 +109,7 @@ ALL_BYTES static void own_data(void)
     }
 }
 
-/* ---- making -------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------- */
 
 /* Address space for `bytes`, so that what lies `at` in it is a multiple of `align`. NULL: none. */
 static char *reserve(uint64_t bytes, uint64_t at, uint64_t align)
@@ -180,15 +181,15 @@ static weft_status_t fill_peer_info(weft_shmem_peer_info_t *info)
     uint64_t host;
     WEFT_TRY(weft__host_id(&host));
     *info = (weft_shmem_peer_info_t){.magic = PEER_INFO_MAGIC,
-                                .host = host,
-                                .program = file.program,
-                                .file_bytes = file.file_bytes,
-                                .heap_at = file.heap_at,
-                                .heap_bytes = weft__shmem.heap.bytes,
-                                .data_at = file.data_at,
-                                .data_bytes = weft__shmem.data.bytes,
-                                .pid = getpid(),
-                                .fd = file.fd};
+                                     .host = host,
+                                     .program = file.program,
+                                     .file_bytes = file.file_bytes,
+                                     .heap_at = file.heap_at,
+                                     .heap_bytes = weft__shmem.heap.bytes,
+                                     .data_at = file.data_at,
+                                     .data_bytes = weft__shmem.data.bytes,
+                                     .pid = getpid(),
+                                     .fd = file.fd};
     CPU_ZERO(&cpus);
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0) {
         memcpy(info->cpus, &cpus,
@@ -227,7 +228,7 @@ weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes, weft_shmem_
     return status == WEFT_OK ? fill_peer_info(info_p) : status;
 }
 
-/* ---- pages of the heap --------------------------------------------------------------------------- */
+/* ---- pages of the heap -------------------------------------------------------------------- */
 
 /* The first piece of [at, end) that has no pages: false if there is none. */
 static bool find_hole(uint64_t at, uint64_t end, uint64_t *from_p, uint64_t *to_p)
@@ -247,8 +248,8 @@ static bool has_room(uint64_t bytes)
     return bytes < ROOM_MIN || bytes + bytes / 64 <= weft__sysmem_room(weft__sysmem());
 }
 
-/* Make pages of [from, to). Looks again and again at what the machine has left: other PEs do the same, and
- * who takes more than there is is killed. */
+/* Make pages of [from, to). Looks again and again at what the machine has left: other PEs do the
+ * same, and who takes more than there is is killed. */
 static bool make_pages(uint64_t from, uint64_t to, uint64_t *missing)
 {
     while (from < to) {
@@ -297,7 +298,7 @@ void weft__shmem_segment_cleanup(void)
     }
 }
 
-/* ---- mapping others' ----------------------------------------------------------------------------- */
+/* ---- mapping others' ---------------------------------------------------------------------- */
 
 weft_status_t weft__shmem_segment_open(const weft_shmem_peer_info_t *info, int pe,
                                        weft_shmem_peer_t *peer_p)

@@ -21,9 +21,10 @@ typedef struct weft_shmem_peer_info {
 /* Where the variables of the program lie: whole pages. None: 0 bytes. *program_p identifies it. */
 void weft__shmem_find_data(weft_shmem_span_t *span_p, uint64_t *program_p);
 
-/* Make this PE's file with a heap of `heap_bytes`, map it, and put the program's variables into it. Fills
- * `heap` and `data` of the state, and the peer info. */
-weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes, weft_shmem_peer_info_t *info_p);
+/* Make this PE's file with a heap of `heap_bytes`, map it, and put the program's variables into it.
+ * Fills `heap` and `data` of the state, and the peer info. */
+weft_status_t weft__shmem_segment_create(int pes, size_t heap_bytes,
+                                         weft_shmem_peer_info_t *info_p);
 
 /* Map the file of another PE. `pe` is for sentences. */
 weft_status_t weft__shmem_segment_open(const weft_shmem_peer_info_t *info, int pe,
@@ -33,8 +34,8 @@ void weft__shmem_segment_close(const weft_shmem_peer_info_t *info, const weft_sh
 /* Give the heap back. Variables stay where they are. */
 void weft__shmem_segment_cleanup(void);
 
-/* Have pages behind `bytes` at `offset` of the heap, of which none is in use after the first that has no
- * pages yet. False: there is no memory for them. */
+/* Have pages behind `bytes` at `offset` of the heap, of which none is in use after the first that
+ * has no pages yet. False: there is no memory for them. */
 bool weft__shmem_segment_back(uint64_t offset, uint64_t bytes);
 
 #endif

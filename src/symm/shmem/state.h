@@ -7,8 +7,8 @@
  *
  * The data part is also mapped over the program's own variables (segment.c), so that they are
  * symmetric. An address is then in the heap, or in the data, or not symmetric at all; and the same
- * object of PE p lies `peers[p].heap` or `peers[p].data` bytes further on, here. Two comparisons and
- * an addition are all that a put adds to a store.
+ * object of PE p lies `peers[p].heap` or `peers[p].data` bytes further on, here. Two comparisons
+ * and an addition are all that a put adds to a store.
  *
  * Programs may link us statically. Our own variables then lie in the data part as well, which is
  * harmless: nobody writes to them but we. */
@@ -29,7 +29,8 @@
 #include "kernel/kernel.h"
 #include "symm/shmem/control.h"
 
-/* The way from a call to memory is to be a few instructions, whatever the compiler thinks of its length. */
+/* The way from a call to memory is to be a few instructions, whatever the compiler thinks of its
+ * length. */
 #define FAST static inline __attribute__((always_inline))
 #define HIDDEN __attribute__((visibility("hidden")))
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -55,7 +56,7 @@ typedef struct weft_shmem_state {
     bool joined;               /* all of `peers` are mapped */
     const weft_kernels_t *kernels;
     int spin;                   /* polls before a core is given away */
-    bool oversubscribed;               /* more PEs than cores */
+    bool oversubscribed;        /* more PEs than cores */
     int timeout_ms;             /* WEFT_TIMEOUT where it is set; 0: wait for ever */
     _Atomic int dead;           /* 1 + a PE that ended too early; set by the watch */
     _Atomic bool exiting;       /* somebody here has begun to end the process */
@@ -67,7 +68,7 @@ typedef struct weft_shmem_state {
 
 extern HIDDEN weft_shmem_state_t weft__shmem;
 
-/* ---- the end of the job (watch.c) ---------------------------------------------------------------- */
+/* ---- the end of the job (watch.c) --------------------------------------------------------- */
 
 /* End all PEs with `status`. */
 _Noreturn void weft__shmem_end(int status);
@@ -83,7 +84,7 @@ _Noreturn void weft__shmem_gone(const char *call, int pe, bool left); /* left, o
 weft_status_t weft__shmem_watch_start(void);
 void weft__shmem_watch_stop(void);
 
-/* ---- addresses ----------------------------------------------------------------------------------- */
+/* ---- addresses ---------------------------------------------------------------------------- */
 
 /* Bytes of `count` elements. Where there is no such number, one that no check lets through. */
 FAST size_t weft__shmem_bytes(size_t count, size_t size)
@@ -92,7 +93,8 @@ FAST size_t weft__shmem_bytes(size_t count, size_t size)
     return unlikely(__builtin_mul_overflow(count, size, &bytes)) ? SIZE_MAX : bytes;
 }
 
-/* From the first of `count` elements (1 or more), `stride` of them apart, to the end of the last one. */
+/* From the first of `count` elements (1 or more), `stride` of them apart, to the end of the last
+ * one. */
 FAST size_t weft__shmem_reach(ptrdiff_t stride, size_t count, size_t size)
 {
     size_t before = weft__shmem_bytes(count - 1, (size_t)stride);
@@ -113,8 +115,8 @@ FAST bool weft__shmem_in_heap(const void *address, size_t bytes, int pe)
            likely(weft__shmem_within(&s->heap, address, bytes));
 }
 
-/* Where `bytes` at the symmetric `address` of PE `pe` are here. Ends the job if there is no such PE, or
- * the address is not symmetric. */
+/* Where `bytes` at the symmetric `address` of PE `pe` are here. Ends the job if there is no such
+ * PE, or the address is not symmetric. */
 FAST void *weft__shmem_remote(const void *address, size_t bytes, int pe, const char *call)
 {
     const weft_shmem_state_t *s = &weft__shmem;

@@ -1,10 +1,11 @@
 /* Teams and contexts.
  *
- * A team has a slot in the control parts of its members, which holds its ring (group.h). To make a team,
- * the members of the parent tell each other which slots they have free, and all come to the same
- * choice: for each new team the lowest slot that all its members have free. Its calls are numbered from
- * the highest number on that any member has used in that slot. So what earlier teams left there is never
- * mistaken for news, and a member of theirs that has not quite left yet is not disturbed.
+ * A team has a slot in the control parts of its members, which holds its ring (group.h). To make a
+ * team, the members of the parent tell each other which slots they have free, and all come to the
+ * same choice: for each new team the lowest slot that all its members have free. Its calls are
+ * numbered from the highest number on that any member has used in that slot. So what earlier teams
+ * left there is never mistaken for news, and a member of theirs that has not quite left yet is not
+ * disturbed.
  *
  * Every team is start, stride and size in the world: a strided part of a strided part is one. */
 #include "symm/shmem/team.h"
@@ -46,7 +47,7 @@ void weft__shmem_teams_init(void)
     slots.free = ~UINT64_C(0) << (SHARED_SLOT + 1);
 }
 
-/* ---- contexts ------------------------------------------------------------------------------------ */
+/* ---- contexts ----------------------------------------------------------------------------- */
 
 static int create_ctx(weft_shmem_team_t *team, long options, shmem_ctx_t *ctx_p)
 {
@@ -129,7 +130,7 @@ DEFINE(int, ctx_get_team, shmem_ctx_t ctx, shmem_team_t *team)
     return 0;
 }
 
-/* ---- queries ------------------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------ */
 
 DEFINE(int, team_my_pe, shmem_team_t team)
 {
@@ -184,7 +185,7 @@ DEFINE(void *, team_ptr, shmem_team_t team, const void *dest, int pe)
     return pe < 0 || pe >= t->size ? NULL : pshmem_ptr(dest, weft__shmem_member(t, pe));
 }
 
-/* ---- making -------------------------------------------------------------------------------------- */
+/* ---- making ------------------------------------------------------------------------------- */
 
 /* A part of the parent, in the parent's numbers. */
 typedef struct part {
@@ -339,8 +340,8 @@ static part_t column(const weft_shmem_team_t *parent, int width, int x)
     return (part_t){x, width, (parent->size - x + width - 1) / width};
 }
 
-/* Choose for all rows and all columns, as everybody does; *x_p and *y_p are our own. False: there is no
- * slot for one of the teams. */
+/* Choose for all rows and all columns, as everybody does; *x_p and *y_p are our own. False: there
+ * is no slot for one of the teams. */
 static bool take_grid(const weft_shmem_team_t *parent, slots_t *all, int width, choice_t *x_p,
                       choice_t *y_p)
 {

@@ -12,11 +12,11 @@
 #define CROWD_POLLS 100 /* 5 us: a few changes of process */
 #define RETRY 128       /* waits after which polling is tried again */
 
-/* ---- PEs that share cores ------------------------------------------------------------------------ */
+/* ---- PEs that share cores ----------------------------------------------------------------- */
 
-/* Polls that have lately been enough where it is not known who writes. A wait that they were not enough
- * for makes them few, then none; now and then we try again. Threads may lose each other's updates, which
- * does no harm. */
+/* Polls that have lately been enough where it is not known who writes. A wait that they were not
+ * enough for makes them few, then none; now and then we try again. Threads may lose each other's
+ * updates, which does no harm. */
 static _Atomic int patience = CROWD_POLLS, skipped;
 
 static int choose_limit(int pe)
@@ -60,7 +60,7 @@ static bool poll_oversubscribed(weft_shmem_waiter_t *waiter)
     return false;
 }
 
-/* ---- PEs that are late --------------------------------------------------------------------------- */
+/* ---- PEs that are late -------------------------------------------------------------------- */
 
 static bool is_stopped(int pid)
 {
@@ -90,7 +90,8 @@ static int report(const weft_shmem_waiter_t *waiter, weft_seen_t seen[WEFT_MAX_R
     return n;
 }
 
-/* A PE that has left entered all its calls before. So if it has, look once more, and then give up. */
+/* A PE that has left entered all its calls before. So if it has, look once more, and then give
+ * up. */
 static void look_at_pe(weft_shmem_waiter_t *waiter, const char *call)
 {
     const weft_shmem_state_t *s = &weft__shmem;
@@ -105,8 +106,8 @@ static void look_at_pe(weft_shmem_waiter_t *waiter, const char *call)
                                         memory_order_acquire) == WEFT_SHMEM_LEFT;
 }
 
-/* A program may let PEs wait as long as it likes: each warning doubles the time to the next, and only a
- * timeout that somebody asked for is an error. */
+/* A program may let PEs wait as long as it likes: each warning doubles the time to the next, and
+ * only a timeout that somebody asked for is an error. */
 static void look_at_time(weft_shmem_waiter_t *waiter, const char *call)
 {
     static _Atomic int told;

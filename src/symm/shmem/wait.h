@@ -1,12 +1,12 @@
 /* Waiting for another PE: poll, then give the core away, then sleep a little at a time.
  *
- * Puts are plain stores, so nobody can be woken by them; a wait that has lasted for some milliseconds
- * naps, for at most one.
+ * Puts are plain stores, so nobody can be woken by them; a wait that has lasted for some
+ * milliseconds naps, for at most one.
  *
- * Where PEs share cores, polling costs the time of whoever needs this core. If that is the PE we wait
- * for, there is nothing to poll for. If it runs on another core, its answer is nearer than a change of
- * process, so a little polling pays; and since both sides then stay where they are, partners on
- * different cores run together for as long as the kernel lets them. */
+ * Where PEs share cores, polling costs the time of whoever needs this core. If that is the PE we
+ * wait for, there is nothing to poll for. If it runs on another core, its answer is nearer than a
+ * change of process, so a little polling pays; and since both sides then stay where they are,
+ * partners on different cores run together for as long as the kernel lets them. */
 #ifndef WEFT_SYMM_SHMEM_WAIT_H
 #define WEFT_SYMM_SHMEM_WAIT_H
 
@@ -39,8 +39,8 @@ static inline void weft__shmem_pause(weft_shmem_waiter_t *waiter, const char *ca
     }
 }
 
-/* What a program polls for by itself is not there. Now and then: end the job if a PE has died, and give the
- * core away where PEs share cores. */
+/* What a program polls for by itself is not there. Now and then: end the job if a PE has died, and
+ * give the core away where PEs share cores. */
 void weft__shmem_missed(const char *call);
 
 #endif

@@ -1,10 +1,10 @@
 /* The end of a job: asked for, by mistake, or because a PE has died.
  *
- * Each PE has a thread that sleeps until another PE's process ends, and otherwise costs nothing. One
- * that had left (shmem_finalize) is forgotten. If somebody had asked for the end of the job, this
- * process exits as well, with the status that was asked for; so a PE that computes and never calls us
- * ends too. Else the PE died: whoever waits for anything learns of it (wait.c), since what it waits for
- * may never come. */
+ * Each PE has a thread that sleeps until another PE's process ends, and otherwise costs nothing.
+ * One that had left (shmem_finalize) is forgotten. If somebody had asked for the end of the job,
+ * this process exits as well, with the status that was asked for; so a PE that computes and never
+ * calls us ends too. Else the PE died: whoever waits for anything learns of it (wait.c), since what
+ * it waits for may never come. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -28,7 +28,7 @@ static pthread_t thread;
 static bool running;
 static int stop_fd = -1;
 
-/* ---- ending -------------------------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------------------------- */
 
 static void *exit_late(void *status)
 {
@@ -91,7 +91,7 @@ void weft__shmem_die(const char *format, ...)
     leave(status);
 }
 
-/* ---- mistakes ------------------------------------------------------------------------------------ */
+/* ---- mistakes ----------------------------------------------------------------------------- */
 
 static void check_running(const char *call)
 {
@@ -158,7 +158,7 @@ void weft__shmem_gone(const char *call, int pe, bool left)
     weft__shmem_die("%s", fault.text);
 }
 
-/* ---- the watch ----------------------------------------------------------------------------------- */
+/* ---- the watch ---------------------------------------------------------------------------- */
 
 /* The process of `pe` has ended. */
 static void look_after(int pe)

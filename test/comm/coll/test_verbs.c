@@ -1,5 +1,6 @@
 /* ctest: timeout=60 tsan */
-/* Algorithms where a rank's memory is mapped by nobody else: all goes by the verbs of the transport. */
+/* Algorithms where a rank's memory is mapped by nobody else: all goes by the verbs of the
+ * transport. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

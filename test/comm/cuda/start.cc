@@ -1,5 +1,5 @@
-/* src/comm/cuda/start.cuh against a runtime and a driver that are made here: which GPU is selected, which handle a
- * launch gets, and what else travels with it. Compiled and run by test_start.sh. */
+/* src/comm/cuda/start.cuh against a runtime and a driver that are made here: which GPU is selected,
+ * which handle a launch gets, and what else travels with it. Compiled and run by test_start.sh. */
 #include <cassert>
 #include <cstdio>
 #include <cstring>
@@ -18,7 +18,7 @@
         }                                                                                          \
     } while (0)
 
-/* ---- the runtime and the driver ------------------------------------------------------------------ */
+/* ---- the runtime and the driver ----------------------------------------------------------- */
 
 static const int GPUS = 40;
 static char contexts[GPUS]; /* their addresses stand for them */
@@ -36,7 +36,8 @@ struct launched {
 static thread_local launched last;
 static CUresult answer = CUDA_SUCCESS;
 
-/* What a handle points to. Launches read it without a lock, which would keep races from the thread sanitizer. */
+/* What a handle points to. Launches read it without a lock, which would keep races from the thread
+ * sanitizer. */
 struct meaning {
     const void *kernel;
     CUcontext context;
@@ -96,8 +97,8 @@ static cudaError_t entry_point(const char *name, void **fn_p)
 }
 
 #if CUDART_VERSION >= 12050
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn_p, unsigned, unsigned long long,
-                                             cudaDriverEntryPointQueryResult *)
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn_p, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult *)
 #else
 cudaError_t cudaGetDriverEntryPoint(const char *name, void **fn_p, unsigned long long,
                                     cudaDriverEntryPointQueryResult *)
@@ -113,12 +114,12 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *, const void *, void *
 }
 }
 
-/* ---- the checks --------------------------------------------------------------------------------- */
+/* ---- the checks --------------------------------------------------------------------------- */
 
 typedef void (*kernel_fn)(int);
 
-/* Kernels are never called here, so any address will do. These fall into one slot of the table, every second
- * one; the others into slots of their own. */
+/* Kernels are never called here, so any address will do. These fall into one slot of the table,
+ * every second one; the others into slots of their own. */
 static kernel_fn kernel(int n)
 {
     uintptr_t step = n % 2 ? 0x100000 : 0x10;
@@ -160,11 +161,13 @@ static void everything_travels()
     CHECK(start_kernel(0, shape(attributes, 2), kernel(1), args) == cudaSuccess);
     CHECK(last.config.gridDimX == 17 && last.config.gridDimY == 1 && last.config.gridDimZ == 1);
     CHECK(last.config.blockDimX == 96 && last.config.blockDimY == 1 && last.config.blockDimZ == 1);
-    CHECK(last.config.hStream == (CUstream)0x1230 && last.config.sharedMemBytes == 0 && last.args == args);
+    CHECK(last.config.hStream == (CUstream)0x1230 && last.config.sharedMemBytes == 0 &&
+          last.args == args);
     CHECK(last.attributes.size() == 2);
     CHECK(last.attributes[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
           last.attributes[0].value.programmaticStreamSerializationAllowed == 1);
-    CHECK(last.attributes[1].id == CU_LAUNCH_ATTRIBUTE_PRIORITY && last.attributes[1].value.priority == -5);
+    CHECK(last.attributes[1].id == CU_LAUNCH_ATTRIBUTE_PRIORITY &&
+          last.attributes[1].value.priority == -5);
 }
 
 static void errors_are_told()
@@ -210,7 +213,8 @@ int main(int argc, char **argv)
     everything_travels();
     errors_are_told();
     threads_and_gpus();
-    CHECK(start_kernel(39, shape(NULL, 0), kernel(0), NULL) == cudaSuccess); /* more GPUs than there is room for */
+    CHECK(start_kernel(39, shape(NULL, 0), kernel(0), NULL) ==
+          cudaSuccess); /* more GPUs than there is room for */
     CHECK(by_runtime == 1 && current == context_of(39));
     puts("all is so");
     return 0;

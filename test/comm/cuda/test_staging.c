@@ -1,6 +1,6 @@
 /* ctest: timeout=60 */
-/* Memory of calls that is replaced by pinned memory or the device's and brought back, and what decides when,
- * on the fake GPU. */
+/* Memory of calls that is replaced by pinned memory or the device's and brought back, and what
+ * decides when, on the fake GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,7 +105,7 @@ static void replaced_and_brought_back(void **state)
         assert_null(calls[3].dst);
         work(calls, 4);
         assert_true(is(calls[0].src, 0, 40, 0)); /* sources have places of their own */
-        assert_true(is(a, 0, COUNT, 0)); /* nothing comes back before the end */
+        assert_true(is(a, 0, COUNT, 0));         /* nothing comes back before the end */
         report.finished = 5;
         uint64_t mark = on_own ? 5 : 0;
         assert_int_equal(weft__cuda_pin_out(&cuda, &pinned, on, false, mark, WEFT_OK), WEFT_OK);
@@ -202,13 +202,14 @@ static void staged_and_brought_back(void **state)
         weft_call_t call = sum(from, to, COUNT);
         fill(from);
         fill(to);
-        assert_int_equal(weft__cuda_staging_in(&cuda, &call, true, true, stream, &staging), WEFT_OK);
+        assert_int_equal(weft__cuda_staging_in(&cuda, &call, true, true, stream, &staging),
+                         WEFT_OK);
         assert_ptr_not_equal(call.src, from);
         assert_ptr_not_equal(call.dst, to);
         work(&call, 1);
         assert_true(is(to, 0, COUNT, 0));
-        assert_int_equal(weft__cuda_staging_end(&cuda, &call, &staging, 1, stream, false, 0, status),
-                         status);
+        assert_int_equal(
+            weft__cuda_staging_end(&cuda, &call, &staging, 1, stream, false, 0, status), status);
         assert_true(is(to, 0, COUNT, fails ? 0 : 1) && is(from, 0, COUNT, 0));
     }
     assert_int_equal(weft__cuda()->release(0, from), 0);

@@ -40,7 +40,8 @@ static void a_process_that_lives_is_not_dying(void **state)
     weft__proc_close(pid);
 }
 
-/* From the moment of the kill on, whether it has seen the signal, is on its way out or is a zombie. */
+/* From the moment of the kill on, whether it has seen the signal, is on its way out or is a
+ * zombie. */
 static void a_process_that_was_killed_is_dying(void **state)
 {
     (void)state;

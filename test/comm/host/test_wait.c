@@ -49,7 +49,8 @@ static uint64_t nap_after(uint64_t waited)
     return least;
 }
 
-/* A nap is never shorter than asked for, and on a busy machine often longer: so of many the shortest. */
+/* A nap is never shorter than asked for, and on a busy machine often longer: so of many the
+ * shortest. */
 static void naps_grow_with_the_wait(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* A library that looks like NCCL: it writes down what it is asked, and fails, stalls or lies when told
- * to. The tests load it as Weft loads NCCL, and reach its controls by the symbol "fake_nccl". The old
- * one (FAKE_OLD) lacks functions that Weft needs. */
+/* A library that looks like NCCL: it writes down what it is asked, and fails, stalls or lies when
+ * told to. The tests load it as Weft loads NCCL, and reach its controls by the symbol "fake_nccl".
+ * The old one (FAKE_OLD) lacks functions that Weft needs. */
 #ifndef WEFT_TEST_COMM_NCCL_FAKE_NCCL_H
 #define WEFT_TEST_COMM_NCCL_FAKE_NCCL_H
 
@@ -16,7 +16,8 @@ typedef struct fake_nccl {
     const char *_Atomic fails;
     _Atomic weft_nccl_result_t result;
     const char *_Atomic text;
-    /* This one does not return until `stalls` is NULL, or its communicator is aborted or revoked. */
+    /* This one does not return until `stalls` is NULL, or its communicator is aborted or
+     * revoked. */
     const char *_Atomic stalls;
     _Atomic int stalled; /* how often it did */
     /* Calls return "in progress" and ncclCommGetAsyncError says so this often. */

@@ -1,7 +1,7 @@
-/* An NCCL made of Weft: its functions are carried out by a copy of Weft inside this library, between
- * virtual GPUs. With it and the fake GPU (fake_cuda.c), where they run in the thread that calls them, every
- * test of collectives can run over the nccl backend on a machine without GPUs. On a soft GPU
- * (test/soft_gpu) they run in the order of its streams, beside kernels. */
+/* An NCCL made of Weft: its functions are carried out by a copy of Weft inside this library,
+ * between virtual GPUs. With it and the fake GPU (fake_cuda.c), where they run in the thread that
+ * calls them, every test of collectives can run over the nccl backend on a machine without GPUs. On
+ * a soft GPU (test/soft_gpu) they run in the order of its streams, beside kernels. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -53,8 +53,8 @@ static weft_nccl_result_t result_of(weft_status_t status)
 
 weft_settings_t fake_nccl_outside; /* keeps the strings of what is changed below */
 
-/* The environment is that of the Weft outside, whose ranks are on GPUs. Nor does this one give up: the
- * one outside does, and aborts it. */
+/* The environment is that of the Weft outside, whose ranks are on GPUs. Nor does this one give up:
+ * the one outside does, and aborts it. */
 static __attribute__((constructor)) void settle(void)
 {
     weft_settings_t *settings = (weft_settings_t *)weft__settings();

@@ -8,7 +8,8 @@
 
 #include "device/cuda_module.h"
 
-/* How many events were recorded, and how many of these have passed: streams are idle if all have. */
+/* How many events were recorded, and how many of these have passed: streams are idle if all
+ * have. */
 extern _Atomic int host_gpu_recorded, host_gpu_passed;
 #define HOST_GPU_ALL 1000000000
 

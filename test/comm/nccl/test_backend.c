@@ -1,6 +1,6 @@
 /* ctest: timeout=120 tsan waits */
-/* The nccl backend with a fake NCCL and a fake GPU, and a real store: what ranks learn of each other.
- * All ranks are in this process; one that dies is one whose connection to the store ends. */
+/* The nccl backend with a fake NCCL and a fake GPU, and a real store: what ranks learn of each
+ * other. All ranks are in this process; one that dies is one whose connection to the store ends. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -122,7 +122,8 @@ static int tear_down(void **state)
 static weft_status_t enter(int rank, int size, int timeout_ms)
 {
     comms[rank].timeout_ms = timeout_ms;
-    weft_nccl_member_t *member = weft__nccl_member_create(&comms[rank], &road, &binding, rank, size);
+    weft_nccl_member_t *member = weft__nccl_member_create(&comms[rank], &road, &binding, rank,
+                                                          size);
     assert_non_null(member);
     return weft__nccl_member_enter(member);
 }
@@ -533,7 +534,8 @@ static void store_that_ends_while_ranks_join_is_told(void **state)
     assert_true(ms_since(start) < 2000);
 }
 
-/* Rank 0 of 2 dies, and its store with it; NCCL says `seen` of it. Returns how long a call waits, in ms. */
+/* Rank 0 of 2 dies, and its store with it; NCCL says `seen` of it. Returns how long a call waits,
+ * in ms. */
 static double lose_server(weft_nccl_result_t seen, const char *part)
 {
     caller_t caller;
@@ -640,7 +642,8 @@ static void call_queued_on_a_stream_times_out_once_it_has_begun(void **state)
                 "timed out after 0.4 s in call 1, allreduce of 8 f32, sum: not arrived: rank 1");
 }
 
-/* Streams of Weft's own need its devices, and so a fake GPU that is a module, with variables of its own. */
+/* Streams of Weft's own need its devices, and so a fake GPU that is a module, with variables of its
+ * own. */
 typedef struct module_gpu {
     _Atomic int *recorded, *passed;
     char *log;
@@ -695,7 +698,8 @@ static void calls_close_behind_another_are_marked_together(void **state)
     atomic_store(gpu.passed, before + 3);
     assert_true(weft__nccl_idle(seat_of(0)));
 
-    /* A call on another stream waits for what trails on this one, a new in-flight record on this one covers it. */
+    /* A call on another stream waits for what trails on this one, a new in-flight record on this
+     * one covers it. */
     assert_null(launch_on(one));
     gpu.log[0] = '\0';
     assert_non_null(launch_on(two));

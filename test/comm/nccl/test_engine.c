@@ -1,6 +1,6 @@
 /* ctest: timeout=60 tsan */
-/* The nccl engine against a library that only looks like NCCL: what it asks, and what it makes of the
- * answers. */
+/* The nccl engine against a library that only looks like NCCL: what it asks, and what it makes of
+ * the answers. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* ctest: timeout=300 gpu */
-/* The nccl backend with the real NCCL, on as many GPUs as there are, a process each. Where there is one
- * GPU, two ranks on it must be refused with advice, or work: by NCCL 2.30 and later if it is told to, and
- * by all versions if each believes to be on a host of its own (NCCL_HOSTID). Then NCCL goes through the
- * network, as it does between hosts. */
+/* The nccl backend with the real NCCL, on as many GPUs as there are, a process each. Where there is
+ * one GPU, two ranks on it must be refused with advice, or work: by NCCL 2.30 and later if it is
+ * told to, and by all versions if each believes to be on a host of its own (NCCL_HOSTID). Then NCCL
+ * goes through the network, as it does between hosts. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>

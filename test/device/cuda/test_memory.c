@@ -25,8 +25,8 @@ static size_t reserved(void)
     return stats.reserved;
 }
 
-/* Each allocation of the host fails in turn: then there is none on the GPU either, nothing is lost, and the next time
- * there is. */
+/* Each allocation of the host fails in turn: then there is none on the GPU either, nothing is lost,
+ * and the next time there is. */
 static void host_memory_runs_out(void **state)
 {
     void *slabs[SLABS];

@@ -1,6 +1,6 @@
 /* ctest: timeout=120 */
-/* Attention: forward against a plain reference in double, backward against its derivatives by finite
- * differences, and generation with a cache against the whole sequence at once. */
+/* Attention: forward against a plain reference in double, backward against its derivatives by
+ * finite differences, and generation with a cache against the whole sequence at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -219,8 +219,8 @@ static void attention_of_extremes(void **state)
     }
 }
 
-/* A prompt of 5, then tokens one by one and two at a time; in a ragged batch the second sequence has other
- * lengths, and slots are not in order. */
+/* A prompt of 5, then tokens one by one and two at a time; in a ragged batch the second sequence
+ * has other lengths, and slots are not in order. */
 static void decode_case(uint64_t seed, weft_dtype_t type, bool ragged)
 {
     enum { B = 2, T = 12, H = 4, G = 2, D = 6, CAPACITY = 15, ROW = (H + 2 * G) * D };

@@ -225,7 +225,8 @@ static void many_blocks(uint64_t seed)
     numbers_free(&c);
 }
 
-/* For the two best tables of inner loops: one that packs floats, and AMX. Small ones have gone through all. */
+/* For the two best tables of inner loops: one that packs floats, and AMX. Small ones have gone
+ * through all. */
 static void with_best_tables(void (*test)(uint64_t seed))
 {
     uint64_t seed = numbers_seed();
@@ -244,7 +245,8 @@ static void own_product_of_many_blocks(void **state)
     with_best_tables(many_blocks);
 }
 
-/* Times one, a number stays what it is but for its last bit: no part is lost that AMX cuts floats into. */
+/* Times one, a number stays what it is but for its last bit: no part is lost that AMX cuts floats
+ * into. */
 static void times_one(uint64_t seed)
 {
     enum { N = 96 };
@@ -283,8 +285,9 @@ static void own_product_by_one_loses_nothing(void **state)
     with_best_tables(times_one);
 }
 
-/* Shapes that are packed once for all threads, in one go and in several, that are cut into blocks, and into
- * parts of k: right by the test of above, and of our own product the same bits for every number of threads. */
+/* Shapes that are packed once for all threads, in one go and in several, that are cut into blocks,
+ * and into parts of k: right by the test of above, and of our own product the same bits for every
+ * number of threads. */
 static void same_bits(uint64_t seed)
 {
     static const int64_t sizes[][3] = {{150, 4100, 1050}, {333, 100, 390}, {31, 90, 6301}};

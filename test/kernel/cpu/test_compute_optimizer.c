@@ -1,4 +1,5 @@
-/* AdamW, gradient norm and clipping, dropout, casts, initial values, streams: against plain references. */
+/* AdamW, gradient norm and clipping, dropout, casts, initial values, streams: against plain
+ * references. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@
 
 enum { COUNT = 20011 }; /* several tasks and a ragged end */
 
-/* ---- AdamW -------------------------------------------------------------------------------------- */
+/* ---- AdamW -------------------------------------------------------------------------------- */
 
 static void adamw_of(uint64_t seed, weft_dtype_t type)
 {
@@ -80,7 +81,7 @@ static void adamw(void **state)
     numbers_everywhere(adamw_of);
 }
 
-/* ---- gradient norm ---------------------------------------------------------------------------------- */
+/* ---- gradient norm ------------------------------------------------------------------------ */
 
 static double first_partials[8];
 
@@ -125,7 +126,7 @@ static void a_norm_that_is_not_finite_skips_the_step(void **state)
     assert_true(isnan(norm[0]) && norm[1] == 0.0f);
 }
 
-/* ---- dropout ------------------------------------------------------------------------------------------ */
+/* ---- dropout ------------------------------------------------------------------------------ */
 
 /* A tensor cut by rows and columns has the masks of the whole. */
 static void dropout_of(uint64_t seed, weft_dtype_t type)
@@ -173,7 +174,7 @@ static void dropout(void **state)
     numbers_everywhere(dropout_of);
 }
 
-/* ---- casts and initial values --------------------------------------------------------------------------- */
+/* ---- casts and initial values ------------------------------------------------------------- */
 
 static void cast_of(uint64_t seed, weft_dtype_t type)
 {
@@ -196,8 +197,8 @@ static void casts(void **state)
     numbers_everywhere(cast_of);
 }
 
-/* All numbers of f16, those half way between two of them, and their neighbours: as a table of arithmetic on
- * values has them. */
+/* All numbers of f16, those half way between two of them, and their neighbours: as a table of
+ * arithmetic on values has them. */
 static void every_f16(uint64_t seed, weft_dtype_t type)
 {
     enum { ALL = 1 << 16, NEAR = 5 };
@@ -265,7 +266,7 @@ static void normal_numbers(void **state)
     free(all);
 }
 
-/* ---- streams ----------------------------------------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------------------------ */
 
 static void kernels_run_in_the_order_of_a_stream(void **state)
 {

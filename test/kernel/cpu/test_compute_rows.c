@@ -1,6 +1,7 @@
 /* ctest: timeout=120 */
-/* Norms, embedding, activations, RoPE, dropout, classifier, casts: forward against plain references in
- * double, backward against derivatives of those by finite differences. Fresh numbers every run. */
+/* Norms, embedding, activations, RoPE, dropout, classifier, casts: forward against plain references
+ * in double, backward against derivatives of those by finite differences. Fresh numbers every
+ * run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@
 
 #define LIMIT 1e-5
 
-/* ---- norms ------------------------------------------------------------------------------------ */
+/* ---- norms -------------------------------------------------------------------------------- */
 
 enum { NORM_ROWS = 35, NORM_WIDTH = 21 };
 
@@ -134,7 +135,7 @@ static void norms(void **state)
     numbers_everywhere(norms_of_both_kinds);
 }
 
-/* ---- activations -------------------------------------------------------------------------------- */
+/* ---- activations -------------------------------------------------------------------------- */
 
 enum { ROWS = 7, WIDTH = 19, COUNT = ROWS * WIDTH };
 
@@ -217,7 +218,7 @@ static void gelu_of_extremes(void **state)
     }
 }
 
-/* ---- RoPE --------------------------------------------------------------------------------------- */
+/* ---- RoPE --------------------------------------------------------------------------------- */
 
 static void rope_of(uint64_t seed, weft_dtype_t type)
 {
@@ -261,7 +262,7 @@ static void rope(void **state)
     numbers_everywhere(rope_of);
 }
 
-/* ---- embedding ------------------------------------------------------------------------------------ */
+/* ---- embedding ---------------------------------------------------------------------------- */
 
 /* A table that holds tokens 4 to 10 only; others give no row and no gradient. */
 static void embed_of(uint64_t seed, weft_dtype_t type)
@@ -324,7 +325,7 @@ static void embedding(void **state)
     numbers_everywhere(embed_of);
 }
 
-/* ---- classifier ------------------------------------------------------------------------------------ */
+/* ---- classifier --------------------------------------------------------------------------- */
 
 enum { CLASS_ROWS = 9, VOCAB = 45, VOCAB_STRIDE = 53 };
 

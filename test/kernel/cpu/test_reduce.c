@@ -478,7 +478,8 @@ static void check_finish(weft_dtype_t type, const void *src, size_t count, int n
     free(want);
 }
 
-/* Among them some whose reciprocal is a little small, in f32 (41, 47, 55) or in f64 (49, 103, 107). */
+/* Among them some whose reciprocal is a little small, in f32 (41, 47, 55) or in f64 (49, 103,
+ * 107). */
 static const int divisors[] = {
     1,        2,     3,     4,     5,       6,        7,       8,          10,
     41,       47,    49,    55,    64,      98,       100,     103,        107,

@@ -1,4 +1,5 @@
-/* Products of many rows by teams of several threads, whatever this machine has; and products without memory. */
+/* Products of many rows by teams of several threads, whatever this machine has; and products
+ * without memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* ctest: tsan */
-/* Teams of threads: every task once, results visible to the caller, several teams at a time, sizes that
- * change, long pauses in which workers sleep. */
+/* Teams of threads: every task once, results visible to the caller, several teams at a time, sizes
+ * that change, long pauses in which workers sleep. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

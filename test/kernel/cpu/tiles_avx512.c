@@ -1,5 +1,5 @@
-/* The product of amx.h with tiles that are arrays, so that it is tested where a CPU has AVX-512, but no AMX:
- * all of it except the seven instructions. */
+/* The product of amx.h with tiles that are arrays, so that it is tested where a CPU has AVX-512,
+ * but no AMX: all of it except the seven instructions. */
 #include "kernel/cpu/tiles.h"
 
 #include <stddef.h>

@@ -98,7 +98,7 @@ static inline float __uint_as_float(uint32_t bits)
     return value;
 }
 
-/* ---- the host's side ---------------------------------------------------------------------------- */
+/* ---- the host's side ---------------------------------------------------------------------- */
 
 typedef int cudaError_t;
 typedef void *cudaStream_t;

@@ -1,6 +1,6 @@
-/* For the OpenSHMEM programs that tests start: checks, and random data that every PE can compute for
- * every other. A program takes a seed as its first argument; without one it takes the clock's, and all
- * PEs that of PE 0. A failed check prints both values and the seed, and ends the job. */
+/* For the OpenSHMEM programs that tests start: checks, and random data that every PE can compute
+ * for every other. A program takes a seed as its first argument; without one it takes the clock's,
+ * and all PEs that of PE 0. A failed check prints both values and the seed, and ends the job. */
 #ifndef TEST_SYMM_SHMEM_PE_H
 #define TEST_SYMM_SHMEM_PE_H
 

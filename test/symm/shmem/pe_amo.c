@@ -1,5 +1,5 @@
-/* OpenSHMEM program: atomics of every type. What one PE does alone must give exact results; what all do at
- * once must add up. */
+/* OpenSHMEM program: atomics of every type. What one PE does alone must give exact results; what
+ * all do at once must add up. */
 #include "symm/shmem/pe.h"
 
 #define ROUNDS 200

@@ -1,4 +1,5 @@
-/* OpenSHMEM program: does one thing wrong, named by its argument. The last PE is the one that dies. */
+/* OpenSHMEM program: does one thing wrong, named by its argument. The last PE is the one that
+ * dies. */
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* OpenSHMEM program: put, get and their relatives, of every type and size, in the heap and in global
- * variables, on the default context and on one of a team that counts backwards. */
+/* OpenSHMEM program: put, get and their relatives, of every type and size, in the heap and in
+ * global variables, on the default context and on one of a team that counts backwards. */
 #include "symm/shmem/pe.h"
 #include "symm/shmem/state.h"
 
@@ -33,7 +33,8 @@ static void expect_signal(uint64_t *signal, uint64_t value)
     }                                                                                              \
     shmem_barrier_all();
 
-/* Elements to + k * to_stride, k < count, are those of `pe` from + k * from_stride; nothing else. */
+/* Elements to + k * to_stride, k < count, are those of `pe` from + k * from_stride; nothing
+ * else. */
 #define EXPECT(array, type, pe, to, to_stride, from, from_stride, count)                           \
     shmem_barrier_all();                                                                           \
     for (size_t i = 0, k = 0; i < ROOM; i++) {                                                     \

@@ -1,5 +1,6 @@
-/* OpenSHMEM program: one PE has no memory for a moment, which all are told; and what a program did not give back,
- * shmem_finalize does. Both need the C library's own allocator, so under sanitizers it does nothing. */
+/* OpenSHMEM program: one PE has no memory for a moment, which all are told; and what a program did
+ * not give back, shmem_finalize does. Both need the C library's own allocator, so under sanitizers
+ * it does nothing. */
 #include <malloc.h>
 
 #include "no_memory.h"

@@ -1,5 +1,5 @@
-/* OpenSHMEM program: teams, and the collectives on them and on active sets. Every result is computed
- * again from what the members are known to have given. */
+/* OpenSHMEM program: teams, and the collectives on them and on active sets. Every result is
+ * computed again from what the members are known to have given. */
 #include "symm/shmem/pe.h"
 
 #define MOST 3000 /* elements: beyond what is said with a flag */
@@ -7,8 +7,8 @@
 static uint64_t round_number;
 static size_t counts[] = {1, 3, 100, 513, MOST};
 
-/* Collectives follow each other without anything in between: a member that returns may fill its source
- * again, whatever the others still do.
+/* Collectives follow each other without anything in between: a member that returns may fill its
+ * source again, whatever the others still do.
  *
  * The group under test, in numbers of the world. */
 typedef struct group {
@@ -34,7 +34,7 @@ static void meet(const group_t *group)
     }
 }
 
-/* ---- collectives that move data ------------------------------------------------------------------ */
+/* ---- collectives that move data ----------------------------------------------------------- */
 
 /* Calls `team_call` on teams and `old_call` on active sets, which only know elements of 8 bytes. */
 #define EITHER(group, team_call, old_call)                                                         \
@@ -117,7 +117,7 @@ static void test_strided(const group_t *group, int32_t *dest, int32_t *source, s
     }
 }
 
-/* ---- reductions ---------------------------------------------------------------------------------- */
+/* ---- reductions --------------------------------------------------------------------------- */
 
 #define MAX(a, b) ((a) < (b) ? (b) : (a))
 #define MIN(a, b) ((b) < (a) ? (b) : (a))
@@ -214,7 +214,7 @@ static void reduce_complex(const group_t *group, void *dest, void *source, size_
     }
 }
 
-/* ---- one group ----------------------------------------------------------------------------------- */
+/* ---- one group ---------------------------------------------------------------------------- */
 
 static void test_group(const group_t *group, bool all_types)
 {
@@ -246,7 +246,7 @@ static void test_group(const group_t *group, bool all_types)
     }
 }
 
-/* ---- teams --------------------------------------------------------------------------------------- */
+/* ---- teams -------------------------------------------------------------------------------- */
 
 static void check_team(shmem_team_t team, int start, int stride, int size)
 {

@@ -115,7 +115,7 @@ static void test_any_is_fair(void)
     }
 }
 
-/* ---- locks --------------------------------------------------------------------------------------- */
+/* ---- locks -------------------------------------------------------------------------------- */
 
 static long lock, *heap_lock;
 static long guarded[2]; /* of PE 0: changed by parts, so that two at once would show */
@@ -156,7 +156,7 @@ static void test_locks(void)
     shmem_free(heap_lock);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------------------------ */
 
 static long handed[4], total;
 

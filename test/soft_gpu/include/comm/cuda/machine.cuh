@@ -1,5 +1,5 @@
-/* What stands in for src/comm/cuda/machine.cuh: the same, on a CPU. Words are written and read whole, and who
- * polls in vain lets other threads of its block go on. */
+/* What stands in for src/comm/cuda/machine.cuh: the same, on a CPU. Words are written and read
+ * whole, and who polls in vain lets other threads of its block go on. */
 #ifndef WEFT_COMM_CUDA_MACHINE_CUH
 #define WEFT_COMM_CUDA_MACHINE_CUH
 
@@ -60,8 +60,9 @@ static inline uint64_t acquire64(const world_t &, const uint64_t *from)
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 }
 
-/* As on a GPU. Each may take half a millisecond here, so a rank with many calls queued ends late after another
- * died; but with fewer, kernels give up in calls that are all but done, and tests of deaths count on those. */
+/* As on a GPU. Each may take half a millisecond here, so a rank with many calls queued ends late
+ * after another died; but with fewer, kernels give up in calls that are all but done, and tests of
+ * deaths count on those. */
 #define POLLS_PER_CHECK 256
 
 /* ---- time and order of kernels ----------------------------------------------------------- */

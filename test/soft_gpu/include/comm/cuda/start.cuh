@@ -8,8 +8,8 @@
 #include "comm/call.h"
 #include "comm/cuda/machine.cuh"
 
-/* Would a GPU reach what the kernel is given, as far as it can be known here? Buffers that a rank does not
- * have in a call may be anything. */
+/* Would a GPU reach what the kernel is given, as far as it can be known here? Buffers that a rank
+ * does not have in a call may be anything. */
 static inline bool in_reach(const world_t &world, const weft_cuda_call_t &call, uint64_t = 0)
 {
     bool reads = true, writes = true;
@@ -65,8 +65,8 @@ static inline bool in_reach(const world_t &world, const weft_cuda_exchange_t &ex
 }
 
 template <typename... ARGS, size_t... I>
-static cudaError_t start_with(const cudaLaunchConfig_t &config, void (*kernel)(ARGS...), void **args,
-                              std::index_sequence<I...>)
+static cudaError_t start_with(const cudaLaunchConfig_t &config, void (*kernel)(ARGS...),
+                              void **args, std::index_sequence<I...>)
 {
     std::tuple<std::remove_const_t<ARGS>...> copy(*(const std::remove_const_t<ARGS> *)args[I]...);
     if (!in_reach(std::get<I>(copy)...)) {
@@ -79,7 +79,8 @@ static cudaError_t start_with(const cudaLaunchConfig_t &config, void (*kernel)(A
 }
 
 template <typename... ARGS>
-static cudaError_t start_kernel(int gpu, const cudaLaunchConfig_t &config, void (*kernel)(ARGS...), void **args)
+static cudaError_t start_kernel(int gpu, const cudaLaunchConfig_t &config, void (*kernel)(ARGS...),
+                                void **args)
 {
     cudaError_t error = cudaSetDevice(gpu);
     return error ? error : start_with(config, kernel, args, std::index_sequence_for<ARGS...>());
