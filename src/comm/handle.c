@@ -61,7 +61,7 @@ static weft_status_t read_config(const weft_comm_config_t *config, weft_comm_h c
                           given.timeout_ms);
     }
     if (given.concurrent_comms < -1 || given.concurrent_comms == 0) {
-        return weft__fail(WEFT_ERR_INVALID, "crowd %d: give how many communicators work at once",
+        return weft__fail(WEFT_ERR_INVALID, "concurrent_comms %d: give how many work at once",
                           given.concurrent_comms);
     }
     comm->concurrent_comms = given.concurrent_comms < 0 ? 1 : given.concurrent_comms;

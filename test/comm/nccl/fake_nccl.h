@@ -4,7 +4,10 @@
 #ifndef WEFT_TEST_COMM_NCCL_FAKE_NCCL_H
 #define WEFT_TEST_COMM_NCCL_FAKE_NCCL_H
 
+#include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "comm/nccl/api.h"
 
@@ -34,5 +37,22 @@ typedef struct fake_nccl {
 } fake_nccl_t;
 
 typedef fake_nccl_t *(*fake_nccl_fn)(void);
+
+/* Load the fake and make it Weft's NCCL; NULL, with the reason on stderr: it cannot be. */
+static inline fake_nccl_t *fake_nccl_load(void)
+{
+    char path[1024];
+    fake_nccl_fn controls = NULL;
+    snprintf(path, sizeof(path), "%s/test/comm/nccl/fake_nccl.so", getenv("WEFT_BUILD"));
+    setenv("WEFT_NCCL", path, 1);
+    void *library = dlopen(path, RTLD_NOW);
+    if (library) {
+        *(void **)&controls = dlsym(library, "fake_nccl");
+    }
+    if (!controls) {
+        fprintf(stderr, "%s\n", dlerror());
+    }
+    return controls ? controls() : NULL;
+}
 
 #endif

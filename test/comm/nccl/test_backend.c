@@ -29,7 +29,7 @@ static weft_nccl_binding_t binding = {.device = 0, .gpu = 0, .ops = &host_gpu};
 static struct weft_comm comms[MOST], children[MOST];
 static weft_rendezvous_t road;
 
-static weft_nccl_member_t *seat_of(int rank)
+static weft_nccl_member_t *member_of(int rank)
 {
     return comms[rank].ctx;
 }
@@ -54,8 +54,7 @@ static void assert_said(const char *part)
 /* ---- a GPU that ends what is aborted ---------------------------------------------------- */
 
 static pthread_t gpu;
-static _Atomic int gpu_stop;
-static _Atomic int living; /* ranks: what their calls wait for ends when all have aborted */
+static _Atomic int gpu_stop, living; /* ranks: their calls end when all of them have aborted */
 
 static void *run_gpu(void *arg)
 {
@@ -215,7 +214,7 @@ static void leave(int rank)
 static void die(int rank)
 {
     atomic_fetch_sub(&living, 1);
-    weft_nccl_member_t *member = seat_of(rank);
+    weft_nccl_member_t *member = member_of(rank);
     weft__nccl_watch_stop(member);
     weft__store_close(member->store);
     member->store = NULL;
@@ -236,7 +235,7 @@ static void ranks_join_call_and_leave(void **state)
     }
     char expected[128];
     snprintf(expected, sizeof(expected), "AllReduce %p %p 8 float32 sum on %p\n", SRC, DST,
-             seat_of(1)->stream);
+             member_of(1)->stream);
     assert_text(fake->log, expected);
     assert_text(fake->log, "CommInitRank 2 of 3, id iii\n");
 }
@@ -289,8 +288,8 @@ static void rank_that_dies_while_others_join_is_named(void **state)
     atomic_store(&fake->stalls, "CommInitRank");
     assert_int_equal(enter(0, 2, 10000), WEFT_OK);
     assert_int_equal(enter(1, 2, 10000), WEFT_OK);
-    weft__store_close(seat_of(1)->store);
-    seat_of(1)->store = NULL;
+    weft__store_close(member_of(1)->store);
+    member_of(1)->store = NULL;
     uint64_t start = weft__now_ns();
     assert_int_equal(weft__nccl_comm_meet(&comms[0]), WEFT_ERR_RANK_DEAD);
     assert_said("rank 1 (process ");
@@ -319,7 +318,7 @@ static void lose_rank_2(weft_nccl_result_t seen, int ms)
 {
     caller_t callers[2];
     join(3, 10000);
-    weft__nccl_watch_stop(seat_of(2));
+    weft__nccl_watch_stop(member_of(2));
     block_gpu();
     start_call(&callers[0], 0, WEFT_COLL_ALLREDUCE);
     start_call(&callers[1], 1, WEFT_COLL_ALLREDUCE);
@@ -497,11 +496,11 @@ static void lost_store_leaves_timeouts(void **state)
     (void)state;
     caller_t caller;
     join(2, 500);
-    weft__nccl_watch_stop(seat_of(0));
-    weft__store_close(seat_of(0)->store);
-    seat_of(0)->store = NULL;
-    seat_of(0)->stop = false;
-    assert_int_equal(weft__nccl_watch_start(seat_of(0)), WEFT_OK);
+    weft__nccl_watch_stop(member_of(0));
+    weft__store_close(member_of(0)->store);
+    member_of(0)->store = NULL;
+    member_of(0)->stop = false;
+    assert_int_equal(weft__nccl_watch_start(member_of(0)), WEFT_OK);
     block_gpu();
     start_call(&caller, 0, WEFT_COLL_ALLREDUCE);
     expect(&caller, WEFT_ERR_TIMEOUT,
@@ -528,7 +527,7 @@ static void store_that_ends_while_ranks_join_is_told(void **state)
     assert_int_equal(weft__nccl_comm_meet(&comms[0]), WEFT_ERR_RANK_DEAD);
     assert_said(
         "the process that made the id, which served the store, died; rank 0 noticed while joining");
-    seat_of(1)->server = 0; /* as in a job of several hosts */
+    member_of(1)->server = 0; /* as in a job of several hosts */
     assert_int_equal(weft__nccl_comm_meet(&comms[1]), WEFT_ERR_RANK_DEAD);
     assert_said("rank 0, which served the store, died; rank 1 noticed while joining");
     assert_true(ms_since(start) < 2000);
@@ -541,14 +540,14 @@ static double lose_server(weft_nccl_result_t seen, const char *part)
     caller_t caller;
     weft_store_server_t *own = own_store();
     join(2, 30000);
-    weft__nccl_watch_stop(seat_of(1));
-    seat_of(1)->server = 0;
-    seat_of(1)->stop = false;
+    weft__nccl_watch_stop(member_of(1));
+    member_of(1)->server = 0;
+    member_of(1)->stop = false;
     weft__store_stop(own);
     die(0);
     block_gpu();
     atomic_store(&fake->async, seen);
-    assert_int_equal(weft__nccl_watch_start(seat_of(1)), WEFT_OK);
+    assert_int_equal(weft__nccl_watch_start(member_of(1)), WEFT_OK);
     start_call(&caller, 1, WEFT_COLL_ALLREDUCE);
     expect(&caller, WEFT_ERR_RANK_DEAD, part);
     return caller.ms;
@@ -580,18 +579,18 @@ static void calls_on_different_streams_keep_their_order(void **state)
     char expected[64];
     join(1, 10000);
     host_gpu_log[0] = '\0';
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, one, NULL, &a), 0);
-    assert_int_equal(weft__nccl_arrive(seat_of(0), a), 0);
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, one, NULL, &b), 0);
-    assert_int_equal(weft__nccl_arrive(seat_of(0), b), 0);
+    assert_int_equal(weft__nccl_depart(member_of(0), &call, one, NULL, &a), 0);
+    assert_int_equal(weft__nccl_arrive(member_of(0), a), 0);
+    assert_int_equal(weft__nccl_depart(member_of(0), &call, one, NULL, &b), 0);
+    assert_int_equal(weft__nccl_arrive(member_of(0), b), 0);
     assert_null(strstr(host_gpu_log, "wait")); /* a stream keeps its own order */
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, two, NULL, &c), 0);
+    assert_int_equal(weft__nccl_depart(member_of(0), &call, two, NULL, &c), 0);
     snprintf(expected, sizeof(expected), "wait %p %p\n", two, b->end);
     assert_text(host_gpu_log, expected);
-    assert_int_equal(weft__nccl_arrive(seat_of(0), c), 0);
+    assert_int_equal(weft__nccl_arrive(member_of(0), c), 0);
     /* and so does the default stream, which needs no marks of its own once all is done */
     assert_int_equal(make_call(0, WEFT_COLL_ALLREDUCE), WEFT_OK);
-    snprintf(expected, sizeof(expected), "wait %p %p\n", seat_of(0)->stream, c->end);
+    snprintf(expected, sizeof(expected), "wait %p %p\n", member_of(0)->stream, c->end);
     assert_text(host_gpu_log, expected);
     host_gpu_log[0] = '\0';
     assert_int_equal(make_call(0, WEFT_COLL_ALLREDUCE), WEFT_OK);
@@ -608,21 +607,21 @@ static void many_launches_are_all_seen(void **state)
     block_gpu();
     for (int i = 0; i < 100; i++) {
         weft_nccl_inflight_t *record;
-        assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, NULL, &record), 0);
-        assert_int_equal(weft__nccl_arrive(seat_of(0), record), 0);
+        assert_int_equal(weft__nccl_depart(member_of(0), &call, (void *)0x1, NULL, &record), 0);
+        assert_int_equal(weft__nccl_arrive(member_of(0), record), 0);
     }
-    assert_false(weft__nccl_idle(seat_of(0)));
-    assert_false(weft__nccl_oldest(seat_of(0), &sight)); /* none has begun */
+    assert_false(weft__nccl_idle(member_of(0)));
+    assert_false(weft__nccl_oldest(member_of(0), &sight)); /* none has begun */
     atomic_fetch_add(&host_gpu_passed, 1);
-    assert_true(weft__nccl_oldest(seat_of(0), &sight));
+    assert_true(weft__nccl_oldest(member_of(0), &sight));
     assert_int_equal(sight.first, 1);
     assert_int_equal(sight.last, 1);
     atomic_fetch_add(&host_gpu_passed, 2 * 31); /* the 31 first ones are done, the next began */
-    assert_true(weft__nccl_oldest(seat_of(0), &sight));
+    assert_true(weft__nccl_oldest(member_of(0), &sight));
     assert_int_equal(sight.first, 32);
     assert_int_equal(sight.last, 100);
     atomic_store(&host_gpu_passed, HOST_GPU_ALL);
-    assert_true(weft__nccl_idle(seat_of(0)));
+    assert_true(weft__nccl_idle(member_of(0)));
 }
 
 static void call_queued_on_a_stream_times_out_once_it_has_begun(void **state)
@@ -633,8 +632,8 @@ static void call_queued_on_a_stream_times_out_once_it_has_begun(void **state)
     const char *text = "";
     join(2, 400);
     block_gpu();
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, (void *)0x1, NULL, &record), 0);
-    assert_int_equal(weft__nccl_arrive(seat_of(0), record), 0);
+    assert_int_equal(weft__nccl_depart(member_of(0), &call, (void *)0x1, NULL, &record), 0);
+    assert_int_equal(weft__nccl_arrive(member_of(0), record), 0);
     nap(900); /* it waits for its turn on the GPU, which is nobody's fault */
     assert_int_equal(weft__backend_nccl.error(comms[0].ctx, &text), WEFT_OK);
     atomic_fetch_add(&host_gpu_passed, 1);
@@ -666,8 +665,8 @@ static weft_nccl_inflight_t *launch_on(weft_stream_h stream)
     weft_call_t call = call_of(WEFT_COLL_ALLREDUCE);
     weft_nccl_inflight_t *record;
     void *cuda = weft__cuda_stream(stream);
-    assert_int_equal(weft__nccl_depart(seat_of(0), &call, cuda, stream, &record), 0);
-    assert_int_equal(weft__nccl_arrive(seat_of(0), record), 0);
+    assert_int_equal(weft__nccl_depart(member_of(0), &call, cuda, stream, &record), 0);
+    assert_int_equal(weft__nccl_arrive(member_of(0), record), 0);
     return record;
 }
 
@@ -681,7 +680,7 @@ static void calls_close_behind_another_are_marked_together(void **state)
     join(1, 0);
     assert_int_equal(weft_stream_create(&one), WEFT_OK);
     assert_int_equal(weft_stream_create(&two), WEFT_OK);
-    seat_of(0)->unmarked_ns = UINT64_MAX;
+    member_of(0)->unmarked_ns = UINT64_MAX;
     int before = atomic_load(gpu.recorded);
     atomic_store(gpu.passed, before);
     assert_non_null(launch_on(one));
@@ -689,29 +688,29 @@ static void calls_close_behind_another_are_marked_together(void **state)
         assert_null(launch_on(one));
     }
     assert_int_equal(atomic_load(gpu.recorded), before + 2);
-    atomic_store(gpu.passed, before + 2);      /* the first is done */
-    assert_false(weft__nccl_idle(seat_of(0))); /* the others are not, which now is marked */
+    atomic_store(gpu.passed, before + 2);        /* the first is done */
+    assert_false(weft__nccl_idle(member_of(0))); /* the others are not, which now is marked */
     assert_int_equal(atomic_load(gpu.recorded), before + 3);
-    assert_true(weft__nccl_oldest(seat_of(0), &sight));
+    assert_true(weft__nccl_oldest(member_of(0), &sight));
     assert_int_equal(sight.first, 2);
     assert_int_equal(sight.last, 100);
     atomic_store(gpu.passed, before + 3);
-    assert_true(weft__nccl_idle(seat_of(0)));
+    assert_true(weft__nccl_idle(member_of(0)));
 
     /* A call on another stream waits for what trails on this one, a new in-flight record on this
      * one covers it. */
     assert_null(launch_on(one));
     gpu.log[0] = '\0';
     assert_non_null(launch_on(two));
-    const weft_nccl_inflight_t *unmarked = &seat_of(0)->inflight[seat_of(0)->newest - 1];
+    const weft_nccl_inflight_t *unmarked = &member_of(0)->inflight[member_of(0)->newest - 1];
     snprintf(expected, sizeof(expected), "wait %p %p\n", weft__cuda_stream(two), unmarked->end);
     assert_text(gpu.log, expected);
     assert_null(launch_on(two));
-    seat_of(0)->unmarked_ns = 0;
+    member_of(0)->unmarked_ns = 0;
     assert_int_equal(launch_on(two)->first, 103);
 
     /* A stream that was destroyed was waited for. */
-    seat_of(0)->unmarked_ns = UINT64_MAX;
+    member_of(0)->unmarked_ns = UINT64_MAX;
     assert_null(launch_on(two));
     assert_int_equal(weft_stream_destroy(two), WEFT_OK);
     gpu.log[0] = '\0';
@@ -758,20 +757,14 @@ static void split_that_hangs_breaks_the_parent(void **state)
 
 int main(void)
 {
-    char path[1024], module[1024];
-    snprintf(path, sizeof(path), "%s/test/comm/nccl/fake_nccl.so", getenv("WEFT_BUILD"));
-    setenv("WEFT_NCCL", path, 1);
+    char module[1024];
     snprintf(module, sizeof(module), "%s/test/comm/nccl/fake_cuda.so", getenv("WEFT_BUILD"));
     setenv("WEFT_CUDA_MODULE", module, 1);
     setenv("WEFT_DEVICE", "cuda", 1);
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library) {
-        fprintf(stderr, "%s\n", dlerror());
+    fake = fake_nccl_load();
+    if (!fake) {
         return 1;
     }
-    fake_nccl_fn controls;
-    *(void **)&controls = dlsym(library, "fake_nccl");
-    fake = controls();
     const struct CMUnitTest tests[] = {
         TEST(ranks_join_call_and_leave),
         TEST(late_joiner_is_named),

@@ -1,7 +1,6 @@
 /* ctest: timeout=60 tsan */
 /* The nccl engine against a library that only looks like NCCL: what it asks, and what it makes of
  * the answers. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -638,17 +637,10 @@ static void split_times_out_while_the_parent_is_held(void **state)
 
 int main(void)
 {
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/test/comm/nccl/fake_nccl.so", getenv("WEFT_BUILD"));
-    setenv("WEFT_NCCL", path, 1);
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library) {
-        fprintf(stderr, "%s\n", dlerror());
+    fake = fake_nccl_load();
+    if (!fake) {
         return 1;
     }
-    fake_nccl_fn controls;
-    *(void **)&controls = dlsym(library, "fake_nccl");
-    fake = controls();
     const struct CMUnitTest tests[] = {
         TEST(joins_with_id_rank_and_size),
         TEST(id_comes_from_nccl_or_says_why_not),

@@ -1,6 +1,5 @@
 /* ctest: timeout=60 tsan */
 /* Registered memory, on the fake GPU and with an NCCL that only writes down what it is told. */
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -236,16 +235,10 @@ int main(void)
     setenv("WEFT_DEVICES", "8", 1);
     setenv("WEFT_NCCL_REGISTER", "1", 1);
     setenv("WEFT_CUDA_MODULE", path, 1);
-    snprintf(path, sizeof(path), "%s/test/comm/nccl/fake_nccl.so", getenv("WEFT_BUILD"));
-    setenv("WEFT_NCCL", path, 1);
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library || !weft__cuda_load(NULL)) {
-        fprintf(stderr, "the fakes cannot be loaded\n");
+    fake = fake_nccl_load();
+    if (!fake || !weft__cuda_load(NULL)) {
         return 1;
     }
-    fake_nccl_fn controls;
-    *(void **)&controls = dlsym(library, "fake_nccl");
-    fake = controls();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allocation_becomes_a_slab_until_all_have_left),
         cmocka_unit_test(holes_are_not_filled_while_slabs_are_held),
