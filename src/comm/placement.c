@@ -14,7 +14,7 @@ static void rank_key(const char *key, int rank, char name[NAME_ROOM])
     snprintf(name, NAME_ROOM, "%s/rank/%d", key, rank);
 }
 
-/* The last one to vote says what it comes to. */
+/* The last one to tell decides for all. */
 static weft_status_t decide(weft_store_conn_t *store, const char *key, int size, int timeout_ms)
 {
     const weft_backend_ops_t *backend = NULL;
@@ -49,7 +49,7 @@ weft_status_t weft__placement_tell(weft_store_conn_t *store, const char *key, in
     int64_t told;
     rank_key(key, rank, name);
     WEFT_TRY(weft__store_offer(store, name, me, sizeof(*me), &taken, &there, &bytes));
-    if (!taken) { /* before it votes twice */
+    if (!taken) { /* before it tells twice */
         return weft__fail(WEFT_ERR_INVALID, "rank %d of this communicator has joined already",
                           rank);
     }
@@ -58,7 +58,7 @@ weft_status_t weft__placement_tell(weft_store_conn_t *store, const char *key, in
     return told == size ? decide(store, key, size, timeout_ms) : WEFT_OK;
 }
 
-/* Name those who have not voted. */
+/* Name those who have not told. */
 static weft_status_t say_missing(weft_store_conn_t *store, const char *key, int rank, int size,
                                  int timeout_ms)
 {
@@ -78,7 +78,7 @@ static weft_status_t say_missing(weft_store_conn_t *store, const char *key, int 
     return weft__fail(fault.status, "%s", fault.text);
 }
 
-/* The rank gives up. Without its vote the others still wait for it, and name it if it does not come
+/* The rank gives up. Without it the others still wait for it, and name it if it does not come
  * back. */
 static void withdraw(weft_store_conn_t *store, const char *key, int rank)
 {

@@ -5,7 +5,7 @@
 #include "kernel/compute.h"
 #include "parallel/optimizer.h"
 
-enum { LANES = 2, STEPS = 2 };
+enum { FEEDS = 2, STEPS = 2 };
 #define SEGMENT ((int64_t)1 << 20) /* elements */
 
 /* The arguments of an update live here until it ran: of a step, and of the one before, in turn. */
@@ -22,19 +22,19 @@ typedef struct segment {
     job_t jobs[STEPS];
 } segment_t;
 
-typedef struct lane {
+typedef struct feed {
     weft_stream_h stream;
     weft_event_h done;
     char *grads; /* on the host, SEGMENT elements each */
     char *weights;
-} lane_t;
+} feed_t;
 
 struct weft_offload {
     weft_stream_h stream; /* of computation */
     segment_t *segments;
     int count;
     int turn; /* which of the jobs is next */
-    lane_t lanes[LANES];
+    feed_t feeds[FEEDS];
     float *norm; /* 2, on the host */
     weft_event_h ready;
 };
@@ -61,16 +61,16 @@ static int cut_pieces(weft_zero_t *const *zeros, int count, segment_t *segments)
     return found;
 }
 
-static weft_status_t make_lane(lane_t *lane, size_t element, weft_ledger_t *ledger)
+static weft_status_t make_feed(feed_t *feed, size_t element, weft_ledger_t *ledger)
 {
-    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, SEGMENT * sizeof(float), &lane->grads));
+    WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, SEGMENT * sizeof(float), &feed->grads));
     WEFT_TRY(
-        weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, (size_t)SEGMENT * element, &lane->weights));
+        weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, (size_t)SEGMENT * element, &feed->weights));
     if (ledger->dry) {
         return WEFT_OK;
     }
-    WEFT_TRY(weft_event_create(&lane->done));
-    return weft_stream_create(&lane->stream);
+    WEFT_TRY(weft_event_create(&feed->done));
+    return weft_stream_create(&feed->stream);
 }
 
 static weft_status_t make_all(weft_offload_t *offload, weft_zero_t *const *zeros, int count,
@@ -83,8 +83,8 @@ static weft_status_t make_all(weft_offload_t *offload, weft_zero_t *const *zeros
                           offload->count);
     }
     cut_pieces(zeros, count, offload->segments);
-    for (int i = 0; i < LANES; i++) {
-        WEFT_TRY(make_lane(&offload->lanes[i], weft_dtype_size(zeros[0]->model->type), ledger));
+    for (int i = 0; i < FEEDS; i++) {
+        WEFT_TRY(make_feed(&offload->feeds[i], weft_dtype_size(zeros[0]->model->type), ledger));
     }
     WEFT_TRY(weft__ledger_malloc(ledger, WEFT_MEMORY_HOST, 2 * sizeof(float), &offload->norm));
     return ledger->dry ? WEFT_OK : weft_event_create(&offload->ready);
@@ -119,16 +119,16 @@ void weft__offload_destroy(weft_offload_t *offload)
     if (offload == NULL) {
         return;
     }
-    for (int i = 0; i < LANES; i++) {
-        lane_t *lane = &offload->lanes[i];
-        if (lane->stream != NULL) {
-            weft_stream_destroy(lane->stream);
+    for (int i = 0; i < FEEDS; i++) {
+        feed_t *feed = &offload->feeds[i];
+        if (feed->stream != NULL) {
+            weft_stream_destroy(feed->stream);
         }
-        if (lane->done != NULL) {
-            weft_event_destroy(lane->done);
+        if (feed->done != NULL) {
+            weft_event_destroy(feed->done);
         }
-        free_host(lane->grads);
-        free_host(lane->weights);
+        free_host(feed->grads);
+        free_host(feed->weights);
     }
     if (offload->ready != NULL) {
         weft_event_destroy(offload->ready);
@@ -146,7 +146,7 @@ static void update(void *arg)
     job->status = weft__compute_cpu.adamw(&job->args, NULL);
 }
 
-static weft_status_t queue(const weft_offload_t *offload, segment_t *segment, const lane_t *lane,
+static weft_status_t queue(const weft_offload_t *offload, segment_t *segment, const feed_t *feed,
                            const weft_hyper_t *hyper)
 {
     const weft_zero_t *zero = segment->zero;
@@ -157,17 +157,17 @@ static weft_status_t queue(const weft_offload_t *offload, segment_t *segment, co
     const char *grads = (const char *)args.grad + (size_t)segment->from * grad;
     char *weights = (char *)args.param + (size_t)segment->from * element;
     args.count = segment->count;
-    args.param = lane->weights; /* the host's copies */
-    args.grad = lane->grads;
+    args.param = feed->weights; /* the host's copies */
+    args.grad = feed->grads;
     args.master += segment->from;
     args.m += segment->from;
     args.v += segment->from;
     segment->jobs[offload->turn].args = args;
-    WEFT_TRY(weft_memcpy(lane->grads, grads, count * grad, lane->stream));
+    WEFT_TRY(weft_memcpy(feed->grads, grads, count * grad, feed->stream));
     /* A step that is skipped leaves these as they are. */
-    WEFT_TRY(weft_memcpy(lane->weights, weights, count * element, lane->stream));
-    WEFT_TRY(weft_stream_call(lane->stream, update, &segment->jobs[offload->turn]));
-    return weft_memcpy(weights, lane->weights, count * element, lane->stream);
+    WEFT_TRY(weft_memcpy(feed->weights, weights, count * element, feed->stream));
+    WEFT_TRY(weft_stream_call(feed->stream, update, &segment->jobs[offload->turn]));
+    return weft_memcpy(weights, feed->weights, count * element, feed->stream);
 }
 
 weft_status_t weft__offload_run(weft_offload_t *offload, const weft_hyper_t *hyper,
@@ -180,15 +180,15 @@ weft_status_t weft__offload_run(weft_offload_t *offload, const weft_hyper_t *hyp
     }
     WEFT_TRY(weft_memcpy(offload->norm, norm, 2 * sizeof(float), offload->stream));
     WEFT_TRY(weft_event_record(offload->ready, offload->stream));
-    for (int i = 0; i < LANES; i++) {
-        WEFT_TRY(weft_stream_wait(offload->lanes[i].stream, offload->ready));
+    for (int i = 0; i < FEEDS; i++) {
+        WEFT_TRY(weft_stream_wait(offload->feeds[i].stream, offload->ready));
     }
     for (int i = 0; i < offload->count; i++) {
-        WEFT_TRY(queue(offload, &offload->segments[i], &offload->lanes[i % LANES], hyper));
+        WEFT_TRY(queue(offload, &offload->segments[i], &offload->feeds[i % FEEDS], hyper));
     }
-    for (int i = 0; i < LANES; i++) {
-        WEFT_TRY(weft_event_record(offload->lanes[i].done, offload->lanes[i].stream));
-        WEFT_TRY(weft_stream_wait(offload->stream, offload->lanes[i].done));
+    for (int i = 0; i < FEEDS; i++) {
+        WEFT_TRY(weft_event_record(offload->feeds[i].done, offload->feeds[i].stream));
+        WEFT_TRY(weft_stream_wait(offload->stream, offload->feeds[i].done));
     }
     return WEFT_OK;
 }

@@ -353,7 +353,7 @@ void weft__worker_destroy(weft_worker_t *w)
         return;
     }
     if (w->failed) {
-        weft__mesh_destroy(&w->mesh, true); /* ends what lanes wait for */
+        weft__mesh_destroy(&w->mesh, true); /* ends what communication streams wait for */
     }
     weft_stream_synchronize(w->o.stream);
     weft__pipeline_destroy(&w->pipeline);

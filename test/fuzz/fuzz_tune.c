@@ -93,8 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 void fuzz_seeds(void)
 {
-    static const char *const words[] = {"NVIDIA_H200 4 shared ", " lines ", " nccl ", "distinct",
-                                        "0"};
+    static const char *const words[] = {"NVIDIA_H200 4 shared ", " ll ", " nccl ", "distinct", "0"};
     char file[128];
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         fuzz_word(words[i]);
@@ -105,9 +104,9 @@ void fuzz_seeds(void)
     if (choice_name[0] == '\0') {
         start();
     }
-    fuzz_seed_kind(0, "NVIDIA H200\nNVIDIA_H200 4 shared allreduce lines 65536 nccl 0\n"
-                      "NVIDIA_H200 8 distinct broadcast lines 4096 nccl 1048576\n");
-    fuzz_seed_kind(0, "NVIDIA H200\nNVIDIA_H200 4 shared allgather lines x nccl 0\nhello\n");
+    fuzz_seed_kind(0, "NVIDIA H200\nNVIDIA_H200 4 shared allreduce ll 65536 nccl 0\n"
+                      "NVIDIA_H200 8 distinct broadcast ll 4096 nccl 1048576\n");
+    fuzz_seed_kind(0, "NVIDIA H200\nNVIDIA_H200 4 shared allgather ll x nccl 0\nhello\n");
     FILE *in = fopen(fuzz_path(choice_name), "re");
     CHECK(in != NULL);
     file[0] = 1;

@@ -43,7 +43,7 @@ done
 file=$(mktemp)
 rm "$file"
 out=$(WEFT_TUNE_FILE=$file "$weft" bench allreduce --device cuda --threads -n 2 --tune --repeat 1 2>&1)
-if ! grep -q "saved in $file" <<<"$out" || ! grep -qE ' 2 shared allreduce lines [0-9]+ nccl ' "$file"; then
+if ! grep -q "saved in $file" <<<"$out" || ! grep -qE ' 2 shared allreduce ll [0-9]+ nccl ' "$file"; then
     echo "FAILED: what was measured is not kept: $out $(cat "$file")"
     failures=$((failures + 1))
 fi

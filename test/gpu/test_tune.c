@@ -15,11 +15,11 @@
 
 #include <cmocka.h>
 
-enum { LINES_FASTER = 8192, NCCL_FASTER = 1 << 20, FAILS_AT = 1 << 16 };
+enum { LL_FASTER = 8192, NCCL_FASTER = 1 << 20, FAILS_AT = 1 << 16 };
 
 static char file[64];
 
-/* Times of rank 0: lines win up to LINES_FASTER, NCCL from NCCL_FASTER on. For others never. */
+/* Times of rank 0: LL wins up to LL_FASTER, NCCL from NCCL_FASTER on. For others never. */
 typedef struct clock_game {
     weft_comm_h comm;
     bool fails;
@@ -30,16 +30,16 @@ static weft_status_t tell_time(void *ctx, size_t bytes, double *us_p)
 {
     clock_game_t *game = ctx;
     const weft_cuda_t *cuda = game->comm->ctx;
-    bool lines = game->comm->tuner.forced[WEFT_COLL_ALLREDUCE] == WEFT_ALGO_ONESHOT;
+    bool ll = game->comm->tuner.forced[WEFT_COLL_ALLREDUCE] == WEFT_ALGO_ONESHOT;
     bool nccl = cuda->tune.nccl_min[WEFT_COLL_ALLREDUCE] == 0;
     game->calls++;
-    CHECK(!lines || bytes <= weft__cuda_line_bytes(cuda));
+    CHECK(!ll || bytes <= weft__cuda_ll_bytes(cuda));
     CHECK(!nccl || cuda->nccl);
     if (game->fails && bytes >= FAILS_AT) {
         return WEFT_ERR_SYSTEM;
     }
     bool first = game->comm->rank == 0;
-    *us_p = lines  ? (first && bytes <= LINES_FASTER ? 1 : 10)
+    *us_p = ll     ? (first && bytes <= LL_FASTER ? 1 : 10)
             : nccl ? (first && bytes >= NCCL_FASTER ? 2 : 20)
                    : 5;
     return WEFT_OK;
@@ -49,13 +49,13 @@ static weft_status_t tell_time(void *ctx, size_t bytes, double *us_p)
 static void check_file(const weft_cuda_t *cuda)
 {
     char *text, wanted[64];
-    uint64_t lines = 1;
-    for (uint64_t bytes = 1024; bytes <= LINES_FASTER && bytes <= weft__cuda_line_bytes(cuda);
+    uint64_t most = 1;
+    for (uint64_t bytes = 1024; bytes <= LL_FASTER && bytes <= weft__cuda_ll_bytes(cuda);
          bytes *= 2) {
-        lines = bytes;
+        most = bytes;
     }
     CHECK_OK(weft__file_read(file, &text, NULL));
-    snprintf(wanted, sizeof(wanted), " allreduce lines %" PRIu64 " nccl %d\n", lines,
+    snprintf(wanted, sizeof(wanted), " allreduce ll %" PRIu64 " nccl %d\n", most,
              cuda->nccl ? NCCL_FASTER : 0);
     CHECK(strstr(text, wanted));
     CHECK_EQ(strchr(text, '\n') - text, (long)strlen(text) - 1);

@@ -100,7 +100,7 @@ static uint64_t ll_most(const weft_cuda_t *cuda, weft_coll_t coll)
         uint64_t blocks = cuda->most_blocks > 1 ? (uint64_t)cuda->most_blocks / 2 : 1;
         most = blocks * WEFT_CUDA_THREADS * 8;
     }
-    uint64_t room = weft__cuda_line_bytes(cuda);
+    uint64_t room = weft__cuda_ll_bytes(cuda);
     return most < room ? most : room;
 }
 
@@ -114,7 +114,7 @@ bool weft__cuda_goes_direct(const weft_cuda_t *cuda, weft_coll_t coll, uint64_t 
         return false;
     }
     if (forced == WEFT_ALGO_ONESHOT) {
-        return bytes > weft__cuda_line_bytes(cuda);
+        return bytes > weft__cuda_ll_bytes(cuda);
     }
     return forced != WEFT_ALGO_AUTO || bytes > ll_most(cuda, coll);
 }
@@ -136,7 +136,7 @@ weft_choice_t weft__cuda_choose(void *ctx, weft_coll_t coll, size_t bytes)
 
 #define OVERLAP_MOST ((uint64_t)1 << 20)
 
-/* Threads that have work: units of 8 bytes in the lines, else 16 bytes at a time, a few of them
+/* Threads that have work: units of 8 bytes with LL, else 16 bytes at a time, a few of them
  * each. */
 static int blocks_for(const weft_cuda_t *cuda, const weft_call_t *call, bool direct, uint64_t bytes)
 {
@@ -166,7 +166,7 @@ static void note_issued(weft_cuda_t *cuda, uint64_t sig, uint64_t count)
     atomic_store_explicit(&info->issued, ++cuda->issued, memory_order_release);
 }
 
-/* What the lines carry in a call. */
+/* What LL carries in a call. */
 static weft_cuda_route_t find_route(const weft_cuda_t *cuda, const weft_call_t *call,
                                     uint64_t bytes)
 {

@@ -113,8 +113,8 @@ static inline const weft_cuda_comm_ops_t *weft__cuda_kernels(void)
     return weft__cuda_table(&table);
 }
 
-/* The largest block that the lines have room for: 4 bytes of data a word. */
-static inline uint64_t weft__cuda_line_bytes(const weft_cuda_t *cuda)
+/* The largest block that LL has room for: 4 bytes of data a word. */
+static inline uint64_t weft__cuda_ll_bytes(const weft_cuda_t *cuda)
 {
     return cuda->world.ll_words * 4;
 }
@@ -151,7 +151,7 @@ weft_status_t weft__cuda_exchange(weft_cuda_t *cuda, const weft_call_t *calls, i
 int weft__cuda_blocks(const weft_cuda_t *cuda, uint64_t threads);
 
 /* Does a call with blocks of `bytes` read and write everybody's buffers? Else its data travels in
- * the lines. The same on all ranks. */
+ * LL. The same on all ranks. */
 bool weft__cuda_goes_direct(const weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes);
 
 /* Queue the kernel of a call whose buffers kernels can reach, or of those in `batch`, which it

@@ -117,7 +117,7 @@ typedef struct weft_cuda_call {
     int overlap; /* may be made resident before the kernel before has ended */
     int gate;   /* one warp waits for all before the grid is launched, see direct.cuh; both have the
                     * highest priority */
-    int even;   /* in the lines: only whole, aligned units, and at most WEFT_CUDA_POLL_FAN ranks */
+    int even;   /* with LL: only whole, aligned units, and at most WEFT_CUDA_POLL_FAN ranks */
     int blocks; /* of the grid */
     uint64_t mark;       /* what report->finished becomes at the end; 0: nobody waits for that */
     uint64_t sig, count; /* compared with everybody's */
@@ -133,7 +133,7 @@ typedef struct weft_cuda_ragged {
     uint64_t recv_bytes[WEFT_CUDA_RANKS], recv_at[WEFT_CUDA_RANKS];
 } weft_cuda_ragged_t;
 
-/* Small all-reduces of a group as one call: their units stand one behind the other in the lines. */
+/* Small all-reduces of a group as one call: their units stand one behind the other. */
 typedef struct weft_cuda_batched {
     const void *src;
     void *dst;

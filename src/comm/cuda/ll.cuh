@@ -12,7 +12,7 @@
 #include "kernel/element.cuh"
 
 #define LINE_THREADS (WEFT_CUDA_THREADS + 32)
-#define POLL_FAN WEFT_CUDA_POLL_FAN /* lines that a thread asks for at once */
+#define POLL_FAN WEFT_CUDA_POLL_FAN /* ranks whose words a thread asks for at once */
 
 /* ---- units ------------------------------------------------------------------------------ */
 
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void unit_store(char *to, int bytes, const uin
     }
 }
 
-/* The lines that rank `from` writes in the mailbox of rank `in`, in the half of this call, at
+/* The words that rank `from` writes in the mailbox of rank `in`, in the half of this call, at
  * `unit`. */
 static __device__ __forceinline__ weft_cuda_word_t *ll_of(const world_t &world, int in, int from,
                                                             uint64_t number, uint32_t unit)
@@ -115,7 +115,7 @@ static __device__ __forceinline__ void send_unit(const world_t &world, const cal
     }
 }
 
-/* Lines of ranks first .. first + POLL_FAN - 1, asked for together; this rank's own unit comes from
+/* Words of ranks first .. first + POLL_FAN - 1, asked for together; this rank's own unit comes from
  * its source. False: give up. */
 template <int ELEMENT, bool EVEN>
 static __device__ __forceinline__ bool take_units(const world_t &world, const call_t &call,

@@ -12,7 +12,7 @@ static void force(weft_cuda_t *cuda, weft_coll_t coll, int way)
     cuda->tune.nccl_min[coll] = way == NCCL ? 0 : WEFT_TUNE_NEVER;
 }
 
-/* Largest size up to which lines are no slower; 1: at none (0 would leave it to the rule). */
+/* Largest size up to which LL is no slower; 1: at none (0 would leave it to the rule). */
 static uint64_t lines_until(double us[WAYS][SIZES], int last)
 {
     uint64_t most = 1;
@@ -43,11 +43,11 @@ weft_status_t weft__cuda_tune(void *ctx, weft_coll_t coll, weft_tune_time_fn tim
     weft_algo_t forced = cuda->comm->tuner.forced[coll];
     uint64_t nccl_min = cuda->tune.nccl_min[coll];
     double us[WAYS][SIZES];
-    int last = -1; /* of the sizes that fit the lines */
+    int last = -1; /* of the sizes that LL has room for */
     weft_status_t status = WEFT_OK;
     for (int i = 0; i < SIZES && status == WEFT_OK; i++) {
         size_t bytes = (size_t)1024 << i;
-        last = bytes <= weft__cuda_line_bytes(cuda) ? i : last;
+        last = bytes <= weft__cuda_ll_bytes(cuda) ? i : last;
         for (int way = 0; way < (cuda->nccl ? WAYS : NCCL) && status == WEFT_OK; way++) {
             if (way == LL && i > last) {
                 continue;

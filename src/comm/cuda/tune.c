@@ -41,10 +41,10 @@ static void make_key(const char *gpu, int ranks, bool shared, weft_coll_t coll, 
     }
 }
 
-static bool parse_values(const char *text, uint64_t *lines_p, uint64_t *nccl_p)
+static bool parse_values(const char *text, uint64_t *ll_p, uint64_t *nccl_p)
 {
     char end;
-    return sscanf(text, "lines %" SCNu64 " nccl %" SCNu64 " %c", lines_p, nccl_p, &end) == 2;
+    return sscanf(text, "ll %" SCNu64 " nccl %" SCNu64 " %c", ll_p, nccl_p, &end) == 2;
 }
 
 void weft__tune_read(const char *gpu, int ranks, bool shared, weft_cuda_tune_t *tune_p)
@@ -57,16 +57,16 @@ void weft__tune_read(const char *gpu, int ranks, bool shared, weft_cuda_tune_t *
     FILE *file = find_path(path, sizeof(path)) ? fopen(path, "re") : NULL;
     while (file && fgets(line, sizeof(line), file)) {
         for (int c = 0; c < WEFT_COLL_COUNT; c++) {
-            uint64_t lines, nccl;
+            uint64_t ll, nccl;
             make_key(gpu, ranks, shared, (weft_coll_t)c, key, sizeof(key));
             if (strncmp(line, key, strlen(key)) != 0) {
                 continue;
             }
-            if (!parse_values(line + strlen(key), &lines, &nccl)) {
+            if (!parse_values(line + strlen(key), &ll, &nccl)) {
                 weft__warn("%s: this line makes no sense and is skipped: %s", path, line);
                 continue;
             }
-            tune_p->ll_most[c] = lines;
+            tune_p->ll_most[c] = ll;
             tune_p->nccl_min[c] = nccl ? nccl : WEFT_TUNE_NEVER;
         }
     }
@@ -115,7 +115,7 @@ weft_status_t weft__tune_write(const char *gpu, int ranks, bool shared, weft_col
     WEFT_TRY(make_folder_of(path));
     WEFT_TRY(weft__output_open(path, &file));
     copy_others(path, key, weft__output_stream(file));
-    fprintf(weft__output_stream(file), "%slines %" PRIu64 " nccl %" PRIu64 "\n", key, ll_most,
+    fprintf(weft__output_stream(file), "%sll %" PRIu64 " nccl %" PRIu64 "\n", key, ll_most,
             nccl_min == WEFT_TUNE_NEVER ? 0 : nccl_min);
     return weft__output_commit(file);
 }

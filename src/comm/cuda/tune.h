@@ -1,7 +1,7 @@
 /* From which size on which way is faster, per collective: measured by `weft bench --tune` and kept
  * in a file, one line per kind of GPU, number of ranks, whether they share GPUs, and collective:
  *
- *     NVIDIA_H200 8 shared allreduce lines 65536 nccl 0
+ *     NVIDIA_H200 8 shared allreduce ll 65536 nccl 0
  *
  * The file is $WEFT_TUNE_FILE, else weft/tune under $XDG_CONFIG_HOME or ~/.config. All ranks of a
  * communicator must read the same. */

@@ -90,7 +90,7 @@ static void nonsense_is_skipped(void **state)
     write_line("C", 2, true, 7, 8);
     FILE *f = fopen(file, "a");
     assert_non_null(f);
-    fprintf(f, "C 2 shared allreduce lines many\nC 2 shared allreduce lines 1 nccl 2 3\n\nnoise\n");
+    fprintf(f, "C 2 shared allreduce ll many\nC 2 shared allreduce ll 1 nccl 2 3\n\nnoise\n");
     fclose(f);
     weft__tune_read("C", 2, true, &tune);
     assert_int_equal(tune.ll_most[WEFT_COLL_ALLREDUCE], 7);
