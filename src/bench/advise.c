@@ -227,9 +227,7 @@ static weft_status_t advise_some(const weft_bench_t *bench, weft_comm_h comm, in
         }
         status = status == WEFT_OK ? weft_barrier(comm, NULL) : status;
     }
-    if (some) {
-        weft_comm_destroy(some);
-    }
+    weft_comm_destroy(some);
     return status;
 }
 

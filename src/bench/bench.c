@@ -425,9 +425,7 @@ out:
         weft_status_t closed = weft__table_close(table, status, *wrong_p);
         status = status == WEFT_OK ? closed : status;
     }
-    if (run.stream) {
-        weft_stream_destroy(run.stream);
-    }
+    weft_stream_destroy(run.stream);
     weft_host_free(host);
     weft_free(a);
     weft_free(b);

@@ -157,9 +157,7 @@ weft_status_t weft__pair_measure(const weft_bench_t *bench, const weft_pair_t *p
         run.owned[run.owned_count].release(run.owned[run.owned_count].memory);
     }
     free(run.ctx);
-    if (run.stream) {
-        weft_stream_destroy(run.stream);
-    }
+    weft_stream_destroy(run.stream);
     weft_symm_destroy(run.symm);
     return status == WEFT_OK ? status : weft__fail(status, "%s", why);
 }

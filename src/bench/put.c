@@ -95,12 +95,8 @@ static weft_status_t set_up(game_t *game)
 
 static weft_status_t clean_up(game_t *game, weft_status_t status)
 {
-    if (game->stream) {
-        weft_stream_destroy(game->stream);
-    }
-    if (game->ping.result) {
-        weft_host_free(game->ping.result);
-    }
+    weft_stream_destroy(game->stream);
+    weft_host_free(game->ping.result);
     weft_status_t destroyed = weft_symm_destroy(game->symm);
     return status == WEFT_OK ? destroyed : status;
 }

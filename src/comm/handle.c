@@ -141,9 +141,7 @@ void weft__comm_release(weft_comm_h comm)
         comm->backend->close(comm->ctx);
     }
     weft__host_leave(comm->host);
-    if (comm->helper) {
-        weft_stream_destroy(comm->helper);
-    }
+    weft_stream_destroy(comm->helper);
     if (comm->fuse_buffer) {
         weft__heap_free(comm->fuse_buffer);
     }

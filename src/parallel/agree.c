@@ -22,9 +22,7 @@ static weft_status_t device_checksum(const void *memory, size_t bytes, uint32_t 
         status = weft_memcpy(host, (const char *)memory + at, piece, NULL);
         *crc_p = status == WEFT_OK ? weft__crc32c(*crc_p, host, piece) : *crc_p;
     }
-    if (host != NULL) {
-        weft_host_free(host);
-    }
+    weft_host_free(host);
     return status;
 }
 

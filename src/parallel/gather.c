@@ -127,24 +127,16 @@ void weft__gather_close(weft_gather_t *gather)
     if (gather == NULL) {
         return;
     }
-    if (gather->comm_stream != NULL) {
-        weft_stream_destroy(gather->comm_stream); /* first: what is queued on it uses the rest */
-    }
+    weft_stream_destroy(gather->comm_stream); /* first: what is queued on it uses the rest */
     for (int i = 0; i < gather->slot_count; i++) {
         weft_free(gather->slots[i].memory);
-        if (gather->slots[i].gathered != NULL) {
-            weft_event_destroy(gather->slots[i].gathered);
-        }
-        if (gather->slots[i].released != NULL) {
-            weft_event_destroy(gather->slots[i].released);
-        }
+        weft_event_destroy(gather->slots[i].gathered);
+        weft_event_destroy(gather->slots[i].released);
     }
     for (weft_event_h *there = gather->there; there != NULL && *there != NULL; there++) {
         weft_event_destroy(*there);
     }
-    if (gather->updated != NULL) {
-        weft_event_destroy(gather->updated);
-    }
+    weft_event_destroy(gather->updated);
     free(gather->slots);
     free(gather->slot_of);
     free(gather->there);

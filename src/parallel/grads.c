@@ -245,13 +245,6 @@ weft_status_t weft__grads_open(weft_zero_t *zero, const weft_zero_options_t *opt
     return make_all(zero, options, ledger, grads);
 }
 
-static void drop_event(weft_event_h event)
-{
-    if (event != NULL) {
-        weft_event_destroy(event);
-    }
-}
-
 void weft__grads_close(weft_grads_t *grads)
 {
     if (grads == NULL) {
@@ -266,9 +259,9 @@ void weft__grads_close(weft_grads_t *grads)
     }
     for (int i = 0; i < grads->slot_count; i++) {
         weft_free(grads->slots[i].memory);
-        drop_event(grads->slots[i].sent);
+        weft_event_destroy(grads->slots[i].sent);
     }
-    drop_event(grads->summed);
+    weft_event_destroy(grads->summed);
     weft_free(grads->more);
     free(grads->slots);
     free(grads->slot_of);

@@ -107,13 +107,6 @@ weft_status_t weft__offload_create(weft_zero_t *const *zeros, int count, weft_le
     return WEFT_OK;
 }
 
-static void free_host(void *memory)
-{
-    if (memory != NULL) {
-        weft_host_free(memory);
-    }
-}
-
 void weft__offload_destroy(weft_offload_t *offload)
 {
     if (offload == NULL) {
@@ -121,19 +114,13 @@ void weft__offload_destroy(weft_offload_t *offload)
     }
     for (int i = 0; i < FEEDS; i++) {
         feed_t *feed = &offload->feeds[i];
-        if (feed->stream != NULL) {
-            weft_stream_destroy(feed->stream);
-        }
-        if (feed->done != NULL) {
-            weft_event_destroy(feed->done);
-        }
-        free_host(feed->grads);
-        free_host(feed->weights);
+        weft_stream_destroy(feed->stream);
+        weft_event_destroy(feed->done);
+        weft_host_free(feed->grads);
+        weft_host_free(feed->weights);
     }
-    if (offload->ready != NULL) {
-        weft_event_destroy(offload->ready);
-    }
-    free_host(offload->norm);
+    weft_event_destroy(offload->ready);
+    weft_host_free(offload->norm);
     free(offload->segments);
     free(offload);
 }

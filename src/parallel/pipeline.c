@@ -26,12 +26,8 @@ weft_status_t weft__pipeline_create(const weft_mesh_t *mesh, weft_stream_h strea
 void weft__pipeline_destroy(weft_pipeline_t *pipeline)
 {
     for (int i = 0; i < WEFT_WAYS; i++) {
-        if (pipeline->ways[i].comm_stream != NULL) {
-            weft_stream_destroy(pipeline->ways[i].comm_stream);
-        }
-        if (pipeline->ways[i].ready != NULL) {
-            weft_event_destroy(pipeline->ways[i].ready);
-        }
+        weft_stream_destroy(pipeline->ways[i].comm_stream);
+        weft_event_destroy(pipeline->ways[i].ready);
     }
     *pipeline = (weft_pipeline_t){0};
 }

@@ -52,16 +52,10 @@ void weft__tensor_destroy(weft_tensor_t *t)
     if (t == NULL) {
         return;
     }
-    if (t->comm_stream != NULL) {
-        weft_stream_destroy(t->comm_stream); /* first: what is queued on it uses the rest */
-    }
+    weft_stream_destroy(t->comm_stream); /* first: what is queued on it uses the rest */
     weft__vocabulary_destroy(t->vocabulary);
-    if (t->filled != NULL) {
-        weft_event_destroy(t->filled);
-    }
-    if (t->summed != NULL) {
-        weft_event_destroy(t->summed);
-    }
+    weft_event_destroy(t->filled);
+    weft_event_destroy(t->summed);
     free(t);
 }
 

@@ -84,16 +84,10 @@ void weft__timeline_destroy(weft_timeline_t *timeline)
         return;
     }
     for (int i = 0; i < timeline->room && timeline->spans != NULL; i++) {
-        if (timeline->spans[i].start != NULL) {
-            weft_event_destroy(timeline->spans[i].start);
-        }
-        if (timeline->spans[i].end != NULL) {
-            weft_event_destroy(timeline->spans[i].end);
-        }
+        weft_event_destroy(timeline->spans[i].start);
+        weft_event_destroy(timeline->spans[i].end);
     }
-    if (timeline->base != NULL) {
-        weft_event_destroy(timeline->base);
-    }
+    weft_event_destroy(timeline->base);
     free(timeline->spans);
     free(timeline);
 }

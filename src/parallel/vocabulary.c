@@ -66,23 +66,16 @@ weft_status_t weft__vocabulary_create(const weft_tensor_options_t *options, weft
     return WEFT_OK;
 }
 
-static void free_host(void *memory)
-{
-    if (memory != NULL) {
-        weft_host_free(memory);
-    }
-}
-
 void weft__vocabulary_destroy(weft_vocabulary_t *v)
 {
     if (v != NULL) {
         weft_free(v->stats);
         weft_free(v->all);
         weft_free(v->lse);
-        free_host(v->host_all);
-        free_host(v->host_lse);
-        free_host(v->host_losses);
-        free_host(v->host_targets);
+        weft_host_free(v->host_all);
+        weft_host_free(v->host_lse);
+        weft_host_free(v->host_losses);
+        weft_host_free(v->host_targets);
         free(v);
     }
 }

@@ -317,13 +317,6 @@ weft_status_t weft__worker_predict(const weft_worker_options_t *options,
 
 /* ---- freeing ------------------------------------------------------------------------------ */
 
-static void drop_event(weft_event_h event)
-{
-    if (event != NULL) {
-        weft_event_destroy(event);
-    }
-}
-
 static void free_chunk(weft_chunk_t *chunk)
 {
     for (int i = 0; i < chunk->place_count; i++) {
@@ -331,20 +324,13 @@ static void free_chunk(weft_chunk_t *chunk)
         weft__acts_cleanup(&place->acts);
         weft_free(place->memory);
         weft_free(place->head_x);
-        drop_event(place->arrived);
-        drop_event(place->sent);
-        drop_event(place->freed);
+        weft_event_destroy(place->arrived);
+        weft_event_destroy(place->sent);
+        weft_event_destroy(place->freed);
     }
     free(chunk->places);
     weft__zero_close(&chunk->zero);
     weft__model_destroy(chunk->model);
-}
-
-static void free_host(void *memory)
-{
-    if (memory != NULL) {
-        weft_host_free(memory);
-    }
 }
 
 void weft__worker_destroy(weft_worker_t *w)
@@ -364,16 +350,16 @@ void weft__worker_destroy(weft_worker_t *w)
     }
     for (int i = 0; i < DX_MOST; i++) {
         weft_free(w->o.plan.pp > 1 ? w->dx[i].memory : NULL);
-        drop_event(w->dx[i].arrived);
-        drop_event(w->dx[i].sent);
+        weft_event_destroy(w->dx[i].arrived);
+        weft_event_destroy(w->dx[i].sent);
     }
     weft_free(w->again);
     weft_free(w->spare);
     weft_free(w->scratch);
     for (int i = 0; i < STEPS_MOST; i++) {
-        free_host(w->outcomes[i].losses);
-        free_host(w->outcomes[i].norm);
-        drop_event(w->outcomes[i].end);
+        weft_host_free(w->outcomes[i].losses);
+        weft_host_free(w->outcomes[i].norm);
+        weft_event_destroy(w->outcomes[i].end);
     }
     weft__meter_close(&w->meter);
     weft__model_destroy(w->whole);

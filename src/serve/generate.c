@@ -198,9 +198,7 @@ static void close_writer(writer_t *w)
     weft_free(w->cache_memory);
     weft_free(w->logits);
     weft_free(w->tokens);
-    if (w->host != NULL) {
-        weft_host_free(w->host);
-    }
+    weft_host_free(w->host);
     for (int i = 0; i < w->count && w->texts != NULL; i++) {
         free(w->texts[i].tokens);
     }

@@ -112,9 +112,7 @@ void weft__feed_close(weft_feed_t *feed)
         pthread_mutex_unlock(&feed->lock);
         pthread_join(feed->thread, NULL);
     }
-    if (feed->tokens != NULL) {
-        weft_host_free(feed->tokens);
-    }
+    weft_host_free(feed->tokens);
     pthread_cond_destroy(&feed->changed);
     pthread_mutex_destroy(&feed->lock);
     free(feed);

@@ -67,13 +67,6 @@ weft_status_t weft__trainer_open(weft_setup_t *setup, weft_comm_h comm, weft_tra
     return open_all(trainer);
 }
 
-static void drop_event(weft_event_h event)
-{
-    if (event != NULL) {
-        weft_event_destroy(event);
-    }
-}
-
 void weft__trainer_close(weft_trainer_t *t)
 {
     weft__residuals_close(t);
@@ -85,12 +78,10 @@ void weft__trainer_close(weft_trainer_t *t)
     weft__feed_close(t->feed);
     weft__timeline_destroy(t->timeline);
     for (int i = 0; i < WEFT_INFLIGHT_STEPS; i++) {
-        drop_event(t->inflight[i].start);
-        drop_event(t->inflight[i].end);
+        weft_event_destroy(t->inflight[i].start);
+        weft_event_destroy(t->inflight[i].end);
     }
-    if (t->stats != NULL) {
-        weft_host_free(t->stats);
-    }
+    weft_host_free(t->stats);
     weft_free(t->stats_memory);
     *t = (weft_trainer_t){0};
 }

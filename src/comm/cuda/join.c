@@ -159,21 +159,15 @@ static void free_cuda(weft_cuda_t *cuda, bool broken)
             weft__cuda()->event_destroy(cuda->gpu, events[i]);
         }
     }
-    if (cuda->own) {
-        weft_stream_destroy(cuda->own);
-    }
+    weft_stream_destroy(cuda->own);
     weft_free(cuda->slabs);
     if (cuda->mailbox && broken) {
         weft__cuda_defer_free(cuda->mailbox);
     } else {
         weft_free(cuda->mailbox);
     }
-    if (cuda->report) {
-        weft_host_free(cuda->report);
-    }
-    if (cuda->mapped) {
-        weft_host_free(cuda->mapped);
-    }
+    weft_host_free(cuda->report);
+    weft_host_free(cuda->mapped);
     pthread_mutex_destroy(&cuda->lock);
     weft__cuda_unhold();
     weft__cuda_forget_shares();

@@ -77,9 +77,7 @@ static weft_status_t gpu_open(weft_symm_h symm)
                                    "kernels of symmetric heaps cannot be loaded");
     }
     if (status != WEFT_OK) {
-        if (pinned) {
-            weft_host_free(pinned);
-        }
+        weft_host_free(pinned);
         free(gpu);
         return status;
     }
