@@ -5,37 +5,37 @@
  *  - A communicator joins `size` ranks, numbered 0 to size-1. A rank is a process or a thread and
  *    is bound to one device. One handle is used by one thread at a time (weft_comm_abort and
  *    weft_comm_error excepted); threads may take turns. A call made while another thread is in one
- * is WEFT_ERR_INVALID and says so; should both have begun, WEFT_ERR_MISMATCH breaks the
- * communicator.
+ *    is WEFT_ERR_INVALID and says so; should both have begun, WEFT_ERR_MISMATCH breaks the
+ *    communicator.
  *  - Collectives are called by every rank of the communicator, in the same order, with the same
  *    count, type, op and root. A rank that calls something else gives WEFT_ERR_MISMATCH on all
  *    ranks, with both calls in weft_last_error().
  *  - Buffers may come from weft_malloc, or be memory of the GPU that is registered (weft_register):
- * no extra copy; or be any other memory (staged where a peer cannot reach it). `dst` must not
- * overlap `src`, except in place where that is allowed. A count of 0 is allowed and still counts as
- * a call. Memory that is weft_malloc's must be in use and hold what the call needs, else
- * WEFT_ERR_INVALID says what it has; on GPUs with the setting WEFT_CHECK_MEMORY only. Of other
- * memory nothing is known, and nothing is checked.
+ *    no extra copy; or be any other memory (staged where a peer cannot reach it). `dst` must not
+ *    overlap `src`, except in place where that is allowed. A count of 0 is allowed and still counts
+ *    as a call. Memory that is weft_malloc's must be in use and hold what the call needs, else
+ *    WEFT_ERR_INVALID says what it has; on GPUs with the setting WEFT_CHECK_MEMORY only. Of other
+ *    memory nothing is known, and nothing is checked.
  *  - `stream` NULL: the call runs in the calling thread and returns when the result is there.
  *    Otherwise it returns when queued (on GPUs, with some hundred calls in front, or ten with plain
- * host memory, when some of these are done); the caller keeps the buffers alive until the stream
- * has passed it, and weft_stream_synchronize or weft_comm_error reports its failure. Calls on one
- *    communicator run in the order they were made, whatever their streams (groups: see there). On
- * GPUs a call on another stream than the one before waits until ranks of the same process have made
- * that one.
+ *    host memory, when some of these are done); the caller keeps the buffers alive until the stream
+ *    has passed it, and weft_stream_synchronize or weft_comm_error reports its failure. Calls on
+ *    one communicator run in the order they were made, whatever their streams (groups: see there).
+ *    On GPUs a call on another stream than the one before waits until ranks of the same process
+ *    have made that one.
  *  - Reductions give the same bits on all ranks, and from run to run with the same ranks, count
  *    and algorithm (of a group, those of all that ran as one). f16 and bf16 are summed in f32,
- * except by NCCL.
+ *    except by NCCL.
  *  - Every collective waits for all ranks, with one exception: when a small broadcast, scatter,
- * reduce or gather is made for the fourth time in a row and more, a rank that needs nothing from
- * the others does not wait for them. What is wrong with them is then reported by a later call, at
- *    most 16 calls on.
+ *    reduce or gather is made for the fourth time in a row and more, a rank that needs nothing from
+ *    the others does not wait for them. What is wrong with them is then reported by a later call,
+ *    at most 16 calls on.
  *  - Errors. Arguments are checked first: WEFT_ERR_INVALID changes nothing. A rank that dies is
  *    WEFT_ERR_RANK_DEAD within 2 s on all that are in a call with it; one that does not arrive,
  *    WEFT_ERR_TIMEOUT after the timeout; one that destroyed its handle, WEFT_ERR_RANK_LEFT.
  *    weft_last_error() names the rank, the call and its sizes. After any of these the communicator
- * is broken: further calls return WEFT_ERR_BROKEN at once (queued on a stream of a virtual GPU, its
- * next synchronize does), and only weft_comm_destroy or weft_comm_abort remain. */
+ *    is broken: further calls return WEFT_ERR_BROKEN at once (queued on a stream of a virtual GPU,
+ *    its next synchronize does), and only weft_comm_destroy or weft_comm_abort remain. */
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H
 

@@ -73,10 +73,12 @@ weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stre
  * device:
  *
  *   memory of the device's GPU    from cudaMalloc, such as PyTorch's: other ranks map the
- * allocation that it is in, and collectives read and write it where it is. host memory is pinned,
- * so that copies from and to it need no third place. on virtual GPUs               nothing changes:
- * memory of one's own is copied through the pool. Nothing is known of it, so nothing is checked but
- * that it is not NULL or empty.
+ *                                 allocation that it is in, and collectives read and write it where
+ *                                 it is.
+ *   host memory                   is pinned, so that copies from and to it need no third place.
+ *   on virtual GPUs               nothing changes: memory of one's own is copied through the pool.
+ *                                 Nothing is known of it, so nothing is checked but that it is not
+ *                                 NULL or empty.
  *
  * Memory that cannot be registered is copied as before: WEFT_ERR_UNSUPPORTED says why. That is what
  * CUDA does not share (cudaMallocAsync, managed, mapped by hand) or pin, what another device on the

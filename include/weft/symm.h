@@ -17,22 +17,23 @@
  *
  *  - "Symmetric" pointers point into the caller's own heap; others, at any memory of the caller. A
  *    pointer outside the heap, or one whose bytes do not fit in it, is WEFT_ERR_INVALID with a
- * sentence that says where it lies; so is a rank that does not exist. `rank` may be the caller's
- * own.
+ *    sentence that says where it lies; so is a rank that does not exist. `rank` may be the caller's
+ *    own.
  *  - Collective calls are made by every rank, in the same order and with the same sizes, one at a
- * time and not while other calls of the same communicator are under way. A rank that passes another
- * size gives WEFT_ERR_MISMATCH on all, naming two ranks and their sizes, and changes nothing.
+ *    time and not while other calls of the same communicator are under way. A rank that passes
+ *    another size gives WEFT_ERR_MISMATCH on all, naming two ranks and their sizes, and changes
+ *    nothing.
  *  - All other calls concern only the caller, and may be made by several threads of it at once.
  *  - `stream` NULL: done in the calling thread, and complete on return. Otherwise queued, in order
- * with the rest of the stream; the caller keeps buffers alive until the stream has passed. On GPUs,
- *    buffers of queued calls are device memory or from weft_host_malloc.
+ *    with the rest of the stream; the caller keeps buffers alive until the stream has passed. On
+ *    GPUs, buffers of queued calls are device memory or from weft_host_malloc.
  *  - Words that are waited for or changed by atomics are 8 bytes, aligned to 8, and only touched
  *    by the calls here (on virtual GPUs: or by C11 atomics).
  *  - A rank that dies never leaves another one waiting: what waits returns WEFT_ERR_RANK_DEAD,
- * names the rank, and breaks the communicator; kernels that wait return false. A signal that does
- * not come is WEFT_ERR_TIMEOUT after the communicator's timeout. On virtual GPUs calls that wait
- * for nobody go on working, and the heap of a dead rank stays, as it was left. On GPUs the memory
- * of a process goes with it, so what touches it fails as well. */
+ *    names the rank, and breaks the communicator; kernels that wait return false. A signal that
+ *    does not come is WEFT_ERR_TIMEOUT after the communicator's timeout. On virtual GPUs calls that
+ *    wait for nobody go on working, and the heap of a dead rank stays, as it was left. On GPUs the
+ *    memory of a process goes with it, so what touches it fails as well. */
 #ifndef WEFT_SYMM_H
 #define WEFT_SYMM_H
 

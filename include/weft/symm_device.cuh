@@ -13,15 +13,15 @@
  *
  *  - Calls without a suffix are made by one thread, alone. `_warp`: by all 32 threads of a warp,
  *    `_block`: by all threads of a block (of any shape), with the same arguments; they share the
- * work, and return when all of them are done.
+ *    work, and return when all of them are done.
  *  - Symmetric pointers point into this rank's heap; that is not checked here.
  *  - Copies move 16 bytes at a time where both addresses are multiples of 16.
  *  - Order is that of the whole system where ranks are on several GPUs, and that of the GPU where
  *    they share one, which is cheaper. The view knows.
  *  - Waits return false when they give up, because a rank died or time is up: end the kernel then;
- * the host learns the reason from weft_symm_error. A kernel that waits must not keep those from
- * running that it waits for: launch no more blocks than the GPU holds at once, on all ranks
- * together.
+ *    the host learns the reason from weft_symm_error. A kernel that waits must not keep those from
+ *    running that it waits for: launch no more blocks than the GPU holds at once, on all ranks
+ *    together.
  *
  * Included by a C or C++ compiler that knows no CUDA, this header declares nothing but
  * <weft/symm.h>. */

@@ -1,4 +1,4 @@
-/* The pairs that measure single calls, and the table of all pairs. */
+/* The pairs that measure single calls. */
 #ifndef WEFT_BENCH_RMA_H
 #define WEFT_BENCH_RMA_H
 

@@ -5,7 +5,7 @@
  *   tp   has one of tp equal parts of every matrix; the ranks of a row sum activations
  *   pp   has the blocks of one stage (of several with interleaving); activations travel
  *   dp   has dp-th of the sequences of a batch; gradients are summed, and with ZeRO state is
- * spread:
+ *        spread:
  *
  *             weights      gradients    optimizer
  *   zero 0    everywhere   everywhere   everywhere

@@ -3,10 +3,10 @@
  * Matrices that widen (qkv, up) are cut by columns, those that narrow (proj, down) by rows, so a
  * branch of a block runs without communication and ends with partial sums:
  *
- *                 forward                          backward
- *   tensor        all-reduce of y                  all-reduce of dh      2 + 2 a block
- *   sequence      all-gather of h, reduce-scatter  all-gather of dy,     the same bytes; norms and
- * the of y                             reduce-scatter of dh  residual stream are cut too
+ *                 forward                backward                a block
+ *   tensor        all-reduce of y        all-reduce of dh        2 + 2 calls
+ *   sequence      all-gather of h,       all-gather of dy,       the same bytes; norms and
+ *                 reduce-scatter of y    reduce-scatter of dh    residual stream are cut too
  *
  * In backward the sum of dh runs on a stream of its own while the gradients of the branch's
  * matrices are computed; an all-gather beside the product that needs it, which takes this part's

@@ -7,8 +7,8 @@
  *   3           shards             all (*)            shards        gathered before use (gather.c)
  *   naive       all                all                rank 0's      broadcast (naive.c)
  *
- *   (*) with one micro-batch, or `lean`, stages 2 and 3 keep shards only, and full gradients of a
- * few buckets on their way (grads.c)
+ *   (*) with one micro-batch, or `lean`, stages 2 and 3 keep shards only, and full gradients of
+ *       a few buckets on their way (grads.c)
  *
  * What ranks do with each other's gradients and updates is a table (weft_exchange_ops_t), one per
  * way. A rank's shards lie one behind the other: that of bucket b starts at buckets[b].first /

@@ -3,8 +3,7 @@
  * Record number n lies in slot n % slots. The slot's word says which record it is about, and how
  * far:
  *
- *     FREE n  --push claims-->  CLAIMED n, by whom  --written-->  READY n  --popped-->  FREE n +
- * slots
+ *     FREE n --push claims--> CLAIMED n, by whom --written--> READY n --popped--> FREE n + slots
  *
  * A producer claims the slot itself (compare and swap), not a ticket, so the claim carries its
  * rank: the owner that finds the claim of a dead rank passes over it. `tail`, the next number to

@@ -4,8 +4,8 @@
  * a launcher must not: its ranks are forked from it. So, by the rules of CUDA's manual:
  *
  * - CUDA_DEVICE_ORDER=PCI_BUS_ID orders by bus id. Otherwise the fastest come first, and alike ones
- * by bus id. CUDA does not say what it takes for fast; we compare cores x clock, and say that the
- * order is a guess wherever GPUs differ.
+ *   by bus id. CUDA does not say what it takes for fast; we compare cores x clock, and say that the
+ *   order is a guess wherever GPUs differ.
  * - CUDA_VISIBLE_DEVICES is a list of places in that order, of UUIDs, or of unique beginnings of
  *   UUIDs. The first entry that names nothing ends the list. One GPU twice makes all disappear.
  * - With MIG, a process sees one MIG device and nothing else. */

@@ -11,7 +11,8 @@
  *                                  (residuals.h); f32
  *         tokenizer.json           so that text can be made from this folder alone
  *         trainer.json             run, step, position in the data, seed, settings; size and
- * CRC-32C of every other file. Written last: no checkpoint without it
+ *                                  CRC-32C of every other file. Written last: no checkpoint without
+ *                                  it
  *
  * Tensors are global, whatever plan made them; any plan can load them, but for residuals. A
  * checkpoint is written as RUN/.step-000100.tmp, made durable, read back and compared, and then

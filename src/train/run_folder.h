@@ -8,7 +8,7 @@
  *
  *     RUN/run.json         {"format": "weft run", "version": 1, "id": "6b0c7d52f1e9a384"}
  *     RUN/set-aside-1/     what a run that went back before them left behind: checkpoints, and the
- * lines of metrics.jsonl after the step it went on from */
+ *                          lines of metrics.jsonl after the step it went on from */
 #ifndef WEFT_TRAIN_RUN_FOLDER_H
 #define WEFT_TRAIN_RUN_FOLDER_H
 

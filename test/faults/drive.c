@@ -1,9 +1,9 @@
 /* Strikes Weft at every point where the system can fail it, and judges what comes of it.
  *
  *     drive [--path NAME] [--who WHO] [--op OPERATION] [-j N]      every point, until one is not
- * reached any more drive --points N [--seed S]                                  about N of them,
- * drawn by a seed drive --path save --who 0 --point write:17:ENOSPC            one, and all that
- * was said
+ *                                                                  reached any more
+ *     drive --points N [--seed S]                                  about N of them, drawn by a seed
+ *     drive --path save --who 0 --point write:17:ENOSPC            one, and all that was said
  *
  * A point is a path (what Weft does), a process of it, the K-th operation of a kind, and how that
  * fails. judge.c says what must hold. In the environment: WEFT_BUILD, the build folder. */

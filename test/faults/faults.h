@@ -1,8 +1,9 @@
 /* What preload_faults.so and the driver share: kinds of operations, and a page of state in a file.
  *
  * FAULT=OPERATION:K:HOW   the K-th operation of that kind fails, or the process dies there. HOW is
- * the name of an error (ENOSPC; with a plus, ENOSPC+, each one from the K-th on), short (half of
- *                         the bytes), end (of a stream: nothing was read) or kill
+ *                         the name of an error (ENOSPC; with a plus, ENOSPC+, each one from the
+ *                         K-th on), short (half of the bytes), end (of a stream: nothing was read)
+ *                         or kill
  * FAULT_WHO=RANK          in which process: a rank, or launcher: any process that is no rank
  * FAULT_STATE=FILE        where operations are counted, and what happened is told */
 #ifndef WEFT_TEST_FAULTS_H

@@ -3,9 +3,10 @@
  *   status 0        the work is done, and right: the lines, or the files, of an undisturbed run
  *   another status  a sentence on stderr says why; nobody crashed
  *   either way      no process, no shared memory and no temporary file is left; a process that died
- * may leave some in its run folder, and the next run removes them training        going on from
- * what is there ends in the weights of the undisturbed run; a checkpoint that was said to be saved,
- * or a later one, is where it goes on from                        */
+ *                   may leave some in its run folder, and the next run removes them
+ *   training        going on from what is there ends in the weights of the undisturbed run; a
+ *                   checkpoint that was said to be saved, or a later one, is where it goes on
+ *                   from */
 #include "faults/drive.h"
 
 #include <dirent.h>

@@ -3,7 +3,8 @@
  *
  *     int LLVMFuzzerTestOneInput(data, size)    reads one input; a CHECK that does not hold ends it
  *     void fuzz_seeds(void)                     gives inputs to start from, made by Weft's own
- * writers where there are some, and words that occur in such inputs
+ *                                               writers where there are some, and words that occur
+ *                                               in such inputs
  *
  * It runs in two ways: with libFuzzer (tools/fuzz, clang), which follows coverage, and as a test of
  * any build (main.c), which mutates the seeds a fixed number of times, the same in every run. In

@@ -2,8 +2,8 @@
  * numbers.
  *
  *     kind[1]  a file: header ~ data     kind 0: whatever follows is the file; 1: the header's
- * length is put before it as it should be an index                  kind 2: beside two files,
- * a.safetensors and b.safetensors
+ *                                        length is put before it as it should be
+ *              an index                  kind 2: beside two files, a.safetensors and b.safetensors
  *
  * reads: src/train/safetensors.c src/train/tensor_set.c */
 #include "fuzz/fuzz.h"

@@ -2,7 +2,8 @@
  * again.
  *
  *     kind[1]  0: what follows is the file; else the first words of a header, which is filled up
- * with zeros, words[12], and tokens
+ *              with zeros,
+ *     words[12], and tokens
  *
  * reads: src/text/shards.c */
 #include "fuzz/fuzz.h"

@@ -1,9 +1,9 @@
 /* What clients send to the store: requests alone, and a live server.
  *
  *     kind[1]  0: a request, or a reply; 1: a script for four clients of a server, three of which
- * have proved themselves, and come by a pair of sockets or, with kind & 2, are accepted; kind & 4:
- * the store is nearly full: who and what[1]   then, by what: raw bytes[1 + n], or a request[5], or
- * close, or read
+ *              have proved themselves, and come by a pair of sockets or, with kind & 2, are
+ *              accepted; kind & 4: the store is nearly full:
+ *         who and what[1]   then, by what: raw bytes[1 + n], or a request[5], or close, or read
  *
  * reads: src/boot/store_proto.c src/boot/store_requests.c src/boot/store_server.c
  * src/boot/store_table.c besides: serve start start_thread weft__store_serve weft__store_serve_unix

@@ -1,7 +1,8 @@
 /* tokenizer.json, and texts that are encoded with what it says.
  *
  *     kind[1]  json NUL text     kind & 1: the json is read from a file. In it, the first @ stands
- * for the tokens of all bytes, without which no tokenizer is accepted
+ *                                for the tokens of all bytes, without which no tokenizer is
+ *                                accepted
  *
  * reads: src/text/tokenizer_load.c src/text/tokenizer.c src/text/bpe.c src/text/split.c
  * reads: src/text/unicode.c

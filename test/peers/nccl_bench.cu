@@ -1,7 +1,8 @@
 /* NCCL called directly, for comparison with Weft's nccl engine: all-reduce of f32, one rank per
  * GPU, all GPUs driven by one thread. Loops as weft bench has them.
  *
- *     nvcc -O2 -o nccl_bench nccl_bench.cu && ./nccl_bench [GPUS] */
+ *     nvcc -O2 -o nccl_bench nccl_bench.cu
+ *     ./nccl_bench [GPUS] */
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>

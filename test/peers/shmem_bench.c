@@ -11,8 +11,9 @@
  *   lock-all         all PEs want one lock; time from one owner to the next
  *   put-quiet get fetch-add    8 bytes at the next PE; all PEs at once
  *   put get          blocks at the next PE (a quiet after 16 puts), and memcpy of as many bytes in
- * the same loop, to and from the same memory where shmem_ptr tells its address: bandwidth sum
- * reduction of floats over all PEs: the 1 KiB row is a small gradient
+ *                    the same loop, to and from the same memory where shmem_ptr tells its address:
+ *                    bandwidth
+ *   sum              reduction of floats over all PEs: the 1 KiB row is a small gradient
  *
  * Every row is verified on data that changes from row to row. The time of a call is that of the
  * slowest PE, in loops of about 20 ms.

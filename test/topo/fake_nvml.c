@@ -5,11 +5,15 @@
  *   driver 580.95.05
  *   cuda 13000
  *   gpu BUS [KEY=VALUE]...      the next GPU, BUS as in /sys. Keys: name, with _ for a blank; uuid
- * memory free cc cores clock; pcie and pcie_max (5x16); numa; cpus (first-last); mode mig; part,
- * the UUID of a MIG device, once for each link GPU FAR COUNT VERSION  active NVLinks of a GPU. FAR:
- * a GPU's number, switch, cpu, or hidden path A B LEVEL              NVML's number; 50 (SYS) for
- * pairs without a line peer A B R W N A            from A to B, NVML's status of each access; 5 for
- * pairs without a line error FUNCTION CODE [GPU]   the function fails, for every GPU or for one
+ *                               memory free cc cores clock; pcie and pcie_max (5x16); numa; cpus
+ *                               (first-last); mode mig; part, the UUID of a MIG device, once for
+ *                               each
+ *   link GPU FAR COUNT VERSION  active NVLinks of a GPU. FAR: a GPU's number, switch, cpu, or
+ *                               hidden
+ *   path A B LEVEL              NVML's number; 50 (SYS) for pairs without a line
+ *   peer A B R W N A            from A to B, NVML's status of each access; 5 for pairs without a
+ *                               line
+ *   error FUNCTION CODE [GPU]   the function fails, for every GPU or for one
  *
  * With FAKE_OLD it lacks what drivers of 2018 lacked. */
 #include <stdbool.h>

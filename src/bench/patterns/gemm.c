@@ -1,10 +1,11 @@
 /* Tensor parallelism on symmetric memory: Y = X W with X of M x K, W of K x N, and
  *
  *   column   W cut by columns: rank r has N/p of them and computes that panel of Y. All-gather:
- * each band of rows is put to everybody as soon as it is computed, while the next one is computed.
+ *            each band of rows is put to everybody as soon as it is computed, while the next one is
+ *            computed.
  *   row      X cut by columns and W by rows: every rank computes a summand of all of Y. All-reduce:
- * when a rank has band b of its summand it tells rank b, which adds the bands up where they lie and
- *            stores the sum to everybody, while others still compute theirs.
+ *            when a rank has band b of its summand it tells rank b, which adds the bands up where
+ *            they lie and stores the sum to everybody, while others still compute theirs.
  *
  * The baseline computes everything, then calls the collective. Whole numbers: sums are exact in any
  * order. Y lies as p panels of M x N/p behind each other (column), or as M x N (row); run->bytes

@@ -2,9 +2,9 @@
  * symmetric memory. Two ways, both one-sided:
  *
  *   one-shot   a rank lays its gradient out, tells all others, and adds up what they laid out. One
- * trip of a signal; every rank reads everything, so it is for few bytes. slices     rank p adds
- * slice p of everybody's gradient and stores the sum into everybody's result. Two trips, but each
- * rank reads and writes only as much as a gradient has.
+ *              trip of a signal; every rank reads everything, so it is for few bytes.
+ *   slices     rank p adds slice p of everybody's gradient and stores the sum into everybody's
+ *              result. Two trips, but each rank reads and writes only as much as a gradient has.
  *
  * A rank has two flags in its own memory, which it raises and the others poll: one store, however
  * many they are, as inside our all-reduce. They say how many calls it has laid out, and how many it

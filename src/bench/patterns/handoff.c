@@ -3,8 +3,9 @@
  *
  *   put   a stage puts them into the next one's inbox with a signal: one trip, best for few bytes
  *   get   it signals that they are there, and the next stage fetches them: on a CPU, many bytes
- * then cross between caches once, where a put first takes the lines away from their reader both  it
- * signals, then puts the second half while the next stage fetches the first: two cores copy
+ *         then cross between caches once, where a put first takes the lines away from their reader
+ *   both  it signals, then puts the second half while the next stage fetches the first: two cores
+ *         copy
  *
  * On GPUs the put is made inside a kernel that stays for all laps.
  *

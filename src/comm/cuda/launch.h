@@ -11,8 +11,9 @@
  *     | state: calls made, blocks done    |  r's own kernels
  *     +-----------------------------------+
  *     | head[2][from]                     |  rank `from` announces a call: signature, count,
- * buffers | done[block][from]                 |  a block of it no longer touches others' buffers |
- * chan[from], ack[from]             |  messages from that rank, and taken by that rank
+ *                                            buffers
+ *     | done[block][from]                 |  a block of it no longer touches others' buffers
+ *     | chan[from], ack[from]             |  messages from that rank, and taken by that rank
  *     +-----------------------------------+
  *     | ll[2][from][..]                 |  data of small calls, with flags in it
  *     +-----------------------------------+

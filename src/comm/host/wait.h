@@ -8,7 +8,8 @@
  *     writer p                          sleeper
  *     store flag (release)              sleepers += 1
  *     load sleepers                     membarrier: every core of registered processes passes a
- * fence if any: wake += 1, futex_wake     read wake; load flag; futex_wait(wake) if it is not there
+ *                                       fence
+ *     if any: wake += 1, futex_wake     read wake; load flag; futex_wait(wake) if it is not there
  *
  * Either the sleeper's second look sees the flag, or the writer's load came after the membarrier
  * and sees the sleeper. Where membarrier is not to be had, the sleeper naps for at most 1 ms. */

@@ -2,7 +2,7 @@
  * the saved logarithm of their sum. With P the probabilities, M the dropout factors:
  *
  *   dV = (P M)^T dO      dP = (dO V^T) M      dS = P (dP - rowsum(dO O))      dQ = dS K      dK =
- * dS^T Q
+ *                                                                                            dS^T Q
  *
  * where K's gradient and Q's both carry the scale of the scores. One thread has a key/value head
  * and all query heads that use it, so that dK and dV have one writer and one order of sums. */

@@ -97,7 +97,7 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t out[4], uint32
  *   rows_b   B whose columns are the tile's rows: two of 8 columns each        (k x 16, transposed)
  *   cols_b   B whose rows are the tile's rows, columns unit and unit + 1       (k x 16)
  *   cols_a   A whose columns are the tile's rows, rows are columns of it       (16 x k,
- * transposed) */
+ *                                                                              transposed) */
 template <int D>
 __device__ __forceinline__ void rows_a(uint32_t out[4], uint32_t tile, int row, int unit)
 {

@@ -2,7 +2,7 @@
  *
  *     on PE 0            tail:  0, or 1 + the PE that came last
  *     on every PE        next:  0, or 1 + the PE that comes after it; bit 31: it still waits; bit
- * 30: it has the lock
+ *                               30: it has the lock
  *
  * A PE that waits polls its own memory, and whoever releases the lock writes there: first come,
  * first served, one transfer of a cache line per hand-over. Free, the lock is 0 everywhere, as it
