@@ -23,8 +23,7 @@ static inline bool is_plain(const weft_call_t *call)
     weft_comm_h comm = call->comm;
     if (!comm || atomic_load_explicit(&comm->magic, memory_order_relaxed) != WEFT_COMM_MAGIC ||
         comm->generation != weft__comm_generation ||
-        !weft__is_mine(atomic_load_explicit(&comm->owner, memory_order_relaxed)) ||
-        atomic_load_explicit(&comm->has_streams, memory_order_relaxed) || call->stream ||
+        !weft__is_mine(atomic_load_explicit(&comm->owner, memory_order_relaxed)) || call->stream ||
         weft__group_open() || comm->backend->launch || call->vectors) {
         return false;
     }
@@ -44,22 +43,36 @@ static inline bool is_plain(const weft_call_t *call)
            (apart || dst == weft__call_in_place(call, rank, block));
 }
 
+/* Straight to the backend; false: not this one. Another thread may have queued calls on streams
+ * until this one has begun, and those come first: so that is asked afterwards. */
+static inline bool run_plain(weft_call_t *call, weft_status_t *status_p)
+{
+    weft_comm_h comm = call->comm;
+    const weft_backend_ops_t *backend = comm->backend;
+    weft_status_t status = weft__call_begin(comm, weft__coll_info[call->coll].name);
+    if (__builtin_expect(status != WEFT_OK, 0)) {
+        *status_p = status;
+        return true;
+    }
+    if (__builtin_expect(atomic_load_explicit(&comm->has_streams, memory_order_relaxed), 0)) {
+        *status_p = weft__call_end(comm, WEFT_OK);
+        return *status_p != WEFT_OK;
+    }
+    status = weft__call_bytes(call) < comm->tuner.small[call->coll]
+                 ? backend->small(comm->ctx, call)
+             : weft__is_message(call->coll) ? backend->exchange(comm->ctx, call, 1)
+                                            : backend->collective(comm->ctx, call);
+    *status_p = weft__call_end(comm, status);
+    return true;
+}
+
 static weft_status_t submit(weft_call_t *call)
 {
-    if (__builtin_expect(is_plain(call), 1)) {
-        weft_comm_h comm = call->comm;
-        const weft_backend_ops_t *backend = comm->backend;
-        weft_status_t status = weft__call_begin(comm, weft__coll_info[call->coll].name);
-        if (__builtin_expect(status != WEFT_OK, 0)) {
-            return status;
-        }
-        status = weft__call_bytes(call) < comm->tuner.small[call->coll]
-                     ? backend->small(comm->ctx, call)
-                 : weft__is_message(call->coll) ? backend->exchange(comm->ctx, call, 1)
-                                                : backend->collective(comm->ctx, call);
-        return weft__call_end(comm, status);
+    weft_status_t status;
+    if (__builtin_expect(is_plain(call), 1) && run_plain(call, &status)) {
+        return status;
     }
-    weft_status_t status = weft__call_check(call);
+    status = weft__call_check(call);
     if (status != WEFT_OK) {
         weft__group_fail(status);
         weft__call_cleanup(call);

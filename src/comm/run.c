@@ -26,7 +26,7 @@ static weft_status_t issue(weft_comm_h comm, const char *who, uint64_t *ticket_p
 void weft__comm_await_order(weft_comm_h comm, uint64_t ticket)
 {
     pthread_mutex_lock(&comm->order_lock);
-    while (atomic_load_explicit(&comm->served, memory_order_acquire) != ticket) {
+    while (atomic_load_explicit(&comm->served, memory_order_acquire) < ticket) {
         pthread_cond_wait(&comm->order, &comm->order_lock);
     }
     pthread_mutex_unlock(&comm->order_lock);

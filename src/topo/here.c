@@ -76,7 +76,7 @@ size_t weft__last_cache(const char *root, int *count_p)
         !weft__cpu_list_read(line, cpus, WORDS)) {
         return 0;
     }
-    long sharing = 0, all = sysconf(_SC_NPROCESSORS_CONF);
+    long sharing = 0, all = sysconf(_SC_NPROCESSORS_ONLN);
     for (int word = 0; word < (int)WORDS; word++) {
         sharing += __builtin_popcountl(cpus[word]);
     }

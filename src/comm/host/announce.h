@@ -60,12 +60,12 @@ static inline void weft__post(weft_host_t *host, uint64_t sig, size_t count, con
 {
     weft_slot_t *slot = weft__host_slot(host, host->rank);
     bool again = sig == host->last_sig && count == host->last_count;
-    host->repeats = again ? host->repeats + 1 : 0;
+    host->repeats = !again ? 0 : host->repeats < UINT16_MAX ? host->repeats + 1 : UINT16_MAX;
     host->last_sig = sig;
     host->last_count = count;
     atomic_store_explicit(&slot->count, count, memory_order_relaxed);
     atomic_store_explicit(&slot->sig, sig, memory_order_relaxed);
-    slot->repeats = (uint16_t)(host->repeats < UINT16_MAX ? host->repeats : UINT16_MAX);
+    slot->repeats = (uint16_t)host->repeats;
     slot->bytes = (uint32_t)payload;
     if (payload > 0) {
         weft__copy_small(host->kernels, weft__slot_payload(slot), src, payload);

@@ -14,7 +14,7 @@
 /* Wait for the writer of the error to finish; it was killed in between if that takes long. */
 static bool error_written(weft_segment_head_t *head)
 {
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 5000; i++) {
         if (atomic_load_explicit(&head->broken, memory_order_acquire) == 2) {
             return true;
         }
@@ -173,7 +173,7 @@ static bool is_done(const weft_host_t *host, const weft_host_wait_t *wait, int p
 /* A message concerns the one we wait for. That one may just be late in a collective; a call that
  * another one will never make is lost too. `calls`: say in which they are. */
 static int report(const weft_host_t *host, const weft_host_wait_t *wait, bool calls,
-                  weft_seen_t seen[WEFT_MAX_RANKS])
+                  weft_seen_t *seen)
 {
     bool message = host->current && weft__is_message(host->current->coll);
     int from = message ? wait->peer : 0, to = message ? wait->peer + 1 : host->size;
@@ -208,7 +208,7 @@ static weft_status_t break_different(weft_host_t *host, const weft_waiting_t *wa
                               .sig = sig,
                               .count = count,
                               .differs = true};
-    weft_fault_t fault;
+    weft_fault_t fault = {.status = WEFT_ERR_MISMATCH, .culprit = waiting->peer};
     weft__watch(waiting, &seen, 1, &fault);
     return weft__host_break_with(host, &fault);
 }
@@ -236,7 +236,6 @@ weft_status_t weft__host_differs(weft_host_t *host, int peer, uint64_t sig, uint
 weft_status_t weft__host_look(weft_host_t *host, const weft_host_wait_t *wait, uint64_t waited_ns)
 {
     const weft_waiting_t waiting = waiting_for(host, wait->peer, waited_ns);
-    weft_seen_t seen[WEFT_MAX_RANKS];
     weft_fault_t fault;
     if (host->parent &&
         atomic_load_explicit(&host->parent->segment->head->broken, memory_order_acquire) == 2) {
@@ -244,8 +243,15 @@ weft_status_t weft__host_look(weft_host_t *host, const weft_host_wait_t *wait, u
         return weft__host_break(host, (weft_status_t)head->status, head->culprit, "%s", head->text);
     }
     bool calls = waiting.timeout_ms > 0 && waited_ns / 1000000u >= (uint64_t)waiting.timeout_ms;
-    int n = report(host, wait, calls, seen);
-    return weft__watch(&waiting, seen, n, &fault) ? weft__host_break_with(host, &fault) : WEFT_OK;
+    int n = report(host, wait, calls, host->seen);
+    if (!weft__watch(&waiting, host->seen, n, &fault)) {
+        return WEFT_OK;
+    }
+    /* What is waited for may have come since it was last looked at; then those who are gone have
+     * ended the call, as this rank can. Partner: what the backend releases with `word`. */
+    return atomic_load_explicit(wait->word, memory_order_acquire) >= wait->target
+               ? WEFT_OK
+               : weft__host_break_with(host, &fault);
 }
 
 #define DRAIN_NS 1000000000ull
@@ -282,8 +288,7 @@ static bool lower_rank_waits(const weft_host_t *host)
 void weft__host_warn(weft_host_t *host, const weft_host_wait_t *wait, uint64_t waited_ns)
 {
     const weft_waiting_t waiting = waiting_for(host, wait->peer, waited_ns);
-    weft_seen_t seen[WEFT_MAX_RANKS];
     if (!lower_rank_waits(host)) {
-        weft__watch_warn(&waiting, seen, report(host, wait, true, seen));
+        weft__watch_warn(&waiting, host->seen, report(host, wait, true, host->seen));
     }
 }

@@ -27,6 +27,7 @@ typedef struct weft_host {
     weft_segment_t *segment;
     weft_rank_block_t *me;
     weft_peer_t *peers; /* [size], this rank included */
+    weft_seen_t *seen;  /* [size]: what the watch is told */
     int rank, size;
     weft_comm_h comm;
     bool oversubscribed; /* there are more ranks than cores */

@@ -39,14 +39,17 @@ weft_status_t weft__host_enter(weft_comm_h comm, weft_rendezvous_t *at, int rank
     WEFT_TRY(weft__host_find(comm, at, rank, size, layout, &segment));
     weft_host_t *host = calloc(1, sizeof(*host));
     weft_peer_t *peers = calloc((size_t)size, sizeof(*peers));
-    if (!host || !peers) {
+    weft_seen_t *seen = calloc((size_t)size, sizeof(*seen));
+    if (!host || !peers || !seen) {
         free(host);
         free(peers);
+        free(seen);
         weft__segment_close(segment);
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", size);
     }
     host->segment = segment;
     host->peers = peers;
+    host->seen = seen;
     host->rank = rank;
     host->size = size;
     host->comm = comm;
@@ -157,5 +160,6 @@ void weft__host_leave(weft_host_t *host)
     weft__segment_close(host->segment);
     host->comm->host = NULL;
     free(host->peers);
+    free(host->seen);
     free(host);
 }

@@ -33,25 +33,36 @@ static void find_place(const weft_host_t *host, const ballot_t *ballots, int who
     *leader_p = leader;
 }
 
-/* This thread's error keeps the rank out of the child, where the others wait for it: they look at
- * the parent meanwhile. A leader that dies takes its segment away, and so does one that found the
- * parent broken, whose error is then kept. */
-static weft_status_t give_up(weft_host_t *host, int leader, weft_status_t status)
+/* What a rank says of the segment that it made or opened. */
+typedef struct opening {
+    int32_t status;
+    char text[240]; /* why not */
+} opening_t;
+
+_Static_assert(sizeof(opening_t) <= WEFT_SLOT_BYTES, "goes with the flag");
+
+/* All have opened their segments, or none of a color joins: the others would wait for it there. Nor
+ * can one that fails later take its segment away before the others have it. */
+static weft_status_t compare_openings(weft_host_t *host, const ballot_t *ballots,
+                                      weft_status_t status)
 {
-    weft_seen_t seen = {.rank = leader,
-                        .state = weft__host_state(host, leader),
-                        .owes = WEFT_OWES_ALL,
-                        .pid = host->peers[leader].pid};
-    const weft_waiting_t waiting = {.rank = host->rank, .doing = "splitting the communicator"};
-    weft_fault_t fault = {.status = status, .culprit = host->rank};
-    if (seen.state == WEFT_SEEN_JOINED && weft__proc_dying(seen.pid)) {
-        seen.state = WEFT_SEEN_ENDED;
+    opening_t mine = {.status = status}, *all = calloc((size_t)host->size, sizeof(*all));
+    if (!all) {
+        return weft__host_break(host, WEFT_ERR_NO_MEMORY, host->rank,
+                                "rank %d has no memory to split the communicator", host->rank);
     }
-    if (!weft__watch(&waiting, &seen, 1, &fault)) {
-        snprintf(fault.text, sizeof(fault.text), "rank %d cannot join the new communicator: %s",
-                 host->rank, weft_last_error());
+    if (status != WEFT_OK) {
+        snprintf(mine.text, sizeof(mine.text), "%s", weft_last_error());
     }
-    return weft__host_break_with(host, &fault);
+    status = weft__host_gather(host, false, &mine, all, sizeof(mine));
+    for (int p = 0; p < host->size && status == WEFT_OK; p++) {
+        if (ballots[p].color == ballots[host->rank].color && all[p].status != WEFT_OK) {
+            status = weft__fail((weft_status_t)all[p].status,
+                                "rank %d cannot join the new communicator: %s", p, all[p].text);
+        }
+    }
+    free(all);
+    return status;
 }
 
 static weft_status_t split_segment(weft_host_t *host, bool joins, const ballot_t *ballots,
@@ -60,25 +71,24 @@ static weft_status_t split_segment(weft_host_t *host, bool joins, const ballot_t
 {
     int size, leader;
     weft_segment_handle_t mine = {0};
-    weft_status_t made = WEFT_OK;
+    weft_status_t status = WEFT_OK;
     *segment_p = NULL;
     find_place(host, ballots, host->rank, rank_p, &size, &leader);
-    if (joins && leader == host->rank) {
-        made = weft__segment_create(size, host->segment->head->layout, segment_p);
-        if (made == WEFT_OK) {
+    bool leads = joins && leader == host->rank;
+    if (leads) {
+        status = weft__segment_create(size, host->segment->head->layout, segment_p);
+        if (status == WEFT_OK) {
             mine = (*segment_p)->handle;
         }
     }
-    weft_status_t status = weft__host_gather(host, false, &mine, handles, sizeof(mine));
-    if (status != WEFT_OK || made != WEFT_OK || !joins || leader == host->rank) {
-        return status != WEFT_OK ? status : made;
+    weft_status_t told = weft__host_gather(host, false, &mine, handles, sizeof(mine));
+    if (told != WEFT_OK) {
+        return told;
     }
-    if (handles[leader].pid == 0) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "rank %d could not make the new communicator",
-                          leader);
+    if (joins && !leads && handles[leader].pid != 0) {
+        status = weft__segment_open(&handles[leader], segment_p);
     }
-    status = weft__segment_open(&handles[leader], segment_p);
-    return status == WEFT_OK ? WEFT_OK : give_up(host, leader, status);
+    return compare_openings(host, ballots, status);
 }
 
 /* Those who join the child are known from the parent: one that dies before it has joined is missed
@@ -92,6 +102,26 @@ static void watch_family(const weft_host_t *host, const ballot_t *ballots, weft_
             weft__host_watch(&child->peers[rank], host->peers[p].pid);
         }
     }
+}
+
+/* A rank died while it joined the child: the parent has lost it as well, and names it by its own
+ * numbers. */
+static weft_status_t break_parent(weft_host_t *host, const ballot_t *ballots)
+{
+    const weft_waiting_t waiting = {.rank = host->rank, .doing = "splitting the communicator"};
+    weft_fault_t fault = {.status = WEFT_ERR_RANK_DEAD, .culprit = host->rank};
+    snprintf(fault.text, sizeof(fault.text), "while splitting: %s", weft_last_error());
+    for (int p = 0; p < host->size; p++) {
+        const weft_seen_t seen = {.rank = p,
+                                  .state = weft__host_state(host, p),
+                                  .owes = WEFT_OWES_ALL,
+                                  .pid = host->peers[p].pid};
+        if (p != host->rank && ballots[p].color == ballots[host->rank].color &&
+            seen.state == WEFT_SEEN_ENDED && weft__watch(&waiting, &seen, 1, &fault)) {
+            break;
+        }
+    }
+    return weft__host_break_with(host, &fault);
 }
 
 /* The steps of joining, in which an error of the parent ends the child as well. */
@@ -111,10 +141,7 @@ static weft_status_t join_child(weft_host_t *host, const ballot_t *ballots, weft
     } else { /* unless it told them */
         weft__segment_break(segment, status, rank, weft_last_error());
     }
-    if (status == WEFT_ERR_RANK_DEAD) { /* the parent has lost that rank as well */
-        weft__host_break(host, status, host->rank, "while splitting: %s", weft_last_error());
-    }
-    return status;
+    return status == WEFT_ERR_RANK_DEAD ? break_parent(host, ballots) : status;
 }
 
 weft_status_t weft__host_split(weft_host_t *host, int color, int key, weft_comm_h child)

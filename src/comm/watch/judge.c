@@ -71,7 +71,8 @@ static const weft_seen_t *find(blame_fn blame, const weft_waiting_t *w, const we
     const weft_seen_t *found = NULL;
     for (int i = 0; i < n; i++) {
         bool own = seen[i].rank == w->rank, awaited = seen[i].rank == w->peer;
-        if (!own && (!found || awaited) && blame(w, &seen[i])) {
+        /* A rank can differ from itself: messages and blocks that it sends to itself. */
+        if ((!own || seen[i].differs) && (!found || awaited) && blame(w, &seen[i])) {
             found = &seen[i];
         }
     }
