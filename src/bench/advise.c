@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "bench/pair.h"
-#include "bench/result.h"
+#include "bench/samples.h"
 #include "comm/comm.h"
 #include "device/device.h"
 
@@ -240,7 +240,7 @@ weft_status_t weft__bench_advise(const weft_bench_t *bench, weft_comm_h comm, si
         return weft__fail(WEFT_ERR_INVALID, "advice needs 2 ranks or more: give -n 2");
     }
     if (comm->rank == 0) {
-        WEFT_TRY(weft__result_open(&result, bench, comm->size));
+        WEFT_TRY(weft__samples_open(&result, bench, comm->size));
         const sizes_t sizes = sizes_of(bench);
         print_head(&sizes);
     }
@@ -255,7 +255,7 @@ weft_status_t weft__bench_advise(const weft_bench_t *bench, weft_comm_h comm, si
         if (status == WEFT_OK) {
             printf("# wrong results: %zu %s\n", *wrong_p, *wrong_p ? "FAILED" : "(all verified)");
         }
-        return weft__result_close(&result, status, *wrong_p);
+        return weft__samples_close(&result, status, *wrong_p);
     }
     return status;
 }

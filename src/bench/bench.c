@@ -398,7 +398,7 @@ weft_status_t weft__bench_run(const weft_bench_t *bench, weft_comm_h comm, size_
     weft_status_t status = weft_malloc(&a, room);
     status = status == WEFT_OK ? weft_malloc(&b, room) : status;
     if (status == WEFT_OK && run.rank == 0 && !bench->tune) {
-        status = weft__result_open(&lines.result, bench, run.size);
+        status = weft__samples_open(&lines.result, bench, run.size);
         table = status == WEFT_OK ? &lines : NULL;
     }
     run.a = a;

@@ -267,7 +267,7 @@ weft_status_t weft__pair_bench(const weft_bench_t *bench, weft_comm_h comm, size
     weft_status_t status = WEFT_OK;
     *wrong_p = 0;
     if (table) {
-        WEFT_TRY(weft__result_open(&table->result, bench, comm->size));
+        WEFT_TRY(weft__samples_open(&table->result, bench, comm->size));
     }
     for (const weft_pair_t *const *at = weft__pairs; *at && status == WEFT_OK; at++) {
         if (strcmp((*at)->target, bench->collective) == 0 && !left_out(at)) {

@@ -19,7 +19,7 @@
 
 #include "base/log.h"
 #include "bench/bench.h"
-#include "bench/result.h"
+#include "bench/samples.h"
 
 #define WEFT_PAIR_OWNED 8
 

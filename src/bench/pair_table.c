@@ -38,9 +38,9 @@ static void json_row(weft_json_t *json, const weft_pair_row_t *row)
     weft__json_string(json, "name", row->pair->name);
     weft__json_uint(json, "bytes", row->bytes);
     weft__json_string(json, "other", row->pair->other);
-    weft__result_times(json, "us", &row->one_sided);
-    weft__result_times(json, "other_us", &row->two_sided);
-    weft__result_times(json, "copy_us", &row->copy);
+    weft__sample_write(json, "us", &row->one_sided);
+    weft__sample_write(json, "other_us", &row->two_sided);
+    weft__sample_write(json, "copy_us", &row->copy);
     weft__json_int(json, "iters", row->one_sided.iters);
     weft__json_uint(json, "wrong", row->wrong);
     weft__json_end(json);
@@ -85,5 +85,5 @@ weft_status_t weft__pair_table_close(weft_pair_table_t *table, weft_status_t sta
         printf("#\n# wrong results: %zu %s\n", wrong, wrong ? "FAILED" : "(all verified)");
     }
     fflush(stdout);
-    return weft__result_close(&table->result, status, wrong);
+    return weft__samples_close(&table->result, status, wrong);
 }

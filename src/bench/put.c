@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "bench/patterns/gpu.h"
-#include "bench/result.h"
+#include "bench/samples.h"
 #include "bench/table.h"
 #include "comm/comm.h"
 
@@ -44,7 +44,7 @@ static void json_row(weft_json_t *json, size_t bytes, const weft_sample_t *sampl
     weft__json_string(json, "target", "put-signal");
     weft__json_string(json, "name", "inside a kernel");
     weft__json_uint(json, "bytes", bytes);
-    weft__result_times(json, "us", sample);
+    weft__sample_write(json, "us", sample);
     weft__json_int(json, "iters", sample->iters);
     weft__json_uint(json, "wrong", sample->wrong);
     weft__json_end(json);
@@ -112,7 +112,7 @@ weft_status_t weft__bench_put_signal(const weft_bench_t *bench, weft_comm_h comm
     }
     weft_status_t status = set_up(&game);
     if (status == WEFT_OK && comm->rank == 0) {
-        status = weft__result_open(&game.result, bench, comm->size);
+        status = weft__samples_open(&game.result, bench, comm->size);
     }
     if (status == WEFT_OK && comm->rank == 0) {
         printf(
@@ -127,5 +127,5 @@ weft_status_t weft__bench_put_signal(const weft_bench_t *bench, weft_comm_h comm
         size_t next = (size_t)((double)bytes * bench->factor);
         bytes = next > bytes ? next : bytes + 1;
     }
-    return clean_up(&game, weft__result_close(&game.result, status, *wrong_p));
+    return clean_up(&game, weft__samples_close(&game.result, status, *wrong_p));
 }

@@ -72,7 +72,7 @@ static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_s
     weft__json_string(json, "op", weft_op_name(table->bench->op));
     weft__json_string(json, "algorithm", weft__algo_name(row->choice.algo));
     weft__json_bool(json, "in_place", in_place);
-    weft__result_times(json, "us", sample);
+    weft__sample_write(json, "us", sample);
     weft__json_int(json, "iters", sample->iters);
     if (table->bench->check) {
         weft__json_uint(json, "wrong", sample->wrong);
@@ -123,5 +123,5 @@ weft_status_t weft__table_close(weft_table_t *table, weft_status_t status, size_
         printf("# average bus bandwidth: %.2f GB/s\n", table->busbw_sum / table->busbw_rows);
     }
     fflush(stdout);
-    return weft__result_close(&table->result, status, wrong);
+    return weft__samples_close(&table->result, status, wrong);
 }

@@ -2,7 +2,7 @@
 #ifndef WEFT_BENCH_TABLE_H
 #define WEFT_BENCH_TABLE_H
 
-#include "bench/result.h"
+#include "bench/samples.h"
 #include "comm/tuner.h"
 
 typedef struct weft_row {

@@ -25,6 +25,8 @@ typedef struct weft_launch {
     bool prefix;         /* lines with "[rank] " */
     bool own;         /* the program is this one: what several ranks say to stderr is shown once */
     int max_restarts; /* of the whole job, after a failure */
+    int finding;  /* exit status of ranks that did their work and found a problem, which they have
+                  * told: it is passed on without a word. 0: there is none */
     int hopeless; /* exit status of a rank that would fail again: no restart. 0: there is none */
     /* Called before each restart, may change what argv holds, and returns where the job goes on
      * from, for the sentence about it. NULL: nothing to change or to say. */

@@ -145,7 +145,9 @@ void weft__report_failure(weft_launcher_t *launcher)
 {
     int rank = launcher->failed;
     const weft_child_t *child = &launcher->children[rank];
-    if (has_obeyed(launcher, child)) {
+    int finding = launcher->launch->finding;
+    bool found = finding != 0 && exit_of(child->status) == finding;
+    if (found || has_obeyed(launcher, child)) {
         return;
     }
     if (WIFSIGNALED(child->status)) {

@@ -1,6 +1,5 @@
 /* weft bench: time collectives, in the manner of nccl-tests, and one-sided calls and patterns
  * against what they replace; verify all results. */
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +15,9 @@
 #include "bench/bench.h"
 #include "bench/pair.h"
 #include "bench/table.h"
-#include "boot/job.h"
-#include "boot/launch.h"
-#include "boot/launch_repeats.h"
 #include "cli/commands.h"
 #include "cli/rank.h"
+#include "cli/ranks.h"
 #include "comm/comm.h"
 
 #define NOT_GIVEN SIZE_MAX
@@ -168,134 +165,32 @@ static int resolve(options_t *o)
 
 /* ---- ranks ------------------------------------------------------------------------------ */
 
-static int finish(weft_status_t status, size_t wrong)
-{
-    if (status != WEFT_OK) {
-        return 1;
-    }
-    return wrong > 0 ? 1 : 0;
-}
-
 /* Before ranks are at work. */
-static void read_machine(options_t *o)
+static void read_machine(void *ctx)
 {
+    options_t *o = ctx;
     const char *kind;
     bool gpus = weft_device_kind(&kind) == WEFT_OK && strcmp(kind, "cuda") == 0;
     weft__machine_read(gpus, &o->bench.machine);
 }
 
-/* This process is a rank of a job: ours, or one started by mpirun, torchrun or srun. */
-static int run_as_rank(options_t *o, const weft_job_t *job)
+static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
 {
-    if (o->asked != 0 && weft__job_check_ranks(job, o->asked) != WEFT_OK) {
-        return complain(weft_last_error());
-    }
-    if (job->rank == 0) {
-        read_machine(o);
-    }
-    weft_comm_h comm;
+    const options_t *o = ctx;
     size_t wrong = 0;
-    weft_comm_config_t config = WEFT_COMM_CONFIG_INIT;
-    config.algo = o->algo;
-    weft_status_t status = weft_comm_init_job(&comm, &config);
-    if (status != WEFT_OK) {
-        return fail(weft_last_error());
-    }
     if (o->bench.root < 0 || o->bench.root >= comm->size) {
-        int failed = complain("--root is not one of the ranks");
-        weft_comm_destroy(comm);
-        return failed;
+        *exit_p = complain("--root is not one of the ranks");
+        return WEFT_OK;
     }
-    status = weft__bench_run(&o->bench, comm, &wrong);
-    if (status != WEFT_OK && (job->rank == 0 || weft__rank_has_news(status))) {
-        fail(weft_last_error());
-    }
-    weft_comm_destroy(comm);
-    return finish(status, wrong);
-}
-
-typedef struct rank_thread {
-    pthread_t thread;
-    const options_t *options;
-    weft_comm_h comm;
-    weft_status_t status;
-    size_t wrong;
-    char sentence[1024]; /* why it failed */
-} rank_thread_t;
-
-static void *thread_main(void *arg)
-{
-    rank_thread_t *t = arg;
-    weft_device_set(t->comm->device);
-    t->status = weft__bench_run(&t->options->bench, t->comm, &t->wrong);
-    if (t->status != WEFT_OK) {
-        snprintf(t->sentence, sizeof(t->sentence), "%s", weft_last_error());
-    }
-    return NULL;
-}
-
-/* Say what went wrong, each reason once. */
-static void report_threads(const rank_thread_t *threads, int count)
-{
-    for (int i = 0; i < count; i++) {
-        const rank_thread_t *t = &threads[i];
-        bool said = t->status == WEFT_OK || (i > 0 && !weft__rank_has_news(t->status));
-        for (int k = 0; k < i && !said; k++) {
-            const char *other = threads[k].sentence;
-            said = weft__same_words(other, strlen(other), k, t->sentence, strlen(t->sentence), i);
-        }
-        if (!said) {
-            fprintf(stderr, "weft bench: rank %d: %s\n", i, t->sentence);
-        }
-    }
-}
-
-static int run_threads(options_t *o)
-{
-    read_machine(o);
-    int failed = 0, started = 0, devices = 0;
-    if (weft_device_count(&devices) == WEFT_OK && devices < o->ranks) { /* one for each rank */
-        char text[16];
-        snprintf(text, sizeof(text), "%d", o->ranks);
-        weft__settings_set("WEFT_DEVICES", text);
-    }
-    rank_thread_t *threads = calloc((size_t)o->ranks, sizeof(*threads));
-    weft_comm_h *comms = calloc((size_t)o->ranks, sizeof(weft_comm_h));
-    if (!threads || !comms || weft_comm_init_all(comms, o->ranks, NULL) != WEFT_OK) {
-        failed = fail(threads && comms ? weft_last_error() : "out of memory");
-        goto out;
-    }
-    for (; started < o->ranks; started++) {
-        rank_thread_t *t = &threads[started];
-        *t = (rank_thread_t){.options = o, .comm = comms[started]};
-        if (o->algo) {
-            weft__tuner_init(&t->comm->tuner, o->algo);
-            t->comm->tuner.size = o->ranks;
-        }
-        if (pthread_create(&t->thread, NULL, thread_main, t) != 0) {
-            failed = fail("a thread could not be started");
-            weft_comm_abort(comms[started]);
-            comms[started] = NULL;
-            break;
-        }
-    }
-    for (int i = 0; i < started; i++) {
-        pthread_join(threads[i].thread, NULL);
-        failed |= finish(threads[i].status, threads[i].wrong);
-    }
-    report_threads(threads, started);
-    for (int i = 0; i < o->ranks; i++) {
-        weft_comm_destroy(comms[i]);
-    }
-out:
-    free(threads);
-    free(comms);
-    return failed;
+    WEFT_TRY(weft__bench_run(&o->bench, comm, &wrong));
+    *exit_p = wrong > 0 ? 1 : 0;
+    return WEFT_OK;
 }
 
 /* What every rank would find, and say, before there are any. */
-static int look_ahead(const options_t *o)
+static int look_ahead(void *ctx)
 {
+    const options_t *o = ctx;
     if (o->bench.root < 0 || o->bench.root >= o->ranks) {
         return complain("--root is not one of the ranks");
     }
@@ -303,38 +198,6 @@ static int look_ahead(const options_t *o)
         return fail(weft_last_error());
     }
     return 0;
-}
-
-/* Start ourselves again, as the ranks. */
-static int start_ranks(const options_t *o, char **argv)
-{
-    char self[] = "weft", bench[] = "bench";
-    int count = 0;
-    while (argv[count]) {
-        count++;
-    }
-    char **command = calloc((size_t)count + 3, sizeof(char *));
-    if (!command) {
-        return fail("out of memory");
-    }
-    command[0] = self;
-    command[1] = bench;
-    memcpy(command + 2, argv + 1, (size_t)(count - 1) * sizeof(char *));
-    weft_launch_t launch = {.name = "weft bench",
-                            .ranks = o->ranks,
-                            .argv = command,
-                            .program = WEFT_LAUNCH_SELF,
-                            .own = true,
-                            .bind = strcmp(o->bind, "none") != 0,
-                            .device = weft__settings()->device,
-                            .prefix = false,
-                            .grace_ms = WEFT_LAUNCH_GRACE_MS};
-    int status = 1;
-    if (weft__launch(&launch, &status) != WEFT_OK) {
-        fail(weft_last_error());
-    }
-    free(command);
-    return status;
 }
 
 int weft__cmd_bench(int argc, char **argv)
@@ -398,12 +261,10 @@ int weft__cmd_bench(int argc, char **argv)
         .ranges = ranges,
         .range_count = (int)(sizeof(ranges) / sizeof(ranges[0])),
     };
-    /* The parser reorders argv; the ranks get it as it was typed. */
-    char **typed = calloc((size_t)argc + 1, sizeof(char *));
+    char **typed = weft__ranks_typed("weft bench", argc, argv);
     if (!typed) {
-        return fail("out of memory");
+        return 1;
     }
-    memcpy(typed, argv, (size_t)argc * sizeof(char *));
     weft_args_found_t found;
     int exit_status;
     signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
@@ -416,17 +277,21 @@ int weft__cmd_bench(int argc, char **argv)
     } else if (found.count > 1) {
         exit_status = complain("one benchmark at a time, or all");
     } else {
-        const weft_job_t *job;
         o.bench.command = typed;
         o.bench.collective = found.count ? found.positionals[0] : o.bench.collective;
         exit_status = resolve(&o);
-        if (exit_status == 0 && weft__job(&job) != WEFT_OK) {
-            exit_status = complain(weft_last_error());
-        } else if (exit_status == 0 && strcmp(job->launcher, "none") != 0) {
-            exit_status = run_as_rank(&o, job);
-        } else if (exit_status == 0 && (exit_status = look_ahead(&o)) == 0) {
-            exit_status = o.bench.threads ? run_threads(&o) : start_ranks(&o, typed);
-        }
+        const weft_ranks_t ranks = {.name = "weft bench",
+                                    .ranks = o.ranks,
+                                    .asked = o.asked,
+                                    .threads = o.bench.threads,
+                                    .bind = strcmp(o.bind, "none") != 0,
+                                    .algo = o.algo,
+                                    .typed = typed,
+                                    .look_ahead = look_ahead,
+                                    .prepare = read_machine,
+                                    .run = run,
+                                    .ctx = &o};
+        exit_status = exit_status == 0 ? weft__ranks_run(&ranks) : exit_status;
     }
     free(typed);
     return exit_status;

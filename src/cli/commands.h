@@ -1,5 +1,5 @@
 /* The commands of `weft`: one file each, one row here. A command gets argv from its own name on
- * and returns the exit status: 0 success, 1 failure, 2 bad arguments. */
+ * and returns the exit status: 0 success, 1 failure, 2 bad arguments, 3 a problem that it found. */
 #ifndef WEFT_CLI_COMMANDS_H
 #define WEFT_CLI_COMMANDS_H
 
@@ -19,6 +19,7 @@ WEFT_COMMANDS(WEFT_COMMAND_DECLARE)
 #undef WEFT_COMMAND_DECLARE
 
 #define WEFT_EXIT_USAGE 2
+#define WEFT_EXIT_FINDING 3 /* it looked for a problem, and found one */
 
 /* Read a command's arguments; -1, or the exit status if that was all: help, or a mistake. */
 int weft__command_args(const weft_args_t *args, int argc, char **argv, weft_args_found_t *found_p);

@@ -1,0 +1,72 @@
+#include "bench/samples.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/version.h"
+#include "device/cuda.h"
+#include "device/device.h"
+#include "kernel/kernel.h"
+
+weft_result_head_t weft__samples_head(int ranks, bool threads)
+{
+    bool cuda = weft__device_is_cuda();
+    return (weft_result_head_t){.kind = "bench",
+                                .ranks = ranks,
+                                .threads = threads,
+                                .device = cuda ? "cuda" : "cpu",
+                                .device_name = cuda ? weft__cuda_props(0)->name : "virtual GPU",
+                                .kernels = weft__kernels()->name};
+}
+
+void weft__samples_print_head(const weft_result_head_t *head)
+{
+    const weft_machine_t *machine = head->machine;
+    bool cuda = weft__device_is_cuda();
+    printf("# weft %s%s%s: %d %s on %s%s\n# %s, %d CPUs", weft_version(),
+           weft__commit[0] != '\0' ? ", commit " : "", weft__commit, head->ranks,
+           head->ranks == 1 ? "rank"
+           : head->threads  ? "ranks (threads)"
+                            : "ranks (processes)",
+           cuda ? "cuda: " : "virtual GPUs, kernels ", cuda ? head->device_name : head->kernels,
+           machine->processor, machine->cpus);
+    if (machine->gpus > 0) {
+        printf(", %d x %s", machine->gpus, machine->gpu);
+    }
+    printf("; %s\n", machine->started);
+}
+
+weft_status_t weft__samples_open(weft_result_t *result, const weft_bench_t *bench, int ranks)
+{
+    weft_result_head_t head = weft__samples_head(ranks, bench->threads);
+    head.path = bench->json;
+    head.command = bench->command;
+    head.machine = &bench->machine;
+    WEFT_TRY(weft__result_open(result, &head));
+    weft__samples_print_head(&head);
+    if (result->file) {
+        weft__json_array(&result->json, "results");
+    }
+    return WEFT_OK;
+}
+
+void weft__sample_write(weft_json_t *json, const char *key, const weft_sample_t *sample)
+{
+    if (sample->repeats == 0) {
+        return;
+    }
+    weft__json_array(json, key);
+    for (int i = 0; i < sample->repeats; i++) {
+        weft__json_double(json, NULL, sample->us[i]);
+    }
+    weft__json_end(json);
+}
+
+weft_status_t weft__samples_close(weft_result_t *result, weft_status_t status, size_t wrong)
+{
+    if (result->file && status == WEFT_OK) {
+        weft__json_end(&result->json);
+        weft__json_uint(&result->json, "wrong", wrong);
+    }
+    return weft__result_close(result, status);
+}
