@@ -8,7 +8,7 @@ weft=$WEFT_BIN
 if [ -z "${MOUNTS:-}" ] && unshare -m true 2>/dev/null; then
     MOUNTS=own exec unshare -m bash "$0"
 fi
-work=$(mktemp -d "${TMPDIR:-/tmp}/weft-outputs.XXXXXX")
+work=$(mktemp -d "${TMPDIR:-/tmp}/weft-test-outputs.XXXXXX")
 failures=0
 export XDG_CACHE_HOME=$work/cache WEFT_DEVICE=cpu
 trap 'rm -rf "$work"' EXIT

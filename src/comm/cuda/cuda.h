@@ -230,7 +230,7 @@ weft_status_t weft__cuda_pin_out(weft_cuda_t *cuda, const weft_cuda_pinned_t *pi
                                  weft_stream_h stream, bool capturing, uint64_t mark,
                                  weft_status_t status);
 
-/* ---- other buffers that kernels cannot reach (staging.c) -------------------------------------- */
+/* ---- other buffers that kernels cannot reach (staging.c) ------------------------------------*/
 
 typedef struct weft_cuda_staging {
     weft_cuda_loan_t *loan; /* NULL: nothing is staged */
