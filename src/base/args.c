@@ -48,6 +48,7 @@ static const char *kind_text(weft_arg_kind_t kind)
     case WEFT_ARG_BOOL:
         return "yes or no";
     case WEFT_ARG_STR:
+    case WEFT_ARG_AUTO:
     case WEFT_ARG_FLAG:
         break;
     }
@@ -108,6 +109,7 @@ static weft_status_t assign(const weft_args_t *args, const weft_arg_t *option,
         good = weft__parse_bool(value, option->target);
         break;
     case WEFT_ARG_STR:
+    case WEFT_ARG_AUTO:
         *(const char **)option->target = value;
         break;
     case WEFT_ARG_FLAG:
@@ -131,8 +133,11 @@ static weft_status_t take_value(const weft_args_t *args, const weft_arg_t *optio
         return assign(args, option, spelling, NULL);
     }
     bool last = *at_p + 1 >= argc;
-    if (attached == NULL && option->kind == WEFT_ARG_BOOL && (last || argv[*at_p + 1][0] == '-')) {
-        return assign(args, option, spelling, "yes");
+    const char *alone = option->kind == WEFT_ARG_BOOL   ? "yes"
+                        : option->kind == WEFT_ARG_AUTO ? "auto"
+                                                        : NULL;
+    if (attached == NULL && alone != NULL && (last || argv[*at_p + 1][0] == '-')) {
+        return assign(args, option, spelling, alone);
     }
     if (attached == NULL) {
         if (last) {

@@ -26,6 +26,7 @@ typedef enum weft_arg_kind {
     WEFT_ARG_REAL, /* double */
     WEFT_ARG_MS,   /* int, milliseconds; "20ms", "1.5s", a bare number is seconds */
     WEFT_ARG_STR,  /* const char *, pointing into argv */
+    WEFT_ARG_AUTO, /* the same; given without a value it is "auto" */
     WEFT_ARG_BOOL, /* bool, with a value: yes or no; alone it is yes */
     WEFT_ARG_FLAG  /* bool, true when given, no value */
 } weft_arg_kind_t;

@@ -10,7 +10,15 @@
 #include "base/settings.h"
 #include "base/utf8.h"
 
-typedef enum kind { KIND_INT, KIND_SIZE, KIND_REAL, KIND_BOOL, KIND_STR, KIND_ONE } kind_t;
+typedef enum kind {
+    KIND_INT,
+    KIND_SIZE,
+    KIND_REAL,
+    KIND_BOOL,
+    KIND_STR,
+    KIND_AUTO,
+    KIND_ONE
+} kind_t;
 
 typedef struct row {
     kind_t kind;
@@ -78,6 +86,7 @@ static bool assign(const row_t *row, const char *value, weft_train_config_t *con
         }
         break;
     case KIND_STR:
+    case KIND_AUTO:
         break;
     }
     *(const char **)field = value;
@@ -92,6 +101,7 @@ static const char *kind_text(const row_t *row)
         [KIND_REAL] = "a number such as 3e-4",
         [KIND_BOOL] = "yes or no",
         [KIND_STR] = "a text",
+        [KIND_AUTO] = "a text",
     };
     return row->kind == KIND_ONE ? row->words : texts[row->kind];
 }
@@ -268,7 +278,8 @@ static void make_options(weft_train_config_t *config, const char **file_p, weft_
 {
     static const weft_arg_kind_t kinds[] = {
         [KIND_INT] = WEFT_ARG_INT,   [KIND_SIZE] = WEFT_ARG_SIZE, [KIND_REAL] = WEFT_ARG_REAL,
-        [KIND_BOOL] = WEFT_ARG_BOOL, [KIND_STR] = WEFT_ARG_STR,   [KIND_ONE] = WEFT_ARG_STR,
+        [KIND_BOOL] = WEFT_ARG_BOOL, [KIND_STR] = WEFT_ARG_STR,   [KIND_AUTO] = WEFT_ARG_AUTO,
+        [KIND_ONE] = WEFT_ARG_STR,
     };
     for (int i = 0; i < ROWS; i++) {
         options[i] = (weft_arg_t){.name = table[i].name,
@@ -540,6 +551,7 @@ static void write_value(FILE *out, const row_t *row, const weft_train_config_t *
         fputs(*(const bool *)field ? "yes" : "no", out);
         break;
     case KIND_STR:
+    case KIND_AUTO:
     case KIND_ONE:
         write_string(out, *(const char *const *)field);
         break;

@@ -9,8 +9,9 @@
  * commented out, and what a run wrote can be read, changed and passed back with --config. The
  * command line has the last word.
  *
- * Kinds: INT, SIZE (K, M, G), REAL, BOOL (yes, no), STR, and ONE: one of the words in the last
- * column. An option may have other names, which are read and never written: WEFT_TRAIN_NAMES. */
+ * Kinds: INT, SIZE (K, M, G), REAL, BOOL (yes, no), STR, AUTO: the same, "auto" where the option
+ * is given without a value, and ONE: one of the words in the last column. An option may have other
+ * names, which are read and never written: WEFT_TRAIN_NAMES. */
 #ifndef WEFT_TRAIN_CONFIG_H
 #define WEFT_TRAIN_CONFIG_H
 
@@ -107,6 +108,9 @@
       "for comparison; naive: rank 0 collects gradients and hands out weights")                    \
     X(STR, trace, "trace", 0, "FILE", "", "",                                                      \
       "write a trace for Perfetto: compute and communication of every rank")                       \
+    X(AUTO, tensorboard, "tensorboard", 0, "[DIR]", "", "",                                        \
+      "write what is measured for TensorBoard too, into DIR, or without one into tensorboard in "  \
+      "the run folder; none: not")                                                                 \
     X(INT, dp, "dp", 0, "N", "0", "", "data-parallel ranks; 0: ranks / (pp x tp)")                 \
     X(INT, pp, "pp", 0, "N", "1", "", "pipeline stages")                                           \
     X(INT, tp, "tp", 0, "N", "1", "", "tensor-parallel ranks")                                     \
@@ -135,6 +139,7 @@
 #define WEFT_TRAIN_REAL double
 #define WEFT_TRAIN_BOOL bool
 #define WEFT_TRAIN_STR const char *
+#define WEFT_TRAIN_AUTO const char *
 #define WEFT_TRAIN_ONE const char *
 
 #define WEFT_TRAIN_NOT_ASKED INT_MIN
@@ -200,6 +205,9 @@ weft_status_t weft__train_check(const weft_train_config_t *config);
 weft_status_t weft__train_mesh(weft_train_config_t *config, const weft_train_limits_t *limits);
 
 #define WEFT_TRAIN_ACCUMULATE_MOST (1 << 20) /* micro-batches of a step */
+
+/* The folder for TensorBoard's files into `out` (WEFT_PATH_BYTES); "": none is wanted. */
+weft_status_t weft__train_tensorboard(const weft_train_config_t *config, char *out);
 
 /* Learning rate of step `step` (0, 1, ...) of `config->steps`. */
 double weft__train_lr(const weft_train_config_t *config, uint64_t step);

@@ -118,7 +118,9 @@ static void say_what(run_t *run)
 static weft_status_t open_reports(run_t *run, FILE *out)
 {
     const weft_train_config_t *config = run->config;
+    char tensorboard[WEFT_PATH_BYTES];
     weft_metrics_options_t metrics = {.folder = config->out,
+                                      .tensorboard = tensorboard,
                                       .resumed = run->t.state.step,
                                       .steps = (uint64_t)config->steps,
                                       .log_every = config->log_every,
@@ -126,6 +128,7 @@ static weft_status_t open_reports(run_t *run, FILE *out)
     if (run->t.rank != 0) {
         return WEFT_OK;
     }
+    WEFT_TRY(weft__train_tensorboard(config, tensorboard));
     WEFT_TRY(weft__metrics_open(&metrics, &run->metrics));
     say_what(run);
     if (!weft__run_plan_plain(config)) {
@@ -446,8 +449,7 @@ static weft_status_t finish_writing(run_t *run)
     }
     char why[512];
     snprintf(why, sizeof(why), "%s", weft_last_error());
-    return weft__fail(WEFT_ERR_SYSTEM, "%s/metrics.jsonl is not complete: %s", run->config->out,
-                      why);
+    return weft__fail(WEFT_ERR_SYSTEM, "the metrics of the run are not complete: %s", why);
 }
 
 static weft_status_t sample(run_t *run)

@@ -1,4 +1,4 @@
-/* metrics.jsonl, the progress line, the summary. */
+/* metrics.jsonl, event files, the progress line, the summary. */
 #include "train/metrics.h"
 
 #include <inttypes.h>
@@ -7,21 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/json_read.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "train/progress.h"
+#include "train/tensorboard.h"
 
 struct weft_metrics {
     weft_metrics_options_t options;
-    char path[WEFT_PATH_BYTES];
-    weft_output_t *file; /* NULL: none */
-    uint64_t cut;        /* lines of steps after the one that the run goes on from */
-    char *late;          /* lines that could not be written, in their order; malloced */
-    size_t late_bytes;
+    weft_append_t file, events; /* metrics.jsonl, and TensorBoard's; not open: not wanted */
+    uint64_t cut;               /* lines of steps after the one that the run goes on from */
     weft_progress_t progress;
     weft_metrics_totals_t totals;
 };
@@ -66,18 +63,18 @@ static uint64_t count_lines(const char *text, size_t size)
 static weft_status_t open_file(weft_metrics_t *metrics, const char *folder, uint64_t resumed)
 {
     size_t keep = 0, size;
-    char *text;
+    char path[WEFT_PATH_BYTES], *text;
     bool there;
     WEFT_TRY(weft__folder_make(folder));
-    WEFT_TRY(weft__path_join(metrics->path, folder, "metrics.jsonl"));
-    WEFT_TRY(weft__is_file(metrics->path, &there));
+    WEFT_TRY(weft__path_join(path, folder, "metrics.jsonl"));
+    WEFT_TRY(weft__is_file(path, &there));
     if (resumed > 0 && there) {
-        WEFT_TRY(weft__file_read(metrics->path, &text, &size));
+        WEFT_TRY(weft__file_read(path, &text, &size));
         keep = weft__metrics_until(text, size, resumed);
         metrics->cut = count_lines(text + keep, size - keep);
         free(text);
     }
-    return weft__output_append(metrics->path, keep, &metrics->file);
+    return weft__append_open(&metrics->file, path, keep);
 }
 
 static void put(weft_json_t *json, const char *key, double value)
@@ -121,49 +118,39 @@ static weft_status_t write_step(FILE *out, const weft_metrics_step_t *step)
     return weft__json_finish(&json);
 }
 
+/* Both are tried; the first failure counts. */
 weft_status_t weft__metrics_catch_up(weft_metrics_t *metrics)
 {
-    if (metrics->late_bytes > 0) {
-        WEFT_TRY(weft__output_write(metrics->file, metrics->late, metrics->late_bytes));
-        metrics->late_bytes = 0;
+    weft_status_t status = weft__append_catch_up(&metrics->file);
+    char why[1024];
+    snprintf(why, sizeof(why), "%s", status != WEFT_OK ? weft_last_error() : "");
+    weft_status_t events = weft__append_catch_up(&metrics->events);
+    if (status != WEFT_OK) {
+        weft__error_restore(why);
     }
-    return WEFT_OK;
+    return status != WEFT_OK ? status : events;
 }
 
-/* Lines of a full disk wait for the next: a checkpoint may be saved meanwhile, and then nobody
- * computes them again. */
-static weft_status_t keep(weft_metrics_t *metrics, const char *line, size_t length)
-{
-    char *late = realloc(metrics->late, metrics->late_bytes + length);
-    if (late == NULL) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a line of %s", metrics->path);
-    }
-    memcpy(late + metrics->late_bytes, line, length);
-    metrics->late = late;
-    metrics->late_bytes += length;
-    return WEFT_OK;
-}
-
-static weft_status_t append(weft_metrics_t *metrics, const weft_metrics_step_t *step)
+static weft_status_t append_line(weft_append_t *file, const weft_metrics_step_t *step)
 {
     char line[1024];
     FILE *out = fmemopen(line, sizeof(line), "w");
     if (out == NULL) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a line of %s", metrics->path);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a line of %s", file->path);
     }
     weft_status_t status = write_step(out, step);
     long length = ftell(out);
     fclose(out);
     WEFT_TRY(status);
-    bool first = metrics->late_bytes == 0;
-    status = first ? weft__output_write(metrics->file, line, (size_t)length) : WEFT_PENDING;
-    if (status != WEFT_OK) {
-        WEFT_TRY(keep(metrics, line, (size_t)length));
-    }
-    return first ? status : weft__metrics_catch_up(metrics);
+    return weft__append_write(file, line, (size_t)length);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
+
+static bool is_wanted(const char *folder)
+{
+    return folder != NULL && folder[0] != '\0';
+}
 
 weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_metrics_t **metrics_p)
 {
@@ -172,10 +159,14 @@ weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_met
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for metrics");
     }
     metrics->options = *options;
-    metrics->options.folder = NULL; /* the caller's */
-    bool wants_file = options->folder != NULL && options->folder[0] != '\0';
-    weft_status_t status = wants_file ? open_file(metrics, options->folder, options->resumed)
-                                      : WEFT_OK;
+    metrics->options.folder = metrics->options.tensorboard = NULL; /* the caller's */
+    weft_status_t status = WEFT_OK;
+    if (is_wanted(options->folder)) {
+        status = open_file(metrics, options->folder, options->resumed);
+    }
+    if (status == WEFT_OK && is_wanted(options->tensorboard)) {
+        status = weft__tensorboard_open(options->tensorboard, options->resumed, &metrics->events);
+    }
     if (status != WEFT_OK) {
         weft__metrics_close(metrics);
         return status;
@@ -188,7 +179,7 @@ weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_met
                           "the run goes on from step %" PRIu64 ": %" PRIu64 " line%s of later "
                           "steps %s taken out of %s, as they are computed again",
                           options->resumed, metrics->cut, metrics->cut == 1 ? "" : "s",
-                          metrics->cut == 1 ? "is" : "are", metrics->path);
+                          metrics->cut == 1 ? "is" : "are", metrics->file.path);
     }
     *metrics_p = metrics;
     return WEFT_OK;
@@ -198,7 +189,15 @@ weft_status_t weft__metrics_step(weft_metrics_t *metrics, const weft_metrics_ste
 {
     weft__totals_add(&metrics->totals, step);
     weft__progress_step(&metrics->progress, step);
-    return metrics->file != NULL ? append(metrics, step) : WEFT_OK;
+    weft_status_t status = WEFT_OK;
+    if (metrics->file.file != NULL) {
+        status = append_line(&metrics->file, step);
+    }
+    if (metrics->events.file != NULL) {
+        weft_status_t events = weft__tensorboard_step(&metrics->events, step);
+        status = status != WEFT_OK ? status : events;
+    }
+    return status;
 }
 
 void weft__metrics_say(weft_metrics_t *metrics, const char *format, ...)
@@ -224,11 +223,9 @@ weft_status_t weft__metrics_close(weft_metrics_t *metrics)
         return WEFT_OK;
     }
     weft__progress_clear(&metrics->progress);
-    weft_status_t status = weft__metrics_catch_up(metrics);
-    weft_status_t committed = metrics->file != NULL ? weft__output_commit(metrics->file) : WEFT_OK;
-    status = status == WEFT_OK ? committed : status;
-    free(metrics->late);
+    weft_status_t status = weft__append_close(&metrics->file);
+    weft_status_t events = weft__append_close(&metrics->events);
     weft__totals_free(&metrics->totals);
     free(metrics);
-    return status;
+    return status != WEFT_OK ? status : events;
 }

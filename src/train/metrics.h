@@ -1,5 +1,5 @@
-/* What a run says about itself: DIR/metrics.jsonl, a line on the terminal, a table at the end.
- * Rank 0 has one.
+/* What a run says about itself: DIR/metrics.jsonl, event files of TensorBoard (tensorboard.h), a
+ * line on the terminal, a table at the end. Rank 0 has one.
  *
  * metrics.jsonl is one JSON object per line and step, each written by a single write(2), so that
  * a killed run leaves at most one line cut short, which the next one removes. */
@@ -42,19 +42,20 @@ typedef struct weft_metrics_step {
     }
 
 typedef struct weft_metrics_options {
-    const char *folder; /* of the run; NULL or "": no file */
-    uint64_t resumed;   /* steps done before: lines of later ones are removed, and a line says so;
+    const char *folder;      /* of the run; NULL or "": no file */
+    const char *tensorboard; /* folder for event files; NULL or "": none */
+    uint64_t resumed; /* steps done before: lines of later ones are removed, and a line says so;
                          * 0: start anew */
-    uint64_t steps;     /* in all */
-    int log_every;      /* print every Nth step where `out` is no terminal */
-    FILE *out;          /* progress; NULL: silent */
+    uint64_t steps;   /* in all */
+    int log_every;    /* print every Nth step where `out` is no terminal */
+    FILE *out;        /* progress; NULL: silent */
 } weft_metrics_options_t;
 
 typedef struct weft_metrics weft_metrics_t;
 
 weft_status_t weft__metrics_open(const weft_metrics_options_t *options, weft_metrics_t **metrics_p);
 
-/* Append the step and show it. WEFT_ERR_SYSTEM if the file cannot be written (disk full): the line
+/* Append the step and show it. WEFT_ERR_SYSTEM if a file cannot be written (disk full): the line
  * is kept, and tried again with the next step. */
 weft_status_t weft__metrics_step(weft_metrics_t *metrics, const weft_metrics_step_t *step);
 

@@ -74,7 +74,7 @@ static const char *absolute(const char *path, char room[2 * WEFT_PATH_BYTES])
 weft_status_t weft__record_settings(const weft_train_config_t *config, const char *extra,
                                     char **text_p)
 {
-    char rooms[5][2 * WEFT_PATH_BYTES];
+    char rooms[6][2 * WEFT_PATH_BYTES];
     weft_train_config_t told = *config;
     told.resume = told.trace = ""; /* of the process, not of the run */
     told.data = absolute(config->data, rooms[0]);
@@ -82,6 +82,9 @@ weft_status_t weft__record_settings(const weft_train_config_t *config, const cha
     told.out = absolute(config->out, rooms[2]);
     if (strcmp(config->tokenizer, "bytes") != 0 && strcmp(config->tokenizer, "none") != 0) {
         told.tokenizer = absolute(config->tokenizer, rooms[3]);
+    }
+    if (strcmp(config->tensorboard, "auto") != 0 && strcmp(config->tensorboard, "none") != 0) {
+        told.tensorboard = absolute(config->tensorboard, rooms[5]);
     }
     if (!weft__config_is_preset(config->model)) {
         told.model = absolute(config->model, rooms[4]);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "train/config.h"
 
@@ -87,6 +88,11 @@ static weft_status_t check_together(const weft_train_config_t *c)
                           "--save N to have one every N steps",
                           c->max_restarts);
     }
+    if (c->out[0] == '\0' && strcmp(c->tensorboard, "auto") == 0) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--tensorboard writes into the run folder: add --out DIR, or say where "
+                          "with --tensorboard DIR");
+    }
     if (strcmp(c->grad_precision, "bf16") == 0 && strncmp(c->precision, "fp", 2) == 0) {
         return weft__fail(WEFT_ERR_INVALID,
                           "--grad-precision bf16 goes with --precision bf16: gradients are of the "
@@ -106,6 +112,17 @@ static weft_status_t check_together(const weft_train_config_t *c)
                           c->eval_every);
     }
     return WEFT_OK;
+}
+
+weft_status_t weft__train_tensorboard(const weft_train_config_t *config, char *out)
+{
+    const char *folder = config->tensorboard;
+    if (folder[0] == '\0' || strcmp(folder, "none") == 0) {
+        out[0] = '\0';
+        return WEFT_OK;
+    }
+    return strcmp(folder, "auto") == 0 ? weft__path_join(out, config->out, "tensorboard")
+                                       : weft__path_join(out, "", folder);
 }
 
 /* ---- the mesh ------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
  *
  * reads: src/train/metrics.c
  * besides: weft__metrics_say weft__metrics_summary weft__metrics_open weft__metrics_step
- * weft__metrics_close besides: append write_step put */
+ * weft__metrics_close besides: append_line write_step put is_wanted */
 #include "fuzz/fuzz.h"
 
 #include "base/file.h"

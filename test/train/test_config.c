@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/fixture.h"
 #include "train/config.h"
 
@@ -54,6 +55,7 @@ static void defaults_parse_and_hold(void **state)
 #define CHECK_REAL(field, text) assert_true(config.field == strtod(text, NULL));
 #define CHECK_BOOL(field, text) assert_int_equal(config.field, strcmp(text, "yes") == 0);
 #define CHECK_STR(field, text) assert_non_null(config.field);
+#define CHECK_AUTO(field, text) assert_string_equal(config.field, text);
 #define CHECK_ONE(field, text) assert_string_equal(config.field, text);
 #define CHECK(kind, field, name, letter, metavar, value, words, help) CHECK_##kind(field, value)
     WEFT_TRAIN_TABLE(CHECK)
@@ -88,6 +90,29 @@ static void options_are_taken(void **state)
     assert_true(error_says("did you mean --batch?"));
     assert_int_equal(parse("train.conf"), WEFT_ERR_INVALID);
     assert_true(error_says("train.conf"));
+}
+
+static void tensorboard_takes_a_folder_or_none(void **state)
+{
+    (void)state;
+    char folder[WEFT_PATH_BYTES];
+    static const struct {
+        const char *line, *setting, *folder;
+    } rows[] = {{"--data x --out run", "", ""},
+                {"--data x --out run --tensorboard", "auto", "run/tensorboard"},
+                {"--tensorboard --data x --out run", "auto", "run/tensorboard"},
+                {"--data x --tensorboard board", "board", "board"},
+                {"--data x --out run --tensorboard=/tmp/b", "/tmp/b", "/tmp/b"},
+                {"--data x --out run --tensorboard none", "none", ""},
+                {"--data x --out run --tensorboard=", "", ""}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(parse_and_resolve(rows[i].line), WEFT_OK);
+        assert_string_equal(config.tensorboard, rows[i].setting);
+        assert_int_equal(weft__train_tensorboard(&config, folder), WEFT_OK);
+        assert_string_equal(folder, rows[i].folder);
+    }
+    assert_int_equal(parse_and_resolve("--data x --tensorboard"), WEFT_ERR_INVALID);
+    assert_true(error_says("add --out DIR, or say where with --tensorboard DIR"));
 }
 
 static void help_shows_every_option_and_default(void **state)
@@ -322,6 +347,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_parse_and_hold),
         cmocka_unit_test(options_are_taken),
+        cmocka_unit_test(tensorboard_takes_a_folder_or_none),
         cmocka_unit_test(help_shows_every_option_and_default),
         cmocka_unit_test(files_come_before_the_command_line),
         cmocka_unit_test(what_is_written_reads_back),
