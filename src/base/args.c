@@ -7,7 +7,6 @@
 #include "base/settings.h"
 
 #define MAX_OPTIONS 96 /* of one command; only the suggestion of a name looks at no more */
-#define HELP_COLUMNS 80
 
 /* An option as it was written, for sentences: "--ranks" or "-n". */
 typedef struct spelling {
@@ -171,7 +170,7 @@ static weft_status_t parse_long(const weft_args_t *args, int argc, char **argv, 
     return unknown_option(args, name, length);
 }
 
-static const weft_arg_t *find_letter(const weft_args_t *args, char letter)
+const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter)
 {
     for (int i = 0; i < args->count; i++) {
         if (args->options[i].letter == letter) {
@@ -186,7 +185,7 @@ static weft_status_t parse_short(const weft_args_t *args, int argc, char **argv,
                                  bool *help_p)
 {
     for (const char *letter = argv[*at_p] + 1; *letter != '\0'; letter++) {
-        const weft_arg_t *option = find_letter(args, *letter);
+        const weft_arg_t *option = weft__args_letter(args, *letter);
         if (option == NULL && *letter == 'h') {
             *help_p = true;
             return WEFT_OK;
@@ -246,78 +245,4 @@ weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
     found_p->count = count;
     found_p->positionals = argv + first;
     return WEFT_OK;
-}
-
-/* ---- help ------------------------------------------------------------------------------- */
-
-void weft__print_wrapped(FILE *out, const char *text, int column, int indent)
-{
-    while (*text != '\0') {
-        size_t length = strcspn(text, " \n");
-        if (column > indent && column + 1 + (int)length > HELP_COLUMNS) {
-            fprintf(out, "\n%*s", indent, "");
-            column = indent;
-        }
-        column += fprintf(out, "%s%.*s", column > indent ? " " : "", (int)length, text);
-        text += length;
-        if (*text == '\n') {
-            fprintf(out, "\n%*s", text[1] != '\0' ? indent : 0, "");
-            column = indent;
-        }
-        text += *text != '\0' ? 1 : 0;
-    }
-    fputc('\n', out);
-}
-
-static int option_label(const weft_arg_t *option, char *out, size_t room)
-{
-    char letter[8] = "    ";
-    if (option->letter != 0) {
-        snprintf(letter, sizeof(letter), "-%c, ", option->letter);
-    }
-    const char *metavar = option->metavar != NULL ? option->metavar : "VALUE";
-    bool flag = option->kind == WEFT_ARG_FLAG;
-    return snprintf(out, room, "  %s--%s%s%s", letter, option->name, flag ? "" : " ",
-                    flag ? "" : metavar);
-}
-
-static void print_option(FILE *out, const weft_arg_t *option, int indent)
-{
-    char label[96];
-    int column = option_label(option, label, sizeof(label));
-    fputs(label, out);
-    if (column + 2 > indent) {
-        fputc('\n', out);
-        column = 0;
-    }
-    fprintf(out, "%*s", indent - column, "");
-    weft__print_wrapped(out, option->help, indent, indent);
-}
-
-void weft__args_help(const weft_args_t *args, FILE *out)
-{
-    const weft_arg_t help = {.name = "help",
-                             .letter = find_letter(args, 'h') == NULL ? 'h' : 0,
-                             .kind = WEFT_ARG_FLAG,
-                             .help = "show this text"};
-    char label[96];
-    int indent = 0;
-    for (int i = 0; i <= args->count; i++) {
-        const weft_arg_t *option = i < args->count ? &args->options[i] : &help;
-        int length = option_label(option, label, sizeof(label)) + 2;
-        indent = length > indent && length <= 32 ? length : indent;
-    }
-    fprintf(out, "usage: %s%s%s\n\n", args->command, args->synopsis[0] != '\0' ? " " : "",
-            args->synopsis);
-    weft__print_wrapped(out, args->text, 0, 0);
-    fputs("\noptions:\n", out);
-    for (int i = 0; i < args->count; i++) {
-        if (args->options[i].help != NULL) {
-            print_option(out, &args->options[i], indent);
-        }
-    }
-    print_option(out, &help, indent);
-    if (args->footer != NULL) {
-        fprintf(out, "\n%s\n", args->footer);
-    }
 }

@@ -1,6 +1,6 @@
 /* Command line options, GNU style: --name=value, --name value, -n 4, -n4, -ab for flags, -- ends.
  *
- * One table per command makes the parser and the help:
+ * One table per command makes the parser, the help, the manual page and what a shell completes:
  *
  *     const weft_arg_t options[] = {
  *         {"ranks", 'n', WEFT_ARG_INT, "N", &ranks, "number of ranks (default 2)"},
@@ -46,6 +46,15 @@ typedef struct weft_arg_range {
     int least, most;
 } weft_arg_range_t;
 
+/* Words that the value of an option can be, for shells that complete it. Values are not checked
+ * against them: who takes a value knows better. An option without a row is completed by its metavar
+ * (DIR: folders, FILE and PATH: files). */
+typedef struct weft_arg_words {
+    const char *option;         /* its name; NULL: the command's positionals */
+    const char *words;          /* separated by spaces; "@files", "@folders": these too; or NULL */
+    const char *(*each)(int i); /* word i, NULL after the last; or NULL */
+} weft_arg_words_t;
+
 typedef struct weft_args {
     const char *command;  /* "weft bench"; begins every sentence */
     const char *synopsis; /* what follows it in the usage line */
@@ -55,6 +64,8 @@ typedef struct weft_args {
     int count;
     const weft_arg_range_t *ranges; /* may be NULL */
     int range_count;
+    const weft_arg_words_t *words; /* may be NULL */
+    int words_count;
     bool stop; /* at the first positional: it and all after it are positionals */
 } weft_args_t;
 
@@ -70,7 +81,11 @@ typedef struct weft_args_found {
 weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
                                weft_args_found_t *found_p);
 
-/* Usage, text, one entry per option, footer; text and entries are broken at 80 columns. */
+/* The option with this letter; NULL: none. */
+const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter);
+
+/* Usage, text, one entry per option, footer; text and entries are broken at 80 columns.
+ * Or another form of it, if that is wanted: args_help.h. */
 void weft__args_help(const weft_args_t *args, FILE *out);
 
 /* Print `text` from column `column` on, broken at spaces before column 80, further lines indented

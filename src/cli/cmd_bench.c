@@ -84,6 +84,22 @@ static const char *device_name(int i)
     return names[i];
 }
 
+/* The same for lists that a NULL ends. */
+static const char *each_type(int i)
+{
+    return i < WEFT_DTYPE_COUNT ? type_name(i) : NULL;
+}
+
+static const char *each_op(int i)
+{
+    return i < WEFT_OP_COUNT ? op_name(i) : NULL;
+}
+
+static const char *each_algo(int i)
+{
+    return i < WEFT_ALGO_COUNT ? weft__algo_name((weft_algo_t)i) : NULL;
+}
+
 /* Pairs bring sizes of their own; collectives have the same ones. */
 static int resolve_sizes(weft_bench_t *b, bool is_pair)
 {
@@ -200,6 +216,12 @@ static int look_ahead(void *ctx)
     return 0;
 }
 
+/* For shells. */
+static const weft_arg_words_t words[] = {
+    {NULL, NULL, weft__bench_name}, {"type", NULL, each_type},         {"op", NULL, each_op},
+    {"algo", NULL, each_algo},      {"device", "auto cpu cuda", NULL}, {"bind", "core none", NULL},
+};
+
 int weft__cmd_bench(int argc, char **argv)
 {
     options_t o = {
@@ -260,6 +282,8 @@ int weft__cmd_bench(int argc, char **argv)
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,
         .range_count = (int)(sizeof(ranges) / sizeof(ranges[0])),
+        .words = words,
+        .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
     char **typed = weft__ranks_typed("weft bench", argc, argv);
     if (!typed) {

@@ -105,6 +105,8 @@ int weft__cmd_generate(int argc, char **argv)
                                               {"context", 0, INT_MAX},
                                               {"top-k", 0, INT_MAX},
                                               {"seed", 0, INT_MAX}};
+    static const weft_arg_words_t words[] = {{"device", "auto cpu cuda", NULL},
+                                             {"tokenizer", "bytes", NULL}};
     const weft_args_t args = {
         .command = "weft generate",
         .synopsis = "--from PATH [OPTION]...",
@@ -113,7 +115,9 @@ int weft__cmd_generate(int argc, char **argv)
         .options = options,
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,
-        .range_count = (int)(sizeof(ranges) / sizeof(ranges[0]))};
+        .range_count = (int)(sizeof(ranges) / sizeof(ranges[0])),
+        .words = words,
+        .words_count = (int)(sizeof(words) / sizeof(words[0]))};
     weft_args_found_t found;
     weft_model_loaded_t loaded;
     int ends = weft__command_args(&args, argc, argv, &found);

@@ -49,6 +49,7 @@ int weft__cmd_run(int argc, char **argv)
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS},
                                               {"max-restarts", 0, INT_MAX}};
+    static const weft_arg_words_t words[] = {{"bind", "core none", NULL}};
     const weft_args_t args = {
         .command = launch.name,
         .synopsis = "-n N [OPTION]... [--] PROGRAM [ARGUMENT]...",
@@ -65,6 +66,8 @@ int weft__cmd_run(int argc, char **argv)
         .count = sizeof(options) / sizeof(options[0]),
         .ranges = ranges,
         .range_count = sizeof(ranges) / sizeof(ranges[0]),
+        .words = words,
+        .words_count = sizeof(words) / sizeof(words[0]),
         .stop = true,
     };
     weft_args_found_t found;

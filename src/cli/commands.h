@@ -18,6 +18,15 @@
 WEFT_COMMANDS(WEFT_COMMAND_DECLARE)
 #undef WEFT_COMMAND_DECLARE
 
+typedef struct weft_command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *text;
+} weft_command_t;
+
+/* Row i of the table; NULL after the last. */
+const weft_command_t *weft__command(int i);
+
 #define WEFT_EXIT_USAGE 2
 #define WEFT_EXIT_FINDING 3 /* it looked for a problem, and found one */
 

@@ -14,18 +14,18 @@
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/commit.h" /* by tools/write-commit: WEFT_COMMIT */
-
-typedef struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *text;
-} command_t;
+#include "cli/pages.h"
 
 #define COMMAND_ROW(name, function, text) {name, function, text},
-static const command_t commands[] = {WEFT_COMMANDS(COMMAND_ROW)};
+static const weft_command_t commands[] = {WEFT_COMMANDS(COMMAND_ROW)};
 #undef COMMAND_ROW
 
 #define COMMAND_COUNT ((int)(sizeof(commands) / sizeof(commands[0])))
+
+const weft_command_t *weft__command(int i)
+{
+    return i < COMMAND_COUNT ? &commands[i] : NULL;
+}
 
 static void print_help(FILE *out)
 {
@@ -40,7 +40,8 @@ static void print_help(FILE *out)
     for (int i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-*s  %s\n", width, commands[i].name, commands[i].text);
     }
-    fprintf(out, "\nweft COMMAND --help explains one; weft --version prints the version.\n"
+    fprintf(out, "\nweft COMMAND --help explains one; weft --version prints the version, and weft\n"
+                 "--completion what bash reads to complete command lines.\n"
                  "Every command returns 0 for success, 1 for failure and 2 for wrong use;\n"
                  "docs/reliability.md has all statuses.\n");
 }
@@ -109,8 +110,8 @@ static int unknown_command(const char *name)
 
 static int unknown_option(const char *option)
 {
-    static const char *const names[] = {"--help", "--version"};
-    const char *nearest = weft__nearest(option, names, 2);
+    static const char *const names[] = {"--help", "--version", "--man", "--completion"};
+    const char *nearest = weft__nearest(option, names, 4);
     fprintf(stderr, "weft: unknown option %s; %s%s%s\n", option,
             nearest != NULL ? "did you mean " : "weft --help lists what there is",
             nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
@@ -122,7 +123,7 @@ static bool is_one_of(const char *word, const char *a, const char *b, const char
     return word != NULL && (strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0);
 }
 
-static const command_t *find_command(const char *name)
+static const weft_command_t *find_command(const char *name)
 {
     for (int i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(name, commands[i].name) == 0) {
@@ -180,10 +181,16 @@ int main(int argc, char **argv)
         print_version();
         return finish(0);
     }
+    if (strcmp(name, "--man") == 0 && argc <= 3) {
+        return finish(weft__page_man(argv[2]));
+    }
+    if (strcmp(name, "--completion") == 0 && argc == 2) {
+        return finish(weft__page_completion());
+    }
     if (name[0] == '-' && !help) {
         return unknown_option(name);
     }
-    const command_t *command = find_command(help ? argv[2] : name);
+    const weft_command_t *command = find_command(help ? argv[2] : name);
     if (command == NULL) {
         return unknown_command(help ? argv[2] : name);
     }

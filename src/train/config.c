@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/utf8.h"
+#include "model/config.h"
 
 typedef enum kind {
     KIND_INT,
@@ -316,6 +317,29 @@ static void make_options(weft_train_config_t *config, const char **file_p, weft_
             "disk will not do"};
 }
 
+/* For shells, besides the words of the table. */
+static const weft_arg_words_t more_words[] = {
+    {"model", "help @files", weft__config_preset_name},
+    {"tokenizer", "auto bytes none", NULL},
+    {"resume", "auto", NULL},
+    {"tensorboard", "none", NULL},
+    {"zero", "0 1 2 3", NULL},
+};
+
+#define MORE_WORDS ((int)(sizeof(more_words) / sizeof(more_words[0])))
+
+static int make_words(weft_arg_words_t words[ROWS + MORE_WORDS])
+{
+    int count = MORE_WORDS;
+    memcpy(words, more_words, sizeof(more_words));
+    for (int i = 0; i < ROWS; i++) {
+        if (table[i].words[0] != '\0') {
+            words[count++] = (weft_arg_words_t){.option = table[i].name, .words = table[i].words};
+        }
+    }
+    return count;
+}
+
 static weft_args_t make_args(const weft_arg_t *options)
 {
     return (weft_args_t){
@@ -482,7 +506,10 @@ void weft__train_help(FILE *out)
                  table[i].help, words, words[0] != '\0' ? "; " : "", value);
         options[i].help = helps[i];
     }
+    weft_arg_words_t words[ROWS + MORE_WORDS];
     weft_args_t args = make_args(options);
+    args.words = words;
+    args.words_count = make_words(words);
     weft__args_help(&args, out);
 }
 

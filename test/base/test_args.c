@@ -13,6 +13,7 @@
 #include <weft/status.h>
 
 #include "base/args.h"
+#include "base/args_help.h"
 
 static struct {
     int ranks, timeout;
@@ -99,6 +100,32 @@ static void yes_may_be_left_out(void **state)
     assert_true(got.check);
     assert_int_equal(parse("--check no --threads"), WEFT_OK);
     assert_true(!got.check && got.threads);
+}
+
+static void auto_where_there_is_no_value(void **state)
+{
+    (void)state;
+    static const char *board;
+    const weft_arg_t one[] = {{"board", 'o', WEFT_ARG_AUTO, "[DIR]", &board, "a folder"},
+                              {"threads", 't', WEFT_ARG_FLAG, NULL, &got.threads, "threads"}};
+    const weft_args_t args = {
+        .command = "weft x", .synopsis = "", .text = "", .options = one, .count = 2};
+    static char *const lines[][4] = {{"x", "--board", NULL},  {"x", "--board", "-t", NULL},
+                                     {"x", "-o", NULL},       {"x", "--board", "here", NULL},
+                                     {"x", "--board=", NULL}, {"x", "-ohere", NULL}};
+    static const char *const expected[] = {"auto", "auto", "auto", "here", "", "here"};
+    for (int i = 0; i < 6; i++) {
+        char *line[4];
+        int count = 0;
+        memcpy(line, lines[i], sizeof(line));
+        while (line[count] != NULL) {
+            count++;
+        }
+        board = NULL;
+        assert_int_equal(weft__args_parse(&args, count, line, &found), WEFT_OK);
+        assert_string_equal(board, expected[i]);
+        assert_int_equal(found.count, 0);
+    }
 }
 
 static void numbers_stay_in_their_range(void **state)
@@ -231,16 +258,87 @@ static void help_is_complete_and_narrow(void **state)
     free(text);
 }
 
+static const char *each_color(int i)
+{
+    static const char *const names[] = {"red", "blue", NULL};
+    return names[i];
+}
+
+static char *help_as(weft_help_t form, const weft_args_t *args)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    weft__args_help_as(form);
+    weft__args_help(args, out);
+    weft__args_help_as(WEFT_HELP_TEXT);
+    fclose(out);
+    return text;
+}
+
+static const weft_arg_t few[] = {
+    {"color", 'c', WEFT_ARG_STR, "NAME", &got.json, "a \\color, of --these"},
+    {"place", 0, WEFT_ARG_AUTO, "[DIR]", &got.json, ".where it is"},
+    {"older", 'y', WEFT_ARG_INT, "N", &got.ranks, NULL},
+    {"quick", 'h', WEFT_ARG_FLAG, NULL, &got.threads, "soon"},
+};
+static const weft_arg_words_t few_words[] = {{NULL, "all", each_color},
+                                             {"color", NULL, each_color}};
+static const weft_args_t small = {
+    .command = "weft paint",
+    .synopsis = "[WHAT]",
+    .text = "Paint a-b.\n'Twice.",
+    .footer = "A note\nin two lines.\n\nA table:\n  1  2\n\nexamples:\n  weft paint -c red",
+    .options = few,
+    .count = 4,
+    .words = few_words,
+    .words_count = 2,
+};
+
+static void help_as_a_manual_page(void **state)
+{
+    (void)state;
+    char *text = help_as(WEFT_HELP_MAN, &small);
+    assert_string_equal(text, ".SH SYNOPSIS\n\\fBweft paint\\fR [WHAT]\n"
+                              ".SH DESCRIPTION\nPaint a\\-b.\n.br\n\\&'Twice.\n"
+                              ".SH OPTIONS\n"
+                              ".TP\n\\fB\\-c\\fR, \\fB\\-\\-color\\fR \\fINAME\\fR\n"
+                              "a \\ecolor, of \\-\\-these\n"
+                              ".TP\n\\fB\\-\\-place\\fR \\fI[DIR]\\fR\n\\&.where it is\n"
+                              ".TP\n\\fB\\-h\\fR, \\fB\\-\\-quick\\fR\nsoon\n"
+                              ".TP\n\\fB\\-\\-help\\fR\nshow this text\n"
+                              ".SH NOTES\n.PP\nA note\nin two lines.\n"
+                              ".PP\n.nf\nA table:\n  1  2\n.fi\n"
+                              ".SH EXAMPLES\n.nf\n  weft paint \\-c red\n.fi\n");
+    free(text);
+}
+
+static void help_as_what_bash_completes(void **state)
+{
+    (void)state;
+    char *text = help_as(WEFT_HELP_BASH, &small);
+    assert_string_equal(text, "_weft_options[paint]='-c --color --place -h --quick --help'\n"
+                              "_weft_values[paint]=' all red blue'\n"
+                              "_weft_values[paint --color]=' red blue'\n"
+                              "_weft_values[paint -c]=' red blue'\n"
+                              "_weft_values[paint --place]='? @folders'\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_spelling),
         cmocka_unit_test(yes_may_be_left_out),
+        cmocka_unit_test(auto_where_there_is_no_value),
         cmocka_unit_test(numbers_stay_in_their_range),
         cmocka_unit_test(positionals_and_end_of_options),
         cmocka_unit_test(stop_at_first_positional),
         cmocka_unit_test(refusals),
         cmocka_unit_test(help_is_complete_and_narrow),
+        cmocka_unit_test(help_as_a_manual_page),
+        cmocka_unit_test(help_as_what_bash_completes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
 #!/bin/bash
-# What is installed under any prefix can be found by pkg-config, compiled against and run, shared and
-# static, from C and from C++.
+# What is installed under any prefix, and moved elsewhere then, can be found by pkg-config and CMake, compiled against and
+# run, shared and static, from C and from C++. Manual pages and completion are there.
 set -eu
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
-cmake --install "$WEFT_BUILD" --prefix "$prefix/usr" >"$prefix/log" 2>&1 || { cat "$prefix/log"; exit 1; }
+cmake --install "$WEFT_BUILD" --prefix "$prefix/first" >"$prefix/log" 2>&1 || { cat "$prefix/log"; exit 1; }
+mv "$prefix/first" "$prefix/usr"
 
 config=$(find "$prefix" -name weft.pc)
 export PKG_CONFIG_PATH=${config%/*}
@@ -41,3 +42,25 @@ if [ -e "$prefix/usr/bin/weft" ] && ! grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_B
     "$prefix/usr/bin/oshrun" -np 2 "$prefix/s"
 fi
 [ -z "$(find "$prefix/usr/include" -type f ! -name '*.h' ! -name '*.cuh')" ]
+
+# ---- pages
+
+[ -e "$prefix/usr/bin/weft" ] || exit 0
+man=$prefix/usr/share/man/man1
+for command in $("$prefix/usr/bin/weft" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    "$prefix/usr/bin/weft" --man "$command" | cmp -s - "$man/weft-$command.1" || { echo "no page of $command"; exit 1; }
+    pages=1
+done
+[ "${pages-}" = 1 ]
+"$prefix/usr/bin/weft" --completion | cmp -s - "$prefix/usr/share/bash-completion/completions/weft"
+for page in weft oshcc oshc++ oshrun; do
+    [ -s "$man/$page.1" ] || { echo "no page of $page"; exit 1; }
+done
+if command -v groff >/dev/null; then
+    for page in "$man"/*.1; do
+        (cd "$man/.." && groff -s -man -Tutf8 -ww "$page") 2>&1 >/dev/null | tee "$prefix/said"
+        [ ! -s "$prefix/said" ] || { echo "groff complains about $page"; exit 1; }
+    done
+else
+    echo "not tried: reading the pages: there is no groff"
+fi
