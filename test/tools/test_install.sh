@@ -43,6 +43,49 @@ if [ -e "$prefix/usr/bin/weft" ] && ! grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_B
 fi
 [ -z "$(find "$prefix/usr/include" -type f ! -name '*.h' ! -name '*.cuh')" ]
 
+# ---- CMake
+
+mkdir "$prefix/project"
+cp "$prefix/a.c" "$prefix/project"
+cat >"$prefix/project/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.18)
+project(a LANGUAGES C)
+find_package(weft ${WANTED} REQUIRED COMPONENTS ${PARTS})
+add_executable(shared a.c)
+target_link_libraries(shared PRIVATE weft::weft)
+if(TARGET weft::static)
+    add_executable(fixed a.c)
+    target_link_libraries(fixed PRIVATE weft::static)
+endif()
+CMAKE
+# configure WANTED PARTS: the project, with what it says in $prefix/said; only the compiler is known from before
+configure() {
+    cmake -S "$prefix/project" -B "$prefix/build" -DCMAKE_PREFIX_PATH="$prefix/usr" -U '*weft*' -U '*HWLOC*' \
+        -DWANTED="$1" -DPARTS="$2" >"$prefix/said" 2>&1
+}
+version=$(pkg-config --modversion weft)
+configure "${version%.*}" static || { cat "$prefix/said"; exit 1; }
+cmake --build "$prefix/build" >"$prefix/log" 2>&1 || { cat "$prefix/log"; exit 1; }
+for program in shared fixed; do
+    output=$("$prefix/build/$program")
+    [ "$output" = "$expected" ] || { echo "$program of CMake printed \"$output\", not \"$expected\""; exit 1; }
+done
+readelf -d "$prefix/build/shared" | grep -q 'NEEDED.*libweft\.so\.0' || { echo "not linked by soname"; exit 1; }
+! readelf -d "$prefix/build/fixed" | grep -q 'NEEDED.*libweft' || { echo "not linked statically"; exit 1; }
+! grep -rqF "$WEFT_BUILD" "$libdir/cmake" || { echo "the package names the build folder"; exit 1; }
+! grep -rqF "$prefix/first" "$libdir" "$prefix/usr/share" || { echo "the first prefix is somewhere"; exit 1; }
+! configure 1.0 "" || { echo "version 1.0 was found"; exit 1; }
+grep -q "version: $version" "$prefix/said" || { cat "$prefix/said"; exit 1; }
+! configure "" nonsense || { echo "a component was found that is not there"; exit 1; }
+grep -q 'weft has no component nonsense' "$prefix/said" || { cat "$prefix/said"; exit 1; }
+# Without hwloc there is no static library, and the shared one does not need it.
+PKG_CONFIG_LIBDIR=/nowhere PKG_CONFIG_PATH='' configure '' '' || { cat "$prefix/said"; exit 1; }
+rm "$prefix/build/shared" "$prefix/build/fixed"
+cmake --build "$prefix/build" --target shared >"$prefix/log" 2>&1 || { cat "$prefix/log"; exit 1; }
+! cmake --build "$prefix/build" --target fixed >"$prefix/log" 2>&1 || { echo "static without hwloc"; exit 1; }
+! PKG_CONFIG_LIBDIR=/nowhere PKG_CONFIG_PATH='' configure '' static || { echo "static without hwloc"; exit 1; }
+grep -q 'static library of weft needs hwloc' "$prefix/said" || { cat "$prefix/said"; exit 1; }
+
 # ---- pages
 
 [ -e "$prefix/usr/bin/weft" ] || exit 0
