@@ -82,6 +82,8 @@ static weft_status_t refuse_value(const weft_args_t *args, const weft_arg_t *opt
     char limits[64] = "";
     if (option->kind == WEFT_ARG_INT && range != NULL) {
         snprintf(limits, sizeof(limits), " from %d to %d", range->least, range->most);
+    } else if (option->kind == WEFT_ARG_INT) {
+        snprintf(limits, sizeof(limits), "%s", weft__int_limit(value));
     }
     return weft__fail(WEFT_ERR_INVALID, "%s: %s takes %s%s, not \"%.100s\"", args->command,
                       spelling->text, kind_text(option->kind), limits, value);

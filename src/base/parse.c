@@ -134,6 +134,19 @@ bool weft__parse_int(const char *text, int *out_p)
     return true;
 }
 
+_Static_assert(INT_MAX == 2147483647, "the sentence below says so");
+
+const char *weft__int_limit(const char *text)
+{
+    size_t sign = text[0] == '-' || text[0] == '+' ? 1 : 0;
+    size_t digits = strspn(text + sign, "0123456789");
+    int value;
+    if (digits == 0 || text[sign + digits] != '\0' || weft__parse_int(text, &value)) {
+        return "";
+    }
+    return text[0] == '-' ? " of at least -2147483648" : " of at most 2147483647";
+}
+
 static locale_t c_locale;
 static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
 

@@ -146,6 +146,10 @@ bool weft__parse_size(const char *text, size_t *out_p);
 bool weft__parse_ms(const char *text, int *out_p);
 bool weft__parse_int(const char *text, int *out_p);
 
+/* For sentences about what weft__parse_int refused: " of at most 2147483647" or " of at least ..."
+ * if it is a whole number, and only too large; else "". */
+const char *weft__int_limit(const char *text);
+
 /* "0.1", "-2", "3e-4", whatever the locale; no infinities, no hexadecimal. */
 bool weft__parse_real(const char *text, double *out_p);
 bool weft__parse_bool(const char *text, bool *out_p);

@@ -236,9 +236,9 @@ static weft_status_t read_line(char *line, const char *file, int number,
                           number, name);
     }
     if (!assign(row, value, config)) {
-        return weft__fail(WEFT_ERR_INVALID, "%s, line %d: %s takes %s%s, not \"%.100s\"", file,
+        return weft__fail(WEFT_ERR_INVALID, "%s, line %d: %s takes %s%s%s, not \"%.100s\"", file,
                           number, name, row->kind == KIND_ONE ? "one of: " : "", kind_text(row),
-                          value);
+                          row->kind == KIND_INT ? weft__int_limit(value) : "", value);
     }
     return WEFT_OK;
 }

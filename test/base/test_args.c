@@ -203,7 +203,14 @@ static void refusals(void **state)
         {"-n", "weft bench: -n needs a value: N"},
         {"--ranks=", "weft bench: --ranks takes a whole number, not \"\""},
         {"-n four", "weft bench: -n takes a whole number, not \"four\""},
-        {"-n 99999999999", "weft bench: -n takes a whole number, not \"99999999999\""},
+        {"-n 99999999999999999999",
+         "weft bench: -n takes a whole number of at most 2147483647, not "
+         "\"99999999999999999999\""},
+        {"-n 2147483648", "weft bench: -n takes a whole number of at most 2147483647, not "
+                          "\"2147483648\""},
+        {"-n -2147483649", "weft bench: -n takes a whole number of at least -2147483648, not "
+                           "\"-2147483649\""},
+        {"-n 2147483648x", "weft bench: -n takes a whole number, not \"2147483648x\""},
         {"-b 3X", "weft bench: -b takes a size such as 4096, 64K or 1.5G, not \"3X\""},
         {"--timeout=x", "weft bench: --timeout takes a time such as 300, 1.5s, 20ms or 5m, not "
                         "\"x\""},

@@ -84,6 +84,11 @@ static void options_are_taken(void **state)
     assert_int_equal(config.tp, 2);
     assert_int_equal(parse("--device gpu"), WEFT_ERR_INVALID);
     assert_true(error_says("auto cpu cuda"));
+    assert_int_equal(parse("--batch 2147483648"), WEFT_ERR_INVALID);
+    assert_true(error_says("--batch takes a whole number of at most 2147483647"));
+    assert_int_equal(weft__train_read_text("batch = 2147483648", "file", &config),
+                     WEFT_ERR_INVALID);
+    assert_true(error_says("batch takes a whole number of at most 2147483647"));
     assert_int_equal(parse("--lr fast"), WEFT_ERR_INVALID);
     assert_true(error_says("a number such as"));
     assert_int_equal(parse("--bacth 3"), WEFT_ERR_INVALID);
