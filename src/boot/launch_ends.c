@@ -6,7 +6,6 @@
  * one that was killed, as that has no other rank as its reason; else the one whose first sign of
  * trouble came first. That is its end, or its last words to stderr just before: who calls for the
  * end of all others may well end after them. */
-#define _GNU_SOURCE 1 /* strsignal */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/signal_name.h"
 #include "boot/launch_job.h"
 #include "boot/store_net.h"
 
@@ -151,8 +151,9 @@ void weft__report_failure(weft_launcher_t *launcher)
         return;
     }
     if (WIFSIGNALED(child->status)) {
-        weft__say(launcher, "%s %d (pid %d) was killed by signal %d (%s)%s", noun(launcher), rank,
-                  (int)child->pid, WTERMSIG(child->status), strsignal(WTERMSIG(child->status)),
+        char name[WEFT_SIGNAL_NAME];
+        weft__say(launcher, "%s %d (pid %d) was killed by %s%s", noun(launcher), rank,
+                  (int)child->pid, weft__signal_name(WTERMSIG(child->status), name),
                   WCOREDUMP(child->status) ? ", core dumped" : "");
     } else {
         weft__say(launcher, "%s %d (pid %d) exited with status %d", noun(launcher), rank,
@@ -212,7 +213,7 @@ static void report_interrupted(weft_launcher_t *launcher)
 {
     const weft_launch_t *launch = launcher->launch;
     const char *saved = launch->saved != NULL ? launch->saved(launch->again_arg) : NULL;
-    char names[512], killed[640] = "";
+    char names[512], killed[640] = "", name[WEFT_SIGNAL_NAME];
     if (count_ended(launcher) > 0) {
         name_ended(launcher, names, sizeof(names));
         if (launcher->interrupts > 1) {
@@ -222,9 +223,8 @@ static void report_interrupted(weft_launcher_t *launcher)
                      (double)launcher->grace_ms / 1e3);
         }
     }
-    weft__say(launcher, "ended by signal %d (%s)%s%s%s", launcher->interrupted,
-              strsignal(launcher->interrupted), killed, saved != NULL ? "; " : "",
-              saved != NULL ? saved : "");
+    weft__say(launcher, "ended by %s%s%s%s", weft__signal_name(launcher->interrupted, name), killed,
+              saved != NULL ? "; " : "", saved != NULL ? saved : "");
 }
 
 void weft__report_end(weft_launcher_t *launcher)

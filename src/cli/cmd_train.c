@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/signal_name.h"
 #include "boot/job.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
@@ -103,11 +104,11 @@ static void print_models(void)
 static volatile sig_atomic_t speaks = 1; /* is this process the one that talks to the user? */
 static const char *volatile before_steps = "nothing is trained yet, and nothing is saved";
 
-/* "weft train: signal 15: TEXT", with nothing but what handlers may call. */
+/* "weft train: SIGTERM: TEXT", with nothing but what handlers may call. */
 static void tell_signal(int signal, const char *text)
 {
-    char line[512], digits[3] = {(char)('0' + signal / 10), (char)('0' + signal % 10), '\0'};
-    const char *const parts[] = {"weft train: signal ", digits + (signal < 10), ": ", text, "\n"};
+    char line[512], name[WEFT_SIGNAL_NAME];
+    const char *const parts[] = {"weft train: ", weft__signal_name(signal, name), ": ", text, "\n"};
     size_t used = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         for (const char *c = parts[i]; *c != '\0' && used < sizeof(line); c++) {
@@ -193,16 +194,16 @@ static int end_early(const weft_setup_t *setup, int rank, const weft_train_resul
         fprintf(stderr, "weft train: stopped after step %" PRIu64 "; go on with --resume %s\n",
                 result->step, config->out);
     } else if (rank == 0) {
-        char last[WEFT_PATH_BYTES + 64] = "";
+        char last[WEFT_PATH_BYTES + 64] = "", name[WEFT_SIGNAL_NAME];
         if (result->saved > 0) {
             snprintf(last, sizeof(last), "; the last checkpoint is %s/step-%06" PRIu64, config->out,
                      result->saved);
         } else if (setup->resumed) {
             snprintf(last, sizeof(last), "; the last checkpoint is %s", setup->loaded.path);
         }
-        fprintf(stderr,
-                "weft train: signal %d: stopped after step %" PRIu64 ", which is not saved%s%s\n",
-                result->signal, result->step, saves ? "" : ", as there is no --out", last);
+        fprintf(stderr, "weft train: %s: stopped after step %" PRIu64 ", which is not saved%s%s\n",
+                weft__signal_name(result->signal, name), result->step,
+                saves ? "" : ", as there is no --out", last);
     }
     return saved ? 0 : 128 + result->signal;
 }

@@ -118,7 +118,7 @@ name="rank killed by a signal"
 run -n 3 --grace 100ms sh -c "echo before; [ \$WEFT_RANK = 1 ] && kill -9 \$\$; sleep $tag"
 expect_status 137
 expect_in "$err" "rank 1 (pid "
-expect_in "$err" "was killed by signal 9 (Killed)"
+expect_in "$err" "was killed by SIGKILL"
 expect_in "$err" "2 of the other ranks had to be ended"
 none_left || fail "a rank was left"
 
@@ -286,7 +286,7 @@ ranks=$(ranks_of $launcher)
 kill -HUP $launcher
 wait $launcher
 expect_equal "$?" 129
-expect_in "$(cat "$work/err")" "weft run: ended by signal 1 (Hangup); rank 0 (pid "
+expect_in "$(cat "$work/err")" "weft run: ended by SIGHUP; rank 0 (pid "
 expect_in "$(cat "$work/err")" " had to be killed after 0.3 s of grace"
 for pid in $ranks; do expect_in "$(cat "$work/err")" "(pid $pid)"; done
 expect_equal "$(wc -l <"$work/err")" 1
@@ -296,7 +296,7 @@ start --grace 300ms sh -c "[ \$WEFT_RANK = 1 ] && trap '' TERM || trap 'exit 0' 
 kill -TERM $launcher
 wait $launcher
 expect_equal "$?" 143
-expect_in "$(cat "$work/err")" "ended by signal 15 (Terminated); rank 1 (pid "
+expect_in "$(cat "$work/err")" "ended by SIGTERM; rank 1 (pid "
 expect_equal "$(grep -c 'rank 0' "$work/err")" 0
 
 name="a failure after a signal is told, and the job is not started again"
@@ -305,7 +305,7 @@ kill -TERM $launcher
 wait $launcher
 expect_equal "$?" 9
 expect_in "$(cat "$work/err")" "exited with status 9"
-expect_in "$(cat "$work/err")" "ended by signal 15"
+expect_in "$(cat "$work/err")" "ended by SIGTERM"
 expect_equal "$(grep -c ready "$work/out")" 2
 
 name="a failure before the end by a signal keeps its status"
@@ -359,7 +359,7 @@ start sh -c "echo ready; sleep $tag"
 kill -TERM $launcher
 wait $launcher
 expect_equal "$?" 143
-expect_in "$(cat "$work/err")" "ended by signal 15"
+expect_in "$(cat "$work/err")" "ended by SIGTERM"
 none_left || fail "a rank was left"
 
 name="a second SIGINT kills"
@@ -375,7 +375,7 @@ kill -0 $launcher 2>/dev/null || fail "ended at the first"
 kill -INT $launcher
 wait $launcher
 expect_equal "$?" 130
-expect_in "$(cat "$work/err")" "ended by signal 2 (Interrupt), which came twice; rank 0 (pid "
+expect_in "$(cat "$work/err")" "ended by SIGINT, which came twice; rank 0 (pid "
 expect_in "$(cat "$work/err")" "and rank 1 (pid "
 none_left || fail "a rank was left"
 

@@ -104,7 +104,7 @@ case_failed_rank() {
         status=$?
         ;;
     esac
-    says "with status 7\|killed by signal 9"
+    says "with status 7\|killed by SIGKILL"
 }
 case_signal() {
     start "$1"

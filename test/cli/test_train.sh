@@ -536,7 +536,7 @@ wait $pid
 status=$?
 expect_status 137
 [ $((SECONDS - began)) -le 30 ] || fail "it took $((SECONDS - began)) s"
-expect_in "$(cat err)" "was killed by signal 9"
+expect_in "$(cat err)" "was killed by SIGKILL"
 pgrep -P $pid >/dev/null && fail "ranks are left"
 
 name="Ctrl-C saves and ends"

@@ -84,7 +84,7 @@ if ! grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_BUILD/CMakeCache.txt"; then
     victim=$(pgrep -P $pid | tail -1)
     kill -9 "$victim" || fail "the run was over before a rank could be killed"
     wait $pid || fail "status $?: $(tail -3 out)"
-    expect "(pid $victim) was killed by signal 9"
+    expect "(pid $victim) was killed by SIGKILL"
     expect "restarting the job, 1 of 2 times, from killed/step-0000"
     for file in model.safetensors optimizer.safetensors; do
         cmp calm/step-000040/$file killed/step-000040/$file || fail "$file is another"

@@ -119,9 +119,8 @@ static bool nothing_left(const ended_t *ended, char *why, size_t size)
 
 static bool crashed(const ended_t *ended)
 {
-    static const char *const words[] = {"signal 11",    "signal 6 ", "signal 7", "signal 8",
-                                        "Segmentation", "SIGSEGV",   "SIGABRT",  "SIGBUS",
-                                        "SIGFPE",       "corrupted"};
+    static const char *const words[] = {"Segmentation", "SIGSEGV", "SIGABRT",
+                                        "SIGBUS",       "SIGFPE",  "corrupted"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if (strstr(ended->err, words[i]) != NULL) {
             return true;
@@ -138,7 +137,7 @@ static bool names_matter(const point_t *point, const ended_t *ended)
     static const struct {
         const char *how, *words[5];
     } said[] = {
-        {"kill", {"signal 9", "died", "is gone", "has ended"}},
+        {"kill", {"SIGKILL", "died", "is gone", "has ended"}},
         {"ENOMEM", {"memory", "Memory", "no room"}},
         {"ENOSPC", {"No space left", "no room", "cannot give", "no memory"}},
         {"EMFILE", {"Too many open files", "open files"}},
@@ -229,7 +228,7 @@ static bool goes_on(const point_t *point, const ended_t *ended, char *why, size_
     static char names[TEXT_BYTES];
     static ended_t again;
     const char *args[MOST_ARGS];
-    bool died = strcmp(point->how, "kill") == 0 || strstr(ended->err, "signal 9") != NULL ||
+    bool died = strcmp(point->how, "kill") == 0 || strstr(ended->err, "SIGKILL") != NULL ||
                 strstr(ended->err, "had to be") != NULL;
     int saved = saved_step(ended->out);
     saved = saved < 2 && point->path->resumes ? 2 : saved;
