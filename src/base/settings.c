@@ -150,9 +150,39 @@ void weft__settings_parse(char *const *environ_p, weft_settings_t *out,
     }
 }
 
+static char told[256]; /* written inside load */
+
+static bool was_told(const char *name, size_t length)
+{
+    for (const char *at = told; *at != '\0';) {
+        size_t word = strcspn(at, ",");
+        if (word == length && memcmp(at, name, length) == 0) {
+            return true;
+        }
+        at += word + (at[word] == ',' ? 1 : 0);
+    }
+    return false;
+}
+
+/* Once for a job: what its launcher has said its ranks do not repeat. A sentence begins with the
+ * name. One that has no room in the list is repeated. */
 static void warn_log(const char *text)
 {
+    size_t length = strcspn(text, "= "), used = strlen(told);
+    if (was_told(text, length)) {
+        return;
+    }
     weft__warn("%s", text);
+    if (used + 1 + length < sizeof(told)) {
+        snprintf(told + used, sizeof(told) - used, "%s%.*s", used > 0 ? "," : "", (int)length,
+                 text);
+    }
+}
+
+const char *weft__settings_told(void)
+{
+    weft__settings();
+    return told;
 }
 
 /* Strings that were copied; others may still point to those of settings that were changed since. */
@@ -193,10 +223,15 @@ static void load(void)
     level = level != NULL && *level != '\0' ? level : "warn";
     bool known = weft__log_set_level(level);
 
+    const char *before = getenv("WEFT_TOLD");
+    snprintf(told, sizeof(told), "%s", before != NULL ? before : "");
     weft__settings_parse(environ, &settings, warn_log);
     keep_strings(&settings);
     if (!known) {
-        weft__warn("WEFT_LOG=%.64s is not error, warn, info, debug or trace; using warn", level);
+        char text[160];
+        snprintf(text, sizeof(text),
+                 "WEFT_LOG=%.64s is not error, warn, info, debug or trace; using warn", level);
+        warn_log(text);
         settings.log = "warn";
     }
 }

@@ -93,7 +93,10 @@
     X(STR, secret, "WEFT_SECRET", "",                                                              \
       "what a client of the job's store must know, 32 hex digits: set by weft run")                \
     X(STR, terminal, "WEFT_TERMINAL", "", "set by weft train: terminal that shows progress")       \
-    X(INT, restart, "WEFT_RESTART", "0", "set by weft run: how often the job was restarted")
+    X(INT, restart, "WEFT_RESTART", "0", "set by weft run: how often the job was restarted")       \
+    X(BOOL, prefixed, "WEFT_PREFIXED", "no",                                                       \
+      "set by weft run: yes if it puts the rank in front of each line")                            \
+    X(STR, told, "WEFT_TOLD", "", "set by weft run: settings that it has warned of")
 
 #define WEFT_SETTING_INT int
 #define WEFT_SETTING_BOOL bool
@@ -111,6 +114,10 @@ typedef struct weft_settings {
  * that does not parse, or a WEFT_* variable that is not in the table, is warned of once, with the
  * nearest name; the default then holds. */
 const weft_settings_t *weft__settings(void);
+
+/* The names of the settings that this process, or its launcher, has warned of, with commas between
+ * them: the value of WEFT_TOLD for processes that it starts. */
+const char *weft__settings_told(void);
 
 /* For options of a command that stand for a setting: change it here and for processes started
  * later. Only while there is no other thread. */

@@ -322,7 +322,9 @@ static void read_once(void)
         return;
     }
     if (strcmp(the_job.launcher, "none") != 0) {
-        weft__log_set_rank(the_job.rank);
+        if (!weft__settings()->prefixed) {
+            weft__log_set_rank(the_job.rank);
+        }
         weft__device_set_default(the_job.local_rank);
         weft__device_share(the_job.local_size);
     }

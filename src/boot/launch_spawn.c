@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/settings.h"
 #include "boot/store_net.h"
 #include "device/cuda.h"
 
@@ -91,7 +92,7 @@ weft_status_t weft__spawn_free_port(const char *host, int *port_p)
 
 /* ---- the environment --------------------------------------------------------------------- */
 
-#define RANK_VARIABLES 14
+#define RANK_VARIABLES 16
 
 /* Ours and torchrun's names for the same. */
 static int print_variables(const weft_spawn_t *spawn, int rank, char lines[RANK_VARIABLES][320])
@@ -106,6 +107,8 @@ static int print_variables(const weft_spawn_t *spawn, int rank, char lines[RANK_
     snprintf(lines[count++], 320, "WEFT_MASTER_PORT=%d", spawn->master_port);
     snprintf(lines[count++], 320, "WEFT_SECRET=%s", spawn->secret);
     snprintf(lines[count++], 320, "WEFT_RESTART=%d", spawn->restart);
+    snprintf(lines[count++], 320, "WEFT_PREFIXED=%s", spawn->launch->prefix ? "yes" : "no");
+    snprintf(lines[count++], 320, "WEFT_TOLD=%s", weft__settings_told());
     snprintf(lines[count++], 320, "RANK=%d", rank);
     snprintf(lines[count++], 320, "WORLD_SIZE=%d", size);
     snprintf(lines[count++], 320, "LOCAL_RANK=%d", rank);

@@ -112,6 +112,18 @@ told 1 'cannot be loaded'
 WEFT_DEVICE_MEMORY=1M try train --device cpu --data text -n 3 --steps 2 --eval-share 0 --length 8
 expect_status 1
 told 1 'cannot give'
+WEFT_TIMEOUT=abc WEFT_TIMOUT=1 WEFT_LOG=loud try bench barrier -n 2 -i 2
+expect_status 0
+told 1 'WEFT_TIMEOUT=abc is not'
+told 1 'WEFT_TIMOUT is not a setting'
+told 1 'WEFT_LOG=loud is not'
+WEFT_TIMEOUT=abc WEFT_LOG=loud try run -n 2 "$weft" bench barrier -i 2
+expect_status 0
+told 1 'WEFT_TIMEOUT=abc is not'
+told 1 'WEFT_LOG=loud is not'
+WEFT_TIMEOUT=abc try run -n 2 env WEFT_CHUNK=none "$weft" info # what the launcher has not seen is told by ranks
+told 1 'WEFT_TIMEOUT=abc is not'
+told 2 'WEFT_CHUNK=none is not'
 name="what a user's program says is never left out, nor repeated while it can be seen"
 try run -n 3 sh -c 'echo "it failed" >&2; exit 4'
 expect_status 4

@@ -44,6 +44,12 @@ name="output without prefix is untouched"
 run -n 1 --no-prefix printf 'a\nb'
 expect_equal "$(od -An -c <"$work/out" | tr -d ' \n')" 'a\nb'
 
+name="Weft's own lines have the rank once"
+WEFT_LOG=debug run -n 2 "$weft" bench barrier -i 2 --repeat 1
+expect_in "$err" "[1] [weft] job: rank 1 of 2"
+WEFT_LOG=debug run -n 2 --no-prefix "$weft" bench barrier -i 2 --repeat 1
+expect_in "$err" "[weft 1] job: rank 1 of 2"
+
 name="long lines and many lines arrive whole"
 run -n 4 sh -c 'head -c 2500000 /dev/zero | tr "\0" x; echo; seq 1 20000'
 expect_status 0
