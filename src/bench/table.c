@@ -1,5 +1,6 @@
 #include "bench/table.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,9 +31,20 @@ static double bus_factor(const char *collective, int ranks)
     return whole ? 1 : (n - 1) / n;
 }
 
+/* A barrier moves nothing: it has no size, no bandwidth and no place. */
+static bool is_barrier(const char *collective)
+{
+    return strcmp(collective, "barrier") == 0;
+}
+
 static void print_head(const char *collective)
 {
     printf("#\n# %s\n", collective);
+    if (is_barrier(collective)) {
+        printf("#%9s %9s %9s %6s\n#%9s %9s %9s\n", "time", "least", "most", "#wrong", "(us)",
+               "(us)", "(us)");
+        return;
+    }
     printf("#%43s  %-34s  %-34s\n", "", "          out of place", "            in place");
     printf("#%11s %11s %6s %6s %4s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++) {
@@ -45,6 +57,26 @@ static void print_head(const char *collective)
     printf("\n");
 }
 
+static int decimals(double us)
+{
+    return us < 100 ? 2 : 1;
+}
+
+static void print_barrier(const weft_table_t *table, const weft_sample_t *sample)
+{
+    double least = INFINITY, most = 0, us = weft__sample_median(sample);
+    for (int i = 0; i < sample->repeats; i++) {
+        least = fmin(least, sample->us[i]);
+        most = fmax(most, sample->us[i]);
+    }
+    printf(" %9.*f %9.*f %9.*f ", decimals(us), us, decimals(least), least, decimals(most), most);
+    if (table->bench->check) {
+        printf("%6zu", sample->wrong);
+    } else {
+        printf("%6s", "-");
+    }
+}
+
 static void print_sample(weft_table_t *table, const weft_row_t *row, const weft_sample_t *sample)
 {
     double us = weft__sample_median(sample);
@@ -54,7 +86,7 @@ static void print_sample(weft_table_t *table, const weft_row_t *row, const weft_
     if (table->bench->check) {
         snprintf(wrong, sizeof(wrong), "%zu", sample->wrong);
     }
-    printf("  %9.*f %8.2f %8.2f %6s", us < 100 ? 2 : 1, us, algbw, busbw, wrong);
+    printf("  %9.*f %8.2f %8.2f %6s", decimals(us), us, algbw, busbw, wrong);
     table->busbw_sum += busbw;
     table->busbw_rows++;
 }
@@ -82,15 +114,8 @@ static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_s
     weft__json_end(json);
 }
 
-void weft__table_row(weft_table_t *table, const weft_row_t *row)
+static void print_row(weft_table_t *table, const weft_row_t *row)
 {
-    if (!table) {
-        return;
-    }
-    if (!table->last || strcmp(table->last, row->collective) != 0) {
-        print_head(row->collective);
-        table->last = row->collective;
-    }
     bool reduces = strstr(row->collective, "reduce") != NULL;
     bool rooted = strcmp(row->collective, "broadcast") == 0 ||
                   strcmp(row->collective, "reduce") == 0 ||
@@ -100,6 +125,22 @@ void weft__table_row(weft_table_t *table, const weft_row_t *row)
     print_sample(table, row, &row->out_of_place);
     if (row->has_in_place) {
         print_sample(table, row, &row->in_place);
+    }
+}
+
+void weft__table_row(weft_table_t *table, const weft_row_t *row)
+{
+    if (!table) {
+        return;
+    }
+    if (!table->last || strcmp(table->last, row->collective) != 0) {
+        print_head(row->collective);
+        table->last = row->collective;
+    }
+    if (is_barrier(row->collective)) {
+        print_barrier(table, &row->out_of_place);
+    } else {
+        print_row(table, row);
     }
     if (table->bench->explain) {
         printf("   %s: %s", weft__algo_name(row->choice.algo), row->choice.why);

@@ -147,6 +147,15 @@ bench barrier -n 2 --iters 2 --repeat 1 --json -
 expect_status 0
 [ "${out:0:1}${out: -1}" = "{}" ] || fail "not JSON alone: $out"
 expect_in "$err" "# barrier"
+name="a barrier has no bandwidth"
+bench barrier -n 2 --iters 2 --repeat 3
+expect_status 0
+expect_in "$out" "#     time     least      most #wrong"
+expect_not_in "$out" "busbw"
+expect_not_in "$out" "bus bandwidth"
+bench all -n 2 -e 8 --iters 2 --repeat 1
+expect_in "$out" "busbw"
+expect_in "$out" "average bus bandwidth"
 
 name="a CUDA module that cannot be loaded"
 for module in "$work/none.so" "$work/swap.json" "$(ldd "$weft" | grep -o '/[^ ]*libc\.so[^ ]*')"; do
