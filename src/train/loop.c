@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "parallel/schedule.h"
+#include "train/checkpoint_parts.h"
 #include "train/ending.h"
 #include "train/peak.h"
 #include "train/record.h"
@@ -414,6 +415,21 @@ static bool is_last(const run_t *run, uint64_t steps_done)
     return steps_done == (uint64_t)run->config->steps;
 }
 
+/* The last one could not be written: say what there is instead. */
+static weft_status_t name_last_checkpoint(const run_t *run, weft_status_t status)
+{
+    char why[1024], name[WEFT_CHECKPOINT_NAME];
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    if (run->told_saved > 0) {
+        return weft__fail(status, "%s; the last checkpoint is %s/%s", why, run->config->out,
+                          weft__checkpoint_name(run->told_saved, name));
+    }
+    if (run->setup->resumed) {
+        return weft__fail(status, "%s; the last checkpoint is %s", why, run->setup->loaded.path);
+    }
+    return weft__fail(status, "%s; there is no earlier checkpoint", why);
+}
+
 /* Begin a checkpoint; one that cannot be written ends the run only where it is the last. */
 static weft_status_t save(run_t *run, bool last)
 {
@@ -426,10 +442,13 @@ static weft_status_t save(run_t *run, bool last)
         announce(run);
         return WEFT_OK;
     }
-    if (status == WEFT_OK && run->writer != NULL) {
+    if (run->writer != NULL) {
+        char why[1024];
+        snprintf(why, sizeof(why), "%s", weft_last_error());
         announce(run); /* the one before, which had to be finished first */
+        weft__error_restore(why);
     }
-    return status;
+    return status == WEFT_OK || t->rank != 0 ? status : name_last_checkpoint(run, status);
 }
 
 static weft_status_t finish_writing(run_t *run)
@@ -441,7 +460,7 @@ static weft_status_t finish_writing(run_t *run)
         announce(run); /* also where an older one could not be removed */
         if (status != WEFT_OK) {
             weft__error_restore(why);
-            return status;
+            return name_last_checkpoint(run, status);
         }
     }
     if (run->metrics == NULL || weft__metrics_catch_up(run->metrics) == WEFT_OK) {

@@ -2,6 +2,7 @@
 #include "train/run_folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -233,19 +234,29 @@ weft_status_t weft__run_folder(const weft_loaded_t *loaded, const char *path, ch
 static weft_status_t is_others(const char *folder, const char *name, const char *start, bool *is_p)
 {
     char path[WEFT_PATH_BYTES], begins[16] = "";
+    struct stat about = {0};
     WEFT_TRY(weft__path_join(path, folder, name));
-    FILE *file = fopen(path, "re");
-    if (file == NULL && (errno == ENOENT || errno == ENOTDIR)) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may have no writer */
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
         return has(folder, name, is_p);
     }
-    size_t count = file != NULL ? fread(begins, 1, strlen(start), file) : 0;
-    int error = file == NULL || ferror(file) ? errno : 0;
-    if (file != NULL) {
-        fclose(file);
+    bool plain = fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+    ssize_t count = plain ? read(fd, begins, strlen(start)) : 0;
+    int error = fd < 0 || count < 0 ? errno : 0;
+    if (fd >= 0) {
+        close(fd);
     }
     *is_p = count > 0 && strcmp(begins, start) != 0;
-    return error == 0 ? WEFT_OK
-                      : weft__fail(WEFT_ERR_SYSTEM, "cannot read %s: %s", path, strerror(error));
+    if (error != 0) {
+        return weft__fail(WEFT_ERR_SYSTEM, "cannot read %s: %s", path, strerror(error));
+    }
+    return plain ? WEFT_OK
+                 : weft__fail(WEFT_ERR_INVALID,
+                              "%s is %s, and not a file that a run may write: choose another --out",
+                              path,
+                              S_ISFIFO(about.st_mode)  ? "a pipe"
+                              : S_ISDIR(about.st_mode) ? "a folder"
+                                                       : "a device");
 }
 
 weft_status_t weft__run_vacant(const char *folder)

@@ -98,6 +98,11 @@ echo "1 2 3" >numbers/metrics.jsonl
 train $common --steps 1 --out numbers
 expect_status 2
 expect_in "$err" "its metrics.jsonl would be written over"
+mkdir pipes
+mkfifo pipes/metrics.jsonl
+train $common --steps 1 --out pipes
+expect_status 2
+expect_in "$err" "pipes/metrics.jsonl is a pipe, and not a file that a run may write: choose another --out"
 echo "{}" >project/run.json
 train $common --steps 1 --out project
 expect_status 2

@@ -124,6 +124,12 @@ if unshare -rm sh -c 'mount -t tmpfs -o size=100k none small' 2>/dev/null; then
     in_disk 1m $common --steps 3 --out small/run --force
     expect_status 1
     expect_in "$out$err" "step-000003 was not saved: no room in small/run"
+    expect_in "$err" "; there is no earlier checkpoint"
+    # The first two have room, and stay; the third one has not.
+    in_disk 7m $common --steps 3 --save 1 --keep 0 --out small/run --force
+    expect_status 1
+    expect_in "$err" "step-000003 was not saved: no room in small/run"
+    expect_in "$err" "; the last checkpoint is small/run/step-000002"
 
     name="room for fewer checkpoints than planned is said, and what is written is counted"
     in_disk 6m $common --steps 4 --save 1 --keep 2 --out small/run -n 2
