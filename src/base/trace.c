@@ -236,6 +236,11 @@ static weft_status_t write_merged(const char *path, const weft_tracks_t *tracks,
         }
     }
     weft__json_end(&json);
+    if (tracks->about != NULL) {
+        weft__json_object(&json, "otherData");
+        tracks->about(&json, tracks->ctx);
+        weft__json_end(&json);
+    }
     weft__json_end(&json);
     return weft__output_end(out, weft__json_finish(&json));
 }

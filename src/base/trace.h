@@ -20,6 +20,8 @@
 
 #include <weft/status.h>
 
+#include "base/json.h"
+
 typedef struct weft_trace weft_trace_t;
 
 #define WEFT_TRACE_START "{\"displayTimeUnit\"" /* what a file that merge wrote begins with */
@@ -28,6 +30,9 @@ typedef struct weft_trace weft_trace_t;
 typedef struct weft_tracks {
     int count; /* at most WEFT_TRACKS_MOST */
     const char *const *names;
+    void (*about)(weft_json_t *json,
+                  void *ctx); /* optional: what is known of the run, as keys and */
+    void *ctx;                /* values of the object otherData */
 } weft_tracks_t;
 #define WEFT_TRACKS_MOST 32
 

@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "topo/gpu.h"
 #include "topo/gpu_show.h"
+#include "topo/result.h"
 #include "topo/topo.h"
 
 typedef struct machine {
@@ -18,6 +19,7 @@ typedef struct machine {
     weft_gpus_t gpus;
     weft_bind_t bind; /* of as many ranks as were asked for */
     bool on_gpus;     /* ranks use them */
+    weft_machine_t about;
 } machine_t;
 
 /* "48 KiB", "1.25 MiB", "64 GiB" */
@@ -152,6 +154,8 @@ static int write_json(const machine_t *machine, const char *path)
     }
     weft__json_start(&json, weft__output_stream(file));
     weft__json_object(&json, NULL);
+    const weft_result_head_t head = {.kind = "topo", .machine = &machine->about};
+    weft__result_head(&json, &head);
     put_machine(&json, &machine->topo);
     weft__gpus_json(&machine->gpus, "gpus", &json);
     if (machine->bind.ranks > 0) {
@@ -178,6 +182,7 @@ static void cleanup_machine(machine_t *machine)
 
 static weft_status_t read_machine(int ranks, machine_t *machine)
 {
+    weft__machine_read(true, &machine->about);
     weft_status_t status = weft__topo_read(&machine->topo);
     if (status == WEFT_OK) {
         status = weft__gpus_read(&machine->gpus);

@@ -31,7 +31,7 @@ static weft_status_t open_file(const char *path, weft_output_t **file_p)
     return WEFT_OK;
 }
 
-static void write_head(weft_json_t *json, const weft_result_head_t *head)
+void weft__result_head(weft_json_t *json, const weft_result_head_t *head)
 {
     weft__json_string(json, "kind", head->kind);
     weft__json_int(json, "format", WEFT_RESULT_FORMAT);
@@ -45,10 +45,12 @@ static void write_head(weft_json_t *json, const weft_result_head_t *head)
     weft__json_object(json, "machine");
     weft__machine_write(head->machine, json);
     weft__json_end(json);
-    weft__json_int(json, "ranks", head->ranks);
-    weft__json_string(json, "ranks_are", head->threads ? "threads" : "processes");
-    weft__json_string(json, "device", head->device);
-    weft__json_string(json, "device_name", head->device_name);
+    if (head->ranks > 0) {
+        weft__json_int(json, "ranks", head->ranks);
+        weft__json_string(json, "ranks_are", head->threads ? "threads" : "processes");
+        weft__json_string(json, "device", head->device);
+        weft__json_string(json, "device_name", head->device_name);
+    }
     if (head->kernels) {
         weft__json_string(json, "kernels", head->kernels);
     }
@@ -66,7 +68,7 @@ weft_status_t weft__result_open(weft_result_t *result, const weft_result_head_t 
     WEFT_TRY(open_file(head->path, &result->file));
     weft__json_start(&result->json, weft__output_stream(result->file));
     weft__json_object(&result->json, NULL);
-    write_head(&result->json, head);
+    weft__result_head(&result->json, head);
     return WEFT_OK;
 }
 

@@ -21,7 +21,7 @@ typedef struct weft_result_head {
     const char *path;     /* of the file, "-" for stdout; NULL: none is asked for */
     char *const *command; /* as it was typed, ended by NULL; may be NULL */
     const weft_machine_t *machine;
-    int ranks;
+    int ranks;               /* 0: no ranks were at work, and nothing is said of them */
     bool threads;            /* ranks are threads of one process */
     const char *device;      /* "cpu", "cuda" */
     const char *device_name; /* "NVIDIA H200", "virtual GPU" */
@@ -32,6 +32,9 @@ typedef struct weft_result {
     weft_output_t *file; /* NULL: none was asked for */
     weft_json_t json;    /* inside the outer object */
 } weft_result_t;
+
+/* The head alone, into the object that is open. */
+void weft__result_head(weft_json_t *json, const weft_result_head_t *head);
 
 /* Create the file, if there is to be one, and write the head; the object stays open. With "-" what
  * others print to stdout goes to stderr from now on. */

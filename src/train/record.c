@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "base/version.h"
 #include "kernel/kernel.h"
+#include "topo/result.h"
 
 static void write_setting(const char *name, const char *value, bool is_default, const char *text,
                           void *ctx)
@@ -23,7 +24,7 @@ static void write_setting(const char *name, const char *value, bool is_default, 
     }
 }
 
-static void write_machine(const weft_setup_t *setup, weft_json_t *json)
+void weft__record_machine(const weft_setup_t *setup, weft_json_t *json)
 {
     const struct {
         const char *key, *value;
@@ -33,7 +34,8 @@ static void write_machine(const weft_setup_t *setup, weft_json_t *json)
                  {"kernels", weft__kernels()->name},
                  {"precision", setup->config->precision},
                  {"model", setup->config->model}};
-    weft__json_object(json, NULL);
+    weft__json_string(json, "kind", "train");
+    weft__json_int(json, "format", WEFT_RESULT_FORMAT);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         weft__json_string(json, texts[i].key, texts[i].value);
     }
@@ -42,7 +44,6 @@ static void write_machine(const weft_setup_t *setup, weft_json_t *json)
     weft__machine_write(&setup->machine, json);
     weft__json_object(json, "settings");
     weft__settings_each(write_setting, json);
-    weft__json_end(json);
     weft__json_end(json);
 }
 
@@ -54,7 +55,9 @@ static weft_status_t machine_text(const weft_setup_t *setup, char **text_p, size
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to describe this machine");
     }
     weft__json_start(&json, out);
-    write_machine(setup, &json);
+    weft__json_object(&json, NULL);
+    weft__record_machine(setup, &json);
+    weft__json_end(&json);
     weft_status_t status = weft__json_finish(&json);
     fclose(out);
     return status;

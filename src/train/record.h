@@ -2,6 +2,7 @@
 #ifndef WEFT_TRAIN_RECORD_H
 #define WEFT_TRAIN_RECORD_H
 
+#include "base/json.h"
 #include "train/setup.h"
 
 /* The configuration as text (weft__train_write_text), for wherever and whenever it is read again:
@@ -14,5 +15,8 @@ weft_status_t weft__record_settings(const weft_train_config_t *config, const cha
  * from step S in its folder RUN/machine-S.json. To be called while there is no other thread
  * (topo/topo.h). */
 weft_status_t weft__record_write(const weft_setup_t *setup);
+
+/* What machine.json holds, into the object that is open. */
+void weft__record_machine(const weft_setup_t *setup, weft_json_t *json);
 
 #endif

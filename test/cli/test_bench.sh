@@ -147,6 +147,15 @@ bench barrier -n 2 --iters 2 --repeat 1 --json -
 expect_status 0
 [ "${out:0:1}${out: -1}" = "{}" ] || fail "not JSON alone: $out"
 expect_in "$err" "# barrier"
+name="every result tells the machine, the settings and the command"
+for what in 'allreduce -e 8' barrier 'halo' 'compress -e 1M' 'put -e 8' 'allreduce -e 8 --threads'; do
+    WEFT_WARN_AFTER=17 bench $what -n 2 --iters 2 --repeat 1 --json results.json
+    expect_status 0
+    for part in '"kind":"bench","format":1,"version":' '"commit":' "\"command\":[\"bench\",\"${what%% *}\"," \
+        '"machine":{"started":"2' '"processor":' '"ranks":2,' '"device":"cpu"' '"WEFT_WARN_AFTER":"17s"'; do
+        tr -d ' \n' <results.json | grep -qF "$part" || fail "$what does not tell $part: $(head -c 300 results.json)"
+    done
+done
 name="a barrier has no bandwidth"
 bench barrier -n 2 --iters 2 --repeat 3
 expect_status 0

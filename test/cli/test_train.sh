@@ -30,6 +30,9 @@ done
 [ "$(losses n1 | head -1 | cut -c1-3)" = 5.5 ] || fail "a first loss of $(losses n1 | head -1)"
 losses n1 | awk 'NR == 1 { a = $1 } END { exit !($1 < a - 0.5) }' || fail "the loss does not fall"
 grep -q '"eval_loss":' n4/metrics.jsonl || fail "no validation"
+for part in '"kind":"train","format":1' '"commit":' '"processor":' '"settings":{'; do
+    tr -d ' \n' <n4/machine.json | grep -qF "$part" || fail "machine.json does not tell $part"
+done
 for file in config machine.json metrics.jsonl latest/model.safetensors latest/tokenizer.json; do
     [ -s n4/$file ] || fail "n4 has no $file"
 done
@@ -365,6 +368,9 @@ for part in '"pid":0' '"pid":1' '"step"' all-reduce backward optimizer taketoken
     tr -d ' ' <trace.json | grep -qF "$part" || fail "the trace has no $part"
 done
 ls trace.json.* 2>/dev/null && fail "parts of the trace are left"
+for part in '"otherData":{"kind":"train","format":1' '"commit":' '"processor":' '"settings":{' '"config":"ranks=2'; do
+    tr -d ' \n' <trace.json | grep -qF "$part" || fail "the trace does not tell $part"
+done
 # spans NAME: how many there are, of both ranks
 spans() { grep -oE '"ph": ?"X", ?"name": ?"[^"]*"' <(tr -d '\n' <trace.json | sed 's/: */: /g; s/, */, /g') | grep -c "\"$1\""; }
 # traced OPTION... -- NAME...: every name is there, of 3 steps and 2 ranks at least
