@@ -252,18 +252,20 @@ static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
 
 /* clang-format off */
 #define FOR_ALL                                                                                    \
-    .way = "compressed", .min = 64 << 10, .max = 64 << 20,                                         \
+    .group = "compression", .min = 64 << 10, .max = 64 << 20,                                      \
     .unit = WEFT_SUMSQ_CHUNK * sizeof(float), .shards = true, .gpu = true,                         \
     .close = close_compress
 #define ALONE(kind)                                                                                \
     {.target = "compress", .name = kind,                                                           \
-     .text = "to fewer bits and back, without communication", .other = "memcpy",                   \
-     .open = open_compress, .one_sided = there_and_back, .two_sided = plain_copy,                  \
+     .text = "to fewer bits and back, without communication",                                      \
+     .open = open_compress, .bound = "one rounding of the largest",                                \
+     .ways = {{"memcpy", plain_copy}, {"compressed", there_and_back}},                             \
      .check = check_alone, FOR_ALL}
 #define EXCHANGE(kind)                                                                             \
     {.target = "compress-allreduce", .name = kind,                                                 \
-     .text = "sum of a bucket of gradients, in place", .other = "all-reduce", .ranks = 2,          \
-     .open = open_exchange, .one_sided = compressed, .two_sided = in_full,                         \
+     .text = "sum of a bucket of gradients, in place", .ranks = 2,                                 \
+     .open = open_exchange, .bound = "four roundings of the largest",                              \
+     .ways = {{"all-reduce", in_full}, {"compressed", compressed}},                                \
      .check = check_exchange, FOR_ALL}
 /* clang-format on */
 

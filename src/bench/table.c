@@ -11,7 +11,7 @@ static int by_value(const void *a, const void *b)
 
 double weft__sample_median(const weft_sample_t *sample)
 {
-    double us[WEFT_REPEAT_MOST];
+    double us[WEFT_SAMPLE_MOST];
     int n = sample->repeats;
     memcpy(us, sample->us, (size_t)n * sizeof(*us));
     qsort(us, (size_t)n, sizeof(*us), by_value);
