@@ -5,25 +5,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/settings.h"
+#include "bench/statistics.h"
 #include "bench/timed.h"
 #include "comm/comm.h"
 #include "device/device.h"
 
+#define WIDTH_EVERY 4         /* blocks: how often it is asked whether intervals are narrow */
 #define HEAP_SLACK (64 << 10) /* granules, heads of structures */
 
 /* A way of a pair, as the timed loop runs it. */
 typedef struct way {
     weft_pair_run_t *run;
     weft_pair_loop_fn loop;
+    const char *name;
+    double slower; /* for tests: it takes so much longer, as a part of its time */
+    weft_trace_t *trace;
 } way_t;
 
 static weft_status_t run_way(void *ctx, int iters)
 {
     way_t *way = ctx;
+    uint64_t start = weft__now_ns();
     WEFT_TRY(way->loop(way->run, iters));
-    return weft__pair_settle(way->run);
+    WEFT_TRY(weft__pair_settle(way->run));
+    uint64_t end = weft__now_ns();
+    uint64_t until = end + (uint64_t)(way->slower * (double)(end - start));
+    while (end < until) {
+        end = weft__now_ns();
+    }
+    weft__trace_span(way->trace, WEFT_PAIR_TRACK, way->name, start, end, iters,
+                     (int64_t)way->run->bytes);
+    return WEFT_OK;
 }
 
 typedef struct contest {
@@ -36,10 +52,10 @@ typedef struct contest {
     weft_sample_t *samples[WEFT_PAIR_WAYS + 1];
 } contest_t;
 
-static weft_status_t enter(contest_t *c, weft_pair_loop_fn loop, weft_sample_t *sample)
+static weft_status_t enter(contest_t *c, way_t way, weft_sample_t *sample)
 {
     int i = c->count++;
-    c->ways[i] = (way_t){c->run, loop};
+    c->ways[i] = way;
     c->timed[i] = (weft_timed_t){c->run->comm, run_way, &c->ways[i], c->plan->loop_ns, 1, 1};
     c->samples[i] = sample;
     sample->iters = c->plan->iters;
@@ -76,7 +92,31 @@ static bool enough(const contest_t *c, int blocks, double spent_ns)
     if (blocks < plan->least) {
         return false;
     }
-    return blocks >= plan->most || spent_ns > plan->budget_ns;
+    if (blocks >= plan->most || spent_ns > plan->budget_ns) {
+        return true;
+    }
+    bool narrow = blocks % WIDTH_EVERY == 0;
+    const weft_sample_t *baseline = &c->row->ways[0];
+    for (int i = 1; i < WEFT_PAIR_WAYS && narrow; i++) {
+        const weft_sample_t *way = &c->row->ways[i];
+        narrow = way->repeats == 0 ||
+                 weft__ratio_half_width(baseline->us, way->us, blocks) <= plan->half_width;
+    }
+    return narrow;
+}
+
+/* WEFT_PAIRS_TEST: all ways run the baseline, and may take longer than it. */
+static way_t way_of(weft_pair_run_t *run, int i, const weft_pair_plan_t *plan)
+{
+    const weft_pair_t *pair = run->pair;
+    const char *test = weft__settings()->pairs_test;
+    way_t way = {run, pair->ways[i].loop, pair->ways[i].name, 0, plan->trace};
+    double percent;
+    if (i > 0 && test[0] != '\0') {
+        way.loop = pair->ways[0].loop;
+        way.slower = weft__parse_real(test, &percent) && percent > 0 ? percent / 100 : 0;
+    }
+    return way;
 }
 
 static weft_status_t time_ways(weft_pair_run_t *run, const weft_pair_plan_t *plan,
@@ -88,11 +128,12 @@ static weft_status_t time_ways(weft_pair_run_t *run, const weft_pair_plan_t *pla
         const weft_pair_way_t *way = &run->pair->ways[i];
         row->absent[i] = way->absent ? way->absent(run) : NULL;
         if (!row->absent[i]) {
-            WEFT_TRY(enter(&contest, way->loop, &row->ways[i]));
+            WEFT_TRY(enter(&contest, way_of(run, i, plan), &row->ways[i]));
         }
     }
     if (run->pair->copy) {
-        WEFT_TRY(enter(&contest, run->pair->copy, &row->copy));
+        WEFT_TRY(
+            enter(&contest, (way_t){run, run->pair->copy, "copy", 0, plan->trace}, &row->copy));
     }
     for (int block = 0; !enough(&contest, block, spent_ns); block++) {
         WEFT_TRY(run_block(&contest, block, &spent_ns));

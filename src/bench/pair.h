@@ -27,6 +27,7 @@
 #include <weft/weft.h>
 
 #include "base/log.h"
+#include "base/trace.h"
 #include "bench/bench.h"
 #include "bench/samples.h"
 
@@ -107,15 +108,18 @@ typedef struct weft_pair {
 /* Ways of the pair; 1 or more. */
 int weft__pair_ways(const weft_pair_t *pair);
 
+#define WEFT_PAIR_TRACK 1 /* of a trace: loops of ways; row 0 has the pairs */
+
 /* How a pair is measured. */
 typedef struct weft_pair_plan {
     int iters;        /* rounds of a loop; 0: as many as fill loop_ns */
     double loop_ns;   /* length of a timed loop */
     int least, most;  /* blocks, at most WEFT_SAMPLE_MOST; a block is one loop of every way */
     double budget_ns; /* more blocks than `least` only while all of them took less than that; ... */
-    double half_width; /* ... and until intervals of all ratios are as narrow, as a part of 1 */
-    bool check;        /* verify results */
-    uint64_t seed;     /* of data and of the order inside blocks */
+    double half_width;   /* ... and until all ratios are as sure (bench/statistics.h) */
+    bool check;          /* verify results */
+    uint64_t seed;       /* of data and of the order inside blocks */
+    weft_trace_t *trace; /* of this rank: gets a span for every loop; NULL: none is wanted */
 } weft_pair_plan_t;
 
 /* What came out for one size. */

@@ -691,5 +691,5 @@ weft_status_t weft__train_run(weft_setup_t *setup, weft_comm_h comm, FILE *out,
         status = train(&run);
     }
     status = close_run(&run, status);
-    return weft__tracing_close(setup->config->trace, comm, trace, status);
+    return weft__tracing_close(setup->config->trace, &weft__tracks, comm, trace, status);
 }

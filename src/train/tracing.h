@@ -12,7 +12,7 @@ weft_status_t weft__tracing_open(const char *path, weft_comm_h comm, weft_trace_
 /* Write and join the trace, and free it. Returns `status` if that was a failure, in which case
  * there is no trace of other ranks to wait for: then this rank's part is dropped. Collective
  * otherwise. */
-weft_status_t weft__tracing_close(const char *path, weft_comm_h comm, weft_trace_t *trace,
-                                  weft_status_t status);
+weft_status_t weft__tracing_close(const char *path, const weft_tracks_t *tracks, weft_comm_h comm,
+                                  weft_trace_t *trace, weft_status_t status);
 
 #endif
