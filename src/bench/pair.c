@@ -183,7 +183,9 @@ weft_status_t weft__pair_measure(const weft_pair_plan_t *plan, const weft_pair_t
                            .parts = 1};
     char why[WEFT_ERROR_TEXT]; /* cleaning up may fail as well */
     *row_p = (weft_pair_row_t){.pair = pair, .ranks = run.size, .bytes = run.bytes};
-    WEFT_TRY(weft_symm_create(comm, (pair->heap ? pair->heap(&run) : 0) + HEAP_SLACK, &run.symm));
+    if (pair->heap) {
+        WEFT_TRY(weft_symm_create(comm, pair->heap(&run) + HEAP_SLACK, &run.symm));
+    }
     weft_status_t status = weft__device_is_cuda() ? weft_stream_create(&run.stream) : WEFT_OK;
     status = status == WEFT_OK ? measure_open(&run, plan, row_p) : status;
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());

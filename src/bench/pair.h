@@ -37,7 +37,7 @@
 typedef struct weft_pair_run {
     const struct weft_pair *pair;
     weft_comm_h comm;
-    weft_symm_h symm;
+    weft_symm_h symm; /* NULL unless the pair has a heap */
     int rank, size;
     size_t bytes;         /* the size under way */
     uint64_t seed;        /* of the data: another one for every check, the same on all ranks */
@@ -87,7 +87,7 @@ typedef struct weft_pair {
      * benchmark, and no matter for weft pairs. */
     weft_pair_way_t ways[WEFT_PAIR_WAYS];
 
-    /* Bytes that its allocations take on the heap of each rank; NULL: it has none. */
+    /* Bytes that its allocations take on the symmetric heap of each rank; NULL: it has none. */
     size_t (*heap)(const weft_pair_run_t *run);
 
     /* Required, collective: buffers and state for run->bytes. */

@@ -11,7 +11,7 @@ weft_status_t weft__pair_settle(const weft_pair_run_t *run)
         return WEFT_OK;
     }
     WEFT_TRY(weft_stream_synchronize(run->stream));
-    return weft_symm_error(run->symm);
+    return run->symm ? weft_symm_error(run->symm) : WEFT_OK;
 }
 
 weft_status_t weft__pair_copy(const weft_pair_run_t *run, void *dst, const void *src, size_t bytes,
