@@ -45,5 +45,8 @@ const weft_pair_t *const weft__pairs[] = {
     &weft__pair_exchange_bf16,
     &weft__pair_exchange_fp16,
     &weft__pair_exchange_int8,
+    &weft__pair_quantized_bf16,
+    &weft__pair_quantized_fp16,
+    &weft__pair_quantized_int8,
     NULL,
 };
