@@ -87,19 +87,21 @@ static void name_beside(const options_t *o, const char *ending, char *path, size
  * cannot be started. */
 static int start_under_nsys(const options_t *o, char **typed)
 {
-    char report[4096];
+    char report[4096], self[4096];
     int count = 0;
     while (typed[count]) {
         count++;
     }
     const char *const before[] = {
-        "nsys",     "profile", "--trace=cuda,nvtx,osrt", "--force-overwrite=true",
-        "--output", report,    WEFT_LAUNCH_SELF};
+        "nsys", "profile", "--trace=cuda,nvtx,osrt", "--force-overwrite=true", "--output",
+        report, self};
     const int words = (int)(sizeof(before) / sizeof(before[0]));
     char **command = calloc((size_t)(words + count + 1), sizeof(char *));
     if (!command) {
         return fail("out of memory");
     }
+    ssize_t length = readlink(WEFT_LAUNCH_SELF, self, sizeof(self) - 1);
+    self[length > 0 ? length : 0] = '\0';
     name_beside(o, "", report, sizeof(report));
     memcpy(command, before, sizeof(before));
     for (int i = 0, to = words; i < count; i++) { /* all but --capture, which is done thereby */

@@ -208,16 +208,21 @@ static int folders(char found[FOLDERS][WEFT_PATH_BYTES])
     return count;
 }
 
+static int is_json(const struct dirent *file)
+{
+    size_t length = strlen(file->d_name);
+    return length > 5 && strcmp(file->d_name + length - 5, ".json") == 0;
+}
+
 /* The file of a folder that has our key; a file that cannot be read is warned of. */
 static bool find_in(const char *folder, const field_t fields[FIELDS], char path[WEFT_PATH_BYTES])
 {
-    DIR *files = opendir(folder);
+    struct dirent **files = NULL;
     bool found = false;
-    for (struct dirent *file; files && !found && (file = readdir(files)) != NULL;) {
-        size_t length = strlen(file->d_name);
+    int count = scandir(folder, &files, is_json, alphasort);
+    for (int i = 0; i < count && !found; i++) {
         weft_json_doc_t doc;
-        if (length < 6 || strcmp(file->d_name + length - 5, ".json") != 0 ||
-            weft__path_join(path, folder, file->d_name) != WEFT_OK) {
+        if (weft__path_join(path, folder, files[i]->d_name) != WEFT_OK) {
             continue;
         }
         if (weft__json_load(path, &doc) != WEFT_OK) {
@@ -228,9 +233,10 @@ static bool find_in(const char *folder, const field_t fields[FIELDS], char path[
                 key_matches(weft__json_get(doc.root, "key"), fields);
         weft__json_free(&doc);
     }
-    if (files) {
-        closedir(files);
+    for (int i = 0; i < count; i++) {
+        free(files[i]);
     }
+    free(files);
     return found;
 }
 
