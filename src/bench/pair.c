@@ -14,6 +14,8 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
+#define ALIKE 4 /* ways whose times differ by less than that have the same rounds */
+#define MOST_ROUNDS 100000
 #define WIDTH_EVERY 4         /* blocks: how often it is asked whether intervals are narrow */
 #define HEAP_SLACK (64 << 10) /* granules, heads of structures */
 
@@ -64,7 +66,7 @@ static weft_status_t enter(contest_t *c, way_t way, weft_sample_t *sample)
 
 /* One loop of every contestant, in an order of its own: whatever the machine does meanwhile, it
  * does to all of them, and nobody always comes after the same one. */
-static weft_status_t run_block(contest_t *c, int block, double *spent_ns)
+static weft_status_t run_block(contest_t *c, int64_t block, double *spent_ns)
 {
     int order[WEFT_PAIR_WAYS + 1] = {0};
     for (int i = 0; i < c->count; i++) {
@@ -81,6 +83,47 @@ static weft_status_t run_block(contest_t *c, int block, double *spent_ns)
         WEFT_TRY(weft__timed_loop(&c->timed[i], sample->iters, &ns));
         sample->us[sample->repeats++] = ns / c->run->parts / 1e3;
         *spent_ns += ns * sample->iters;
+    }
+    return WEFT_OK;
+}
+
+/* The least time of a round over some blocks, by contestant. */
+static weft_status_t try_blocks(contest_t *c, int seed, double least_us[WEFT_PAIR_WAYS + 1])
+{
+    double spent_ns = 0;
+    for (int block = 0; block < c->plan->trials; block++) {
+        WEFT_TRY(run_block(c, -1 - seed * c->plan->trials - block, &spent_ns));
+    }
+    for (int i = 0; i < c->count; i++) {
+        weft_sample_t *sample = c->samples[i];
+        least_us[i] = sample->us[0];
+        for (int n = 1; n < sample->repeats; n++) {
+            least_us[i] = sample->us[n] < least_us[i] ? sample->us[n] : least_us[i];
+        }
+        sample->repeats = 0;
+    }
+    return WEFT_OK;
+}
+
+/* Rounds of a loop. What begins and ends a loop costs time as well, so ways that are about equally
+ * fast get the same number: otherwise the one with the longer loops would seem to be faster. A busy
+ * machine makes rounds look long, the shorter the loop the longer; so it is done again where it
+ * shows that loops were far too short. */
+static weft_status_t set_rounds(contest_t *c)
+{
+    double us[WEFT_PAIR_WAYS + 1], target_us = c->plan->loop_ns / 1e3 / c->run->parts;
+    bool again = c->plan->iters == 0 && c->plan->trials > 0;
+    for (int seed = 0; again && seed < 4; seed++) {
+        WEFT_TRY(try_blocks(c, seed, us));
+        again = false;
+        for (int i = 0; i < c->count; i++) {
+            bool alike = us[i] < us[0] * ALIKE && us[0] < us[i] * ALIKE;
+            double rounds = target_us / (alike ? us[0] : us[i]);
+            int before = c->samples[i]->iters;
+            int iters = rounds < 1 ? 1 : rounds > MOST_ROUNDS ? MOST_ROUNDS : (int)rounds;
+            again = again || iters > 2 * before;
+            c->samples[i]->iters = iters;
+        }
     }
     return WEFT_OK;
 }
@@ -135,6 +178,7 @@ static weft_status_t time_ways(weft_pair_run_t *run, const weft_pair_plan_t *pla
         WEFT_TRY(
             enter(&contest, (way_t){run, run->pair->copy, "copy", 0, plan->trace}, &row->copy));
     }
+    WEFT_TRY(set_rounds(&contest));
     for (int block = 0; !enough(&contest, block, spent_ns); block++) {
         WEFT_TRY(run_block(&contest, block, &spent_ns));
     }

@@ -114,6 +114,7 @@ int weft__pair_ways(const weft_pair_t *pair);
 typedef struct weft_pair_plan {
     int iters;        /* rounds of a loop; 0: as many as fill loop_ns */
     double loop_ns;   /* length of a timed loop */
+    int trials;       /* blocks that are run before, to find out how many rounds fill one */
     int least, most;  /* blocks, at most WEFT_SAMPLE_MOST; a block is one loop of every way */
     double budget_ns; /* more blocks than `least` only while all of them took less than that; ... */
     double half_width;   /* ... and until all ratios are as sure (bench/statistics.h) */

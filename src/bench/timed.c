@@ -8,7 +8,7 @@
 #define MOST_ITERS 20000
 #define TRIALS 4
 #define LONG_NS 200e6
-#define TRIAL_NS 3.75e6 /* a loop that takes so long tells how many iterations fill a timed one */
+#define TRIAL_NS 3.75e6
 
 weft_status_t weft__timed_loop(const weft_timed_t *timed, int iters, double *ns_p)
 {
@@ -22,6 +22,12 @@ weft_status_t weft__timed_loop(const weft_timed_t *timed, int iters, double *ns_
     return WEFT_OK;
 }
 
+/* A loop that takes so long tells how many iterations fill a timed one. */
+static double trial_ns(const weft_timed_t *timed)
+{
+    return timed->target_ns < TRIAL_NS ? timed->target_ns : TRIAL_NS;
+}
+
 /* The least of some loops: on a busy machine a loop may be interrupted for a thousand times its own
  * length. One that takes LONG_NS is not worth repeating. */
 static weft_status_t least_loop(const weft_timed_t *timed, int iters, double *ns_p)
@@ -30,7 +36,7 @@ static weft_status_t least_loop(const weft_timed_t *timed, int iters, double *ns
     for (int i = 0; i < TRIALS; i++) {
         WEFT_TRY(weft__timed_loop(timed, iters, &ns));
         *ns_p = i == 0 || ns < *ns_p ? ns : *ns_p;
-        if (ns * iters < TRIAL_NS || ns * iters > LONG_NS) {
+        if (ns * iters < trial_ns(timed) || ns * iters > LONG_NS) {
             break; /* short: it need not be known well */
         }
     }
@@ -44,7 +50,7 @@ weft_status_t weft__timed_fit(const weft_timed_t *timed, int *iters_p)
     WEFT_TRY(weft__timed_loop(timed, 1, &ns)); /* pages and caches are filled */
     for (;;) {
         WEFT_TRY(least_loop(timed, iters, &ns));
-        if (ns * iters > TRIAL_NS || iters >= MOST_ITERS / 4) {
+        if (ns * iters > trial_ns(timed) || iters >= MOST_ITERS / 4) {
             break;
         }
         iters *= 4;
