@@ -51,7 +51,7 @@ name="the list"
 pairs list --json list.json
 expect_status 0
 for group in one-sided links calls compression; do
-    grep -q "^$group$" <<<"$out" || fail "no group $group: $out"
+    grep -q "^# $group$" <<<"$out" || fail "no group $group: $out"
 done
 expect_in "$out" 'ring -> tree -> direct'
 expect_in "$(json list.json)" '"name":"handoff/put","group":"one-sided",'

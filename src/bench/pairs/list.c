@@ -69,7 +69,7 @@ weft_status_t weft__pairs_list(const weft_pairs_t *pairs)
             continue;
         }
         if (!group || strcmp(group, (*at)->group) != 0) {
-            printf("%s%s\n", group ? "\n" : "", (*at)->group);
+            printf("%s# %s\n", group ? "\n" : "", (*at)->group);
             group = (*at)->group;
         }
         print_pair(*at);
