@@ -103,6 +103,21 @@ expect_in "$out" 'left out: small-calls needs 2 ranks or more, and there is 1: g
 fails 'no pair can run here: handoff needs 2 ranks or more' run handoff -n 1 --json one.json
 [ ! -e one.json ] || fail "a file of nothing is left"
 
+name="a GPU made of threads"
+module=$WEFT_BUILD/test/soft_gpu/soft_gpu.so
+if [ -e "$module" ]; then
+    WEFT_CUDA_MODULE=$module WEFT_ENGINE=weft WEFT_DEVICE=cuda \
+        pairs run peer places one-shot small-calls registered pinned halo -p quick -i 2
+    expect_status 0
+    expect_in "$out" 'wrong results: 0 (all verified)'
+    expect_in "$out" 'left out: halo runs on virtual GPUs only'
+    for way in 'through host' 'by topology' one-shot graph registered pinned; do
+        grep -qE "^ +$way +[0-9]" <<<"$out" || fail "no $way: $out"
+    done
+else
+    echo "not tried: $name: $module is not built"
+fi
+
 name="a rank that is killed"
 "$weft" pairs run -p thorough halo --json killed.json >out 2>err </dev/null &
 pid=$!

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "bench/pairs/internal.h"
 
-const long fuzz_runs = 1500;
+const long fuzz_runs = 6000;
 
 static const char good[] =
     "{\"kind\": \"pairs\", \"format\": 1, \"machine\": {\"host\": \"h\", \"cpus\": 2},"
