@@ -76,6 +76,12 @@
       "of milliseconds: for debuggers and sanitizers, which MPS keeps out")                        \
     X(STR, tune_file, "WEFT_TUNE_FILE", "",                                                        \
       "what weft bench --tune measured; empty: weft/tune under XDG_CONFIG_HOME or ~/.config")      \
+    X(STR, expectations, "WEFT_EXPECTATIONS", "",                                                  \
+      "folder with the expectations of weft pairs; empty: weft/expectations under "                \
+      "XDG_CONFIG_HOME or ~/.config, then those that come with Weft")                              \
+    X(STR, pairs_test, "WEFT_PAIRS_TEST", "",                                                      \
+      "for tests: all ways of a pair run its baseline, and take so many percent longer; empty: "   \
+      "each runs itself")                                                                          \
     X(SIZE, chunk, "WEFT_CHUNK", "1M", "chunk for staged buffers and pipelined algorithms")        \
     X(INT, spin, "WEFT_SPIN", "-1",                                                                \
       "polls before a waiting rank yields its core; -1: few when ranks share cores, else many")    \

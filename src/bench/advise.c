@@ -55,6 +55,8 @@ static void show_size(size_t bytes, char text[32])
 static weft_status_t measure(const weft_bench_t *bench, const weft_pair_t *pair, weft_comm_h comm,
                              const sizes_t *sizes, advice_t *a, size_t *wrong_p)
 {
+    weft_pair_plan_t plan;
+    WEFT_TRY(weft__pair_plan(bench, comm, &plan));
     for (int i = 0; i < sizes->count; i++) {
         size_t bytes = sizes->bytes[i];
         weft_pair_row_t row;
@@ -62,10 +64,11 @@ static weft_status_t measure(const weft_bench_t *bench, const weft_pair_t *pair,
         if ((bytes < pair->min && !bench->min) || (bytes > pair->max && !bench->max)) {
             continue;
         }
-        WEFT_TRY(weft__pair_measure(bench, pair, comm, bytes, &row));
-        double us = weft__sample_median(&row.one_sided);
-        double ratio = us > 0 ? weft__sample_median(&row.two_sided) / us : 0;
-        a->ratio[i] = ratio > a->ratio[i] ? ratio : a->ratio[i]; /* the best one-sided way counts */
+        WEFT_TRY(weft__pair_measure(&plan, pair, comm, bytes, &row));
+        for (int way = 1; way < weft__pair_ways(pair); way++) {
+            double ratio = weft__pair_ratio(&row, way);
+            a->ratio[i] = ratio > a->ratio[i] ? ratio : a->ratio[i]; /* the best of them counts */
+        }
         *wrong_p += row.wrong;
     }
     return WEFT_OK;
@@ -195,7 +198,7 @@ static weft_status_t advise_on(const weft_bench_t *bench, const weft_pair_t *con
                                size_t *wrong_p)
 {
     const sizes_t sizes = sizes_of(bench);
-    advice_t a = {.operation = (*at)->advise, .other = (*at)->other, .ranks = comm->size};
+    advice_t a = {.operation = (*at)->advise, .other = (*at)->ways[0].name, .ranks = comm->size};
     for (; *at; at++) {
         if (suits(*at, comm->size) && strcmp((*at)->advise, a.operation) == 0) {
             WEFT_TRY(measure(bench, *at, comm, &sizes, &a, wrong_p));

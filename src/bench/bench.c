@@ -11,6 +11,7 @@
 #include "bench/pattern.h"
 #include "bench/put.h"
 #include "bench/table.h"
+#include "bench/timed.h"
 #include "bench/tune.h"
 #include "comm/comm.h"
 #include "device/device.h"

@@ -1,7 +1,9 @@
 /* Compression of gradients, without a training step around it:
  *
  *   compress             to fewer bits and back, on every rank by itself, against a plain copy
- *   compress-allreduce   the sum of a bucket as --compress makes it, against an all-reduce of f32
+ *   compress-allreduce   the sum of gradients as --compress makes it, in small buckets and in one,
+ *                        against an all-reduce of f32
+ *   quantized            its communication alone, with fewer bits made beforehand (quantized.c)
  *
  * Least bytes of memory an element, where a copy has 8: bf16 12 (4 + 2, then 2 + 4), fp16 16 (the
  * largest magnitude comes first: 4 more), int8 18 (gradient and residual in, residual and byte out:
@@ -14,7 +16,9 @@
 #include "kernel/compress.h"
 #include "parallel/compression.h"
 
-#define CALLS 6   /* of a check */
+#define CALLS 6  /* of a check */
+#define SMALL 16 /* buckets, about */
+#define SMALL_MOST 32
 #define MOST 8.0f /* of weft__pair_value */
 
 typedef struct compress {
@@ -27,9 +31,9 @@ typedef struct compress {
     char *packed;           /* halves, or bytes and their scales */
     float *host;            /* where data is made and looked at */
     double *sums;           /* of all calls, and what they should be */
-    weft_bucket_t bucket;   /* all of grads */
-    weft_layout_t layout;   /* of that bucket alone */
-    weft_compression_t *compression;
+    weft_bucket_t small[SMALL_MOST], whole;
+    weft_layout_t layouts[2]; /* of small buckets, of the whole */
+    weft_compression_t *compressions[2];
 } compress_t;
 
 static weft_status_t open_compress(weft_pair_run_t *run)
@@ -38,8 +42,6 @@ static weft_status_t open_compress(weft_pair_run_t *run)
     WEFT_TRY(weft__pair_ctx(run, sizeof(*c), (void **)&c));
     c->kind = (weft_compress_t)weft__compress_named(run->pair->name);
     c->count = (int64_t)(run->bytes / sizeof(float));
-    c->bucket = (weft_bucket_t){.count = c->count};
-    c->layout = (weft_layout_t){.total = c->count, .bucket_count = 1, .buckets = &c->bucket};
     weft__compute_threads(1); /* as the other kinds have */
     WEFT_TRY(weft__compute(&c->compute));
     WEFT_TRY(weft__compress_ops(&c->ops));
@@ -52,18 +54,39 @@ static weft_status_t open_compress(weft_pair_run_t *run)
     return weft__pair_private(run, 2 * (size_t)c->count * sizeof(double), (void **)&c->sums);
 }
 
+/* Buckets of a 16th of all, or as small as they may be. */
+static void cut(compress_t *c, int ranks)
+{
+    int64_t align = weft__compression_align(c->kind, ranks);
+    int64_t each = c->count / SMALL / align * align, first = 0;
+    each = each > 0 ? each : align;
+    c->layouts[0] = (weft_layout_t){.total = c->count, .buckets = c->small};
+    for (; first < c->count; first += each) {
+        int64_t left = c->count - first;
+        c->small[c->layouts[0].bucket_count++] = (weft_bucket_t){
+            .first = first, .count = left < each ? left : each};
+    }
+    c->whole = (weft_bucket_t){.count = c->count};
+    c->layouts[1] = (weft_layout_t){.total = c->count, .bucket_count = 1, .buckets = &c->whole};
+}
+
 static weft_status_t open_exchange(weft_pair_run_t *run)
 {
     WEFT_TRY(open_compress(run));
     compress_t *c = run->ctx;
-    return weft__compression_create(c->kind, false, &c->layout, c->compute, run->comm,
-                                    &c->compression);
+    cut(c, run->size);
+    for (int i = 0; i < 2; i++) {
+        WEFT_TRY(weft__compression_create(c->kind, false, &c->layouts[i], c->compute, run->comm,
+                                          &c->compressions[i]));
+    }
+    return WEFT_OK;
 }
 
 static void close_compress(weft_pair_run_t *run)
 {
     compress_t *c = run->ctx;
-    weft__compression_destroy(c->compression);
+    weft__compression_destroy(c->compressions[0]);
+    weft__compression_destroy(c->compressions[1]);
     weft__compute_threads(0);
 }
 
@@ -151,11 +174,28 @@ static weft_status_t check_alone(weft_pair_run_t *run, size_t *wrong_p)
 
 /* ---- with the exchange ------------------------------------------------------------------ */
 
-static weft_status_t compressed(weft_pair_run_t *run, int rounds)
+/* One sum of all gradients: in small buckets (0), in one (1). */
+static weft_status_t sum_compressed(const weft_pair_run_t *run, int how)
 {
     const compress_t *c = run->ctx;
+    for (int b = 0; b < c->layouts[how].bucket_count; b++) {
+        WEFT_TRY(weft__compression_allreduce(c->compressions[how], b, c->grads, run->stream));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t in_small_buckets(weft_pair_run_t *run, int rounds)
+{
     for (int i = 0; i < rounds; i++) {
-        WEFT_TRY(weft__compression_allreduce(c->compression, 0, c->grads, run->stream));
+        WEFT_TRY(sum_compressed(run, 0));
+    }
+    return WEFT_OK;
+}
+
+static weft_status_t as_a_whole(weft_pair_run_t *run, int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        WEFT_TRY(sum_compressed(run, 1));
     }
     return WEFT_OK;
 }
@@ -204,17 +244,22 @@ static weft_status_t add_all(const weft_pair_run_t *run)
 }
 
 /* Over all calls int8 loses nothing: what they have not brought is in the residuals, of what ranks
- * sent and of each rank's part of the sum. */
-static weft_status_t check_sums(const weft_pair_run_t *run, size_t *wrong_p)
+ * sent and, bucket by bucket, of each rank's part of the sum. */
+static weft_status_t check_sums(const weft_pair_run_t *run, int how, size_t *wrong_p)
 {
     compress_t *c = run->ctx;
-    int64_t count, part = c->count / run->size;
-    const float *sent = weft__compression_residuals(c->compression, &count);
+    int64_t count;
+    const float *sent = weft__compression_residuals(c->compressions[how], &count);
     WEFT_TRY(weft_memcpy(c->grads, sent, run->bytes, NULL));
     WEFT_TRY(add_all(run));
     WEFT_TRY(weft_memset(c->grads, 0, run->bytes, NULL));
-    WEFT_TRY(weft_memcpy(c->grads + run->rank * part, sent + c->count, (size_t)part * sizeof(float),
-                         NULL));
+    for (int i = 0; i < c->layouts[how].bucket_count; i++) {
+        const weft_bucket_t *b = &c->layouts[how].buckets[i];
+        int64_t part = b->count / run->size;
+        WEFT_TRY(weft_memcpy(c->grads + b->first + run->rank * part,
+                             sent + c->count + b->first / run->size, (size_t)part * sizeof(float),
+                             NULL));
+    }
     WEFT_TRY(add_all(run));
     for (int64_t i = 0; i < c->count; i++) {
         *wrong_p += !(fabs(c->sums[2 * i] - c->sums[2 * i + 1]) <= 1e-4 * run->size);
@@ -224,7 +269,7 @@ static weft_status_t check_sums(const weft_pair_run_t *run, size_t *wrong_p)
 
 /* Both roundings of a call, of every rank's numbers and of their sum, and with int8 those of the
  * call before are in its result. */
-static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
+static weft_status_t check_compressed(const weft_pair_run_t *run, int how, size_t *wrong_p)
 {
     compress_t *c = run->ctx;
     double bound = 4 * rounding(c->kind, MOST * run->size) * 1.01;
@@ -232,19 +277,26 @@ static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
     for (uint64_t call = 0; call < CALLS; call++) {
         uint64_t seed = run->seed + call * 1000;
         WEFT_TRY(fill(run, seed));
-        WEFT_TRY(weft__compression_allreduce(c->compression, 0, c->grads, run->stream));
+        WEFT_TRY(sum_compressed(run, how));
         WEFT_TRY(compare(run, seed, bound, wrong_p));
     }
     if (c->kind == WEFT_COMPRESS_INT8) {
-        WEFT_TRY(check_sums(run, wrong_p));
+        WEFT_TRY(check_sums(run, how, wrong_p));
     }
+    /* What is timed is summed in place again and again: other numbers would grow without end. */
+    int64_t kept;
+    float *residuals = weft__compression_residuals(c->compressions[how], &kept);
+    return weft_memset(residuals, 0, (size_t)kept * sizeof(float), NULL);
+}
+
+static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
+{
+    compress_t *c = run->ctx;
+    WEFT_TRY(check_compressed(run, 0, wrong_p));
+    WEFT_TRY(check_compressed(run, 1, wrong_p));
     WEFT_TRY(fill(run, run->seed));
     WEFT_TRY(in_full(run, 1));
     WEFT_TRY(compare(run, run->seed, 0, wrong_p));
-    /* What is timed is summed in place again and again: other numbers would grow without end. */
-    int64_t kept;
-    float *residuals = weft__compression_residuals(c->compression, &kept);
-    WEFT_TRY(weft_memset(residuals, 0, (size_t)kept * sizeof(float), NULL));
     return weft_memset(c->grads, 0, run->bytes, NULL);
 }
 
@@ -252,18 +304,21 @@ static weft_status_t check_exchange(weft_pair_run_t *run, size_t *wrong_p)
 
 /* clang-format off */
 #define FOR_ALL                                                                                    \
-    .way = "compressed", .min = 64 << 10, .max = 64 << 20,                                         \
+    .group = "compression", .min = 64 << 10, .max = 64 << 20,                                      \
     .unit = WEFT_SUMSQ_CHUNK * sizeof(float), .shards = true, .gpu = true,                         \
     .close = close_compress
 #define ALONE(kind)                                                                                \
     {.target = "compress", .name = kind,                                                           \
-     .text = "to fewer bits and back, without communication", .other = "memcpy",                   \
-     .open = open_compress, .one_sided = there_and_back, .two_sided = plain_copy,                  \
+     .text = "to fewer bits and back, without communication",                                      \
+     .open = open_compress, .bound = "one rounding of the largest",                                \
+     .ways = {{"memcpy", plain_copy}, {"compressed", there_and_back}},                             \
      .check = check_alone, FOR_ALL}
 #define EXCHANGE(kind)                                                                             \
     {.target = "compress-allreduce", .name = kind,                                                 \
-     .text = "sum of a bucket of gradients, in place", .other = "all-reduce", .ranks = 2,          \
-     .open = open_exchange, .one_sided = compressed, .two_sided = in_full,                         \
+     .text = "sum of gradients, in place", .ranks = 2,                                             \
+     .open = open_exchange, .bound = "four roundings of the largest",                              \
+     .ways = {{"all-reduce", in_full}, {"small buckets", in_small_buckets},                        \
+              {"whole buffer", as_a_whole}},                                                       \
      .check = check_exchange, FOR_ALL}
 /* clang-format on */
 

@@ -108,7 +108,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 /* clang-format off */
 #define LOCK(label, what, begin, loop)                                                             \
     {.target = "lock", .name = label, .text = what, .heap = heap_bytes, .open = begin,             \
-     .one_sided = loop, .check = check}
+     .group = "one-sided", .ways = {{"one-sided", loop}}, .check = check}
 /* clang-format on */
 
 const weft_pair_t weft__pair_lock = LOCK(

@@ -8,99 +8,188 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/settings.h"
+#include "bench/statistics.h"
+#include "bench/timed.h"
 #include "comm/comm.h"
 #include "device/device.h"
 
-#define MOST_ITERS 20000
-#define TRIAL_NS 3.75e6 /* a loop that takes so long tells how many iterations fill a timed one */
+#define ALIKE 4 /* ways whose times differ by less than that have the same rounds */
+#define MOST_ROUNDS 100000
+#define WIDTH_EVERY 4         /* blocks: how often it is asked whether intervals are narrow */
 #define HEAP_SLACK (64 << 10) /* granules, heads of structures */
-
-/* ---- timing ----------------------------------------------------------------------------- */
-
-weft_status_t weft__timed_loop(const weft_timed_t *timed, int iters, double *ns_p)
-{
-    iters = (iters + timed->unit - 1) / timed->unit * timed->unit;
-    WEFT_TRY(weft_barrier(timed->comm, NULL));
-    uint64_t start = weft__now_ns();
-    WEFT_TRY(timed->loop(timed->ctx, iters));
-    double ns = (double)(weft__now_ns() - start) / iters;
-    WEFT_TRY(weft_allreduce(&ns, &ns, 1, WEFT_F64, WEFT_MAX, timed->comm, NULL));
-    *ns_p = ns;
-    return WEFT_OK;
-}
-
-weft_status_t weft__timed_fit(const weft_timed_t *timed, int *iters_p)
-{
-    double ns = 0;
-    int iters = 1;
-    WEFT_TRY(weft__timed_loop(timed, 2, &ns));
-    for (;;) {
-        WEFT_TRY(weft__timed_loop(timed, iters, &ns));
-        if (ns * iters > TRIAL_NS || iters >= MOST_ITERS / 4) {
-            break;
-        }
-        iters *= 4;
-    }
-    double fit = ns > 0 ? timed->target_ns / ns : MOST_ITERS;
-    *iters_p = fit < timed->least ? timed->least : fit > MOST_ITERS ? MOST_ITERS : (int)fit;
-    return WEFT_OK;
-}
-
-weft_status_t weft__timed_wrong(weft_comm_h comm, size_t wrong, size_t *all_p)
-{
-    uint64_t all = wrong;
-    WEFT_TRY(weft_allreduce(&all, &all, 1, WEFT_U64, WEFT_SUM, comm, NULL));
-    *all_p = (size_t)all;
-    return WEFT_OK;
-}
 
 /* A way of a pair, as the timed loop runs it. */
 typedef struct way {
     weft_pair_run_t *run;
     weft_pair_loop_fn loop;
+    const char *name;
+    double slower; /* for tests: it takes so much longer, as a part of its time */
+    weft_trace_t *trace;
 } way_t;
 
 static weft_status_t run_way(void *ctx, int iters)
 {
     way_t *way = ctx;
+    uint64_t start = weft__now_ns();
     WEFT_TRY(way->loop(way->run, iters));
-    return weft__pair_settle(way->run);
+    WEFT_TRY(weft__pair_settle(way->run));
+    uint64_t end = weft__now_ns();
+    uint64_t until = end + (uint64_t)(way->slower * (double)(end - start));
+    while (end < until) {
+        end = weft__now_ns();
+    }
+    weft__trace_span(way->trace, WEFT_PAIR_TRACK, way->name, start, end, iters,
+                     (int64_t)way->run->bytes);
+    return WEFT_OK;
 }
 
-/* One loop of each way after the other, and that several times: whatever the machine does
- * meanwhile, it does to both. */
-static weft_status_t time_both(weft_pair_run_t *run, const weft_bench_t *bench,
-                               weft_pair_row_t *row)
+typedef struct contest {
+    weft_pair_run_t *run;
+    const weft_pair_plan_t *plan;
+    weft_pair_row_t *row;
+    int count; /* contestants: the ways that are not absent, and the floor */
+    way_t ways[WEFT_PAIR_WAYS + 1];
+    weft_timed_t timed[WEFT_PAIR_WAYS + 1];
+    weft_sample_t *samples[WEFT_PAIR_WAYS + 1];
+} contest_t;
+
+static weft_status_t enter(contest_t *c, way_t way, weft_sample_t *sample)
 {
-    const weft_pair_t *pair = run->pair;
-    const weft_pair_loop_fn loops[] = {pair->one_sided, pair->two_sided, pair->copy};
-    weft_sample_t *const samples[] = {&row->one_sided, &row->two_sided, &row->copy};
-    weft_timed_t timed[3];
-    way_t ways[3];
-    for (int i = 0; i < 3; i++) {
-        ways[i] = (way_t){run, loops[i]};
-        timed[i] = (weft_timed_t){run->comm, run_way, &ways[i], 15e6, 3, 1};
-        samples[i]->iters = bench->iters;
-        if (loops[i] && bench->iters == 0) {
-            WEFT_TRY(weft__timed_fit(&timed[i], &samples[i]->iters));
-        }
+    int i = c->count++;
+    c->ways[i] = way;
+    c->timed[i] = (weft_timed_t){c->run->comm, run_way, &c->ways[i], c->plan->loop_ns, 1, 1};
+    c->samples[i] = sample;
+    sample->iters = c->plan->iters;
+    return sample->iters == 0 ? weft__timed_fit(&c->timed[i], &sample->iters) : WEFT_OK;
+}
+
+/* One loop of every contestant, in an order of its own: whatever the machine does meanwhile, it
+ * does to all of them, and nobody always comes after the same one. */
+static weft_status_t run_block(contest_t *c, int64_t block, double *spent_ns)
+{
+    int order[WEFT_PAIR_WAYS + 1] = {0};
+    for (int i = 0; i < c->count; i++) {
+        uint64_t random = weft__rng_at(c->plan->seed,
+                                       (uint64_t)block * (WEFT_PAIR_WAYS + 1) + (uint64_t)i);
+        int at = (int)(random % (uint64_t)(i + 1));
+        order[i] = order[at]; /* a shuffle from the inside out */
+        order[at] = i;
     }
-    for (int n = 0; n < bench->repeat; n++) {
-        for (int i = 0; i < 3; i++) {
-            double ns;
-            if (loops[i]) {
-                WEFT_TRY(weft__timed_loop(&timed[i], samples[i]->iters, &ns));
-                samples[i]->us[samples[i]->repeats++] = ns / run->parts / 1e3;
-            }
+    for (int n = 0; n < c->count; n++) {
+        int i = order[n];
+        weft_sample_t *sample = c->samples[i];
+        double ns;
+        WEFT_TRY(weft__timed_loop(&c->timed[i], sample->iters, &ns));
+        sample->us[sample->repeats++] = ns / c->run->parts / 1e3;
+        *spent_ns += ns * sample->iters;
+    }
+    return WEFT_OK;
+}
+
+/* The least time of a round over some blocks, by contestant. */
+static weft_status_t try_blocks(contest_t *c, int seed, double least_us[WEFT_PAIR_WAYS + 1])
+{
+    double spent_ns = 0;
+    for (int block = 0; block < c->plan->trials; block++) {
+        WEFT_TRY(run_block(c, -1 - seed * c->plan->trials - block, &spent_ns));
+    }
+    for (int i = 0; i < c->count; i++) {
+        weft_sample_t *sample = c->samples[i];
+        least_us[i] = sample->us[0];
+        for (int n = 1; n < sample->repeats; n++) {
+            least_us[i] = sample->us[n] < least_us[i] ? sample->us[n] : least_us[i];
+        }
+        sample->repeats = 0;
+    }
+    return WEFT_OK;
+}
+
+/* Rounds of a loop. What begins and ends a loop costs time as well, so ways that are about equally
+ * fast get the same number: otherwise the one with the longer loops would seem to be faster. A busy
+ * machine makes rounds look long, the shorter the loop the longer; so it is done again where it
+ * shows that loops were far too short. */
+static weft_status_t set_rounds(contest_t *c)
+{
+    double us[WEFT_PAIR_WAYS + 1], target_us = c->plan->loop_ns / 1e3 / c->run->parts;
+    bool again = c->plan->iters == 0 && c->plan->trials > 0;
+    for (int seed = 0; again && seed < 4; seed++) {
+        WEFT_TRY(try_blocks(c, seed, us));
+        again = false;
+        for (int i = 0; i < c->count; i++) {
+            bool alike = us[i] < us[0] * ALIKE && us[0] < us[i] * ALIKE;
+            double rounds = target_us / (alike ? us[0] : us[i]);
+            int before = c->samples[i]->iters;
+            int iters = rounds < 1 ? 1 : rounds > MOST_ROUNDS ? MOST_ROUNDS : (int)rounds;
+            again = again || iters > 2 * before;
+            c->samples[i]->iters = iters;
         }
     }
     return WEFT_OK;
 }
 
-static weft_status_t check(weft_pair_run_t *run, const weft_bench_t *bench, weft_pair_row_t *row)
+/* Times are the same on all ranks, so they all come to the same end. */
+static bool enough(const contest_t *c, int blocks, double spent_ns)
+{
+    const weft_pair_plan_t *plan = c->plan;
+    if (blocks < plan->least) {
+        return false;
+    }
+    if (blocks >= plan->most || spent_ns > plan->budget_ns) {
+        return true;
+    }
+    bool narrow = blocks % WIDTH_EVERY == 0;
+    const weft_sample_t *baseline = &c->row->ways[0];
+    for (int i = 1; i < WEFT_PAIR_WAYS && narrow; i++) {
+        const weft_sample_t *way = &c->row->ways[i];
+        narrow = way->repeats == 0 ||
+                 weft__ratio_half_width(baseline->us, way->us, blocks) <= plan->half_width;
+    }
+    return narrow;
+}
+
+/* WEFT_PAIRS_TEST: all ways run the baseline, and may take longer than it. */
+static way_t way_of(weft_pair_run_t *run, int i, const weft_pair_plan_t *plan)
+{
+    const weft_pair_t *pair = run->pair;
+    const char *test = weft__settings()->pairs_test;
+    way_t way = {run, pair->ways[i].loop, pair->ways[i].name, 0, plan->trace};
+    double percent;
+    if (i > 0 && test[0] != '\0') {
+        way.loop = pair->ways[0].loop;
+        way.slower = weft__parse_real(test, &percent) && percent > 0 ? percent / 100 : 0;
+    }
+    return way;
+}
+
+static weft_status_t time_ways(weft_pair_run_t *run, const weft_pair_plan_t *plan,
+                               weft_pair_row_t *row)
+{
+    contest_t contest = {.run = run, .plan = plan, .row = row};
+    double spent_ns = 0;
+    for (int i = 0; i < weft__pair_ways(run->pair); i++) {
+        const weft_pair_way_t *way = &run->pair->ways[i];
+        row->absent[i] = way->absent ? way->absent(run) : NULL;
+        if (!row->absent[i]) {
+            WEFT_TRY(enter(&contest, way_of(run, i, plan), &row->ways[i]));
+        }
+    }
+    if (run->pair->copy) {
+        WEFT_TRY(
+            enter(&contest, (way_t){run, run->pair->copy, "copy", 0, plan->trace}, &row->copy));
+    }
+    WEFT_TRY(set_rounds(&contest));
+    for (int block = 0; !enough(&contest, block, spent_ns); block++) {
+        WEFT_TRY(run_block(&contest, block, &spent_ns));
+    }
+    return weft_allreduce(run->held, row->held, WEFT_PAIR_WAYS, WEFT_U64, WEFT_MAX, run->comm,
+                          NULL);
+}
+
+static weft_status_t check(weft_pair_run_t *run, const weft_pair_plan_t *plan, weft_pair_row_t *row)
 {
     size_t wrong = 0;
-    if (!bench->check) {
+    if (!plan->check) {
         return WEFT_OK;
     }
     run->seed++;
@@ -111,21 +200,13 @@ static weft_status_t check(weft_pair_run_t *run, const weft_bench_t *bench, weft
     return WEFT_OK;
 }
 
-/* The same on all ranks, another one in every run. */
-static weft_status_t agree_on_seed(weft_pair_run_t *run)
-{
-    WEFT_TRY(weft__random_bytes(&run->seed, sizeof(run->seed)));
-    return weft_broadcast(&run->seed, &run->seed, 1, WEFT_U64, 0, run->comm, NULL);
-}
-
-static weft_status_t measure_open(weft_pair_run_t *run, const weft_bench_t *bench,
+static weft_status_t measure_open(weft_pair_run_t *run, const weft_pair_plan_t *plan,
                                   weft_pair_row_t *row)
 {
-    WEFT_TRY(agree_on_seed(run));
     WEFT_TRY(run->pair->open(run));
-    WEFT_TRY(check(run, bench, row));
-    WEFT_TRY(time_both(run, bench, row));
-    return check(run, bench, row);
+    WEFT_TRY(check(run, plan, row));
+    WEFT_TRY(time_ways(run, plan, row));
+    return check(run, plan, row);
 }
 
 static size_t round_up(const weft_pair_t *pair, int ranks, size_t bytes)
@@ -134,7 +215,7 @@ static size_t round_up(const weft_pair_t *pair, int ranks, size_t bytes)
     return pair->max == 0 ? 0 : (bytes + unit - 1) / unit * unit;
 }
 
-weft_status_t weft__pair_measure(const weft_bench_t *bench, const weft_pair_t *pair,
+weft_status_t weft__pair_measure(const weft_pair_plan_t *plan, const weft_pair_t *pair,
                                  weft_comm_h comm, size_t bytes, weft_pair_row_t *row_p)
 {
     weft_pair_run_t run = {.pair = pair,
@@ -142,12 +223,15 @@ weft_status_t weft__pair_measure(const weft_bench_t *bench, const weft_pair_t *p
                            .rank = comm->rank,
                            .size = comm->size,
                            .bytes = round_up(pair, comm->size, bytes),
+                           .seed = plan->seed,
                            .parts = 1};
     char why[WEFT_ERROR_TEXT]; /* cleaning up may fail as well */
     *row_p = (weft_pair_row_t){.pair = pair, .ranks = run.size, .bytes = run.bytes};
-    WEFT_TRY(weft_symm_create(comm, (pair->heap ? pair->heap(&run) : 0) + HEAP_SLACK, &run.symm));
+    if (pair->heap) {
+        WEFT_TRY(weft_symm_create(comm, pair->heap(&run) + HEAP_SLACK, &run.symm));
+    }
     weft_status_t status = weft__device_is_cuda() ? weft_stream_create(&run.stream) : WEFT_OK;
-    status = status == WEFT_OK ? measure_open(&run, bench, row_p) : status;
+    status = status == WEFT_OK ? measure_open(&run, plan, row_p) : status;
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
     if (run.ctx && pair->close) {
         pair->close(&run);
@@ -200,18 +284,36 @@ bool weft__pair_sized(const char *target)
     return false;
 }
 
-static weft_status_t refuse(const weft_pair_t *pair, weft_comm_h comm)
+void weft__pair_label(const weft_pair_t *pair, char label[WEFT_PAIR_LABEL])
 {
+    snprintf(label, WEFT_PAIR_LABEL, "%s%s%s", pair->target, pair->name ? "/" : "",
+             pair->name ? pair->name : "");
+}
+
+int weft__pair_ways(const weft_pair_t *pair)
+{
+    int count = 0;
+    while (count < WEFT_PAIR_WAYS && pair->ways[count].loop) {
+        count++;
+    }
+    return count;
+}
+
+double weft__pair_ratio(const weft_pair_row_t *row, int i)
+{
+    double us = weft__sample_median(&row->ways[i]);
+    return us > 0 ? weft__sample_median(&row->ways[0]) / us : 0;
+}
+
+void weft__pair_refusal(const weft_pair_t *pair, weft_comm_h comm, char *text, size_t room)
+{
+    text[0] = '\0';
     if (comm->size < pair->ranks) {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "%s needs %d ranks or more, and there %s %d: give -n %d", pair->target,
-                          pair->ranks, comm->size == 1 ? "is" : "are", comm->size, pair->ranks);
+        snprintf(text, room, "%s needs %d ranks or more, and there %s %d: give -n %d", pair->target,
+                 pair->ranks, comm->size == 1 ? "is" : "are", comm->size, pair->ranks);
+    } else if (weft__device_is_cuda() && !pair->gpu) {
+        snprintf(text, room, "%s runs on virtual GPUs only: leave --device cuda out", pair->target);
     }
-    if (weft__device_is_cuda() && !pair->gpu) {
-        return weft__fail(WEFT_ERR_UNSUPPORTED,
-                          "%s runs on virtual GPUs only: leave --device cuda out", pair->target);
-    }
-    return WEFT_OK;
 }
 
 /* ---- all sizes -------------------------------------------------------------------------- */
@@ -228,15 +330,33 @@ void weft__pair_range(const weft_bench_t *bench, const weft_pair_t *pair, size_t
     }
 }
 
+weft_status_t weft__pair_plan(const weft_bench_t *bench, weft_comm_h comm, weft_pair_plan_t *plan_p)
+{
+    *plan_p = (weft_pair_plan_t){.iters = bench->iters,
+                                 .loop_ns = 15e6,
+                                 .least = bench->repeat,
+                                 .most = bench->repeat,
+                                 .check = bench->check};
+    WEFT_TRY(weft__random_bytes(&plan_p->seed, sizeof(plan_p->seed)));
+    return weft_broadcast(&plan_p->seed, &plan_p->seed, 1, WEFT_U64, 0, comm, NULL);
+}
+
 static weft_status_t bench_pair(const weft_bench_t *bench, const weft_pair_t *pair,
                                 weft_comm_h comm, weft_pair_table_t *table, size_t *wrong_p)
 {
     size_t bytes, last;
-    WEFT_TRY(refuse(pair, comm));
+    char why[256];
+    weft_pair_plan_t plan;
+    weft__pair_refusal(pair, comm, why, sizeof(why));
+    if (why[0] != '\0') {
+        return weft__fail(comm->size < pair->ranks ? WEFT_ERR_INVALID : WEFT_ERR_UNSUPPORTED, "%s",
+                          why);
+    }
+    WEFT_TRY(weft__pair_plan(bench, comm, &plan));
     weft__pair_range(bench, pair, &bytes, &last);
     for (bool sized = pair->max > 0; bytes <= last || !sized;) {
         weft_pair_row_t row;
-        WEFT_TRY(weft__pair_measure(bench, pair, comm, bytes, &row));
+        WEFT_TRY(weft__pair_measure(&plan, pair, comm, bytes, &row));
         *wrong_p += row.wrong;
         if (table) {
             weft__pair_table_row(table, &row);
@@ -280,99 +400,4 @@ weft_status_t weft__pair_bench(const weft_bench_t *bench, weft_comm_h comm, size
         status = status == WEFT_OK ? closed : status;
     }
     return status == WEFT_OK || why[0] == '\0' ? status : weft__fail(status, "%s", why);
-}
-
-/* ---- for pairs -------------------------------------------------------------------------- */
-
-weft_status_t weft__pair_settle(const weft_pair_run_t *run)
-{
-    if (!run->stream) {
-        return WEFT_OK;
-    }
-    WEFT_TRY(weft_stream_synchronize(run->stream));
-    return weft_symm_error(run->symm);
-}
-
-weft_status_t weft__pair_copy(const weft_pair_run_t *run, void *dst, const void *src, size_t bytes,
-                              int rounds)
-{
-    for (int i = 0; i < rounds; i++) {
-        if (run->stream) {
-            WEFT_TRY(weft_memcpy(dst, src, bytes, run->stream));
-        } else {
-            memcpy(dst, src, bytes);
-            __asm__ volatile("" ::: "memory"); /* all of them count, not just the last */
-        }
-    }
-    return WEFT_OK;
-}
-
-weft_status_t weft__pair_await(const weft_pair_run_t *run, const uint64_t *lines, uint64_t value)
-{
-    for (int n = 1; n < run->size; n++) {
-        int from = (run->rank + run->size - n) % run->size;
-        WEFT_TRY(weft_symm_signal_wait(run->symm, lines + from * WEFT_PAIR_LINE, WEFT_CMP_GE, value,
-                                       NULL));
-    }
-    return WEFT_OK;
-}
-
-weft_status_t weft__pair_ctx(weft_pair_run_t *run, size_t bytes, void **ctx_p)
-{
-    *ctx_p = run->ctx = calloc(1, bytes);
-    return run->ctx ? WEFT_OK : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for a benchmark's state");
-}
-
-static weft_status_t own(weft_pair_run_t *run, void *memory, weft_status_t (*release)(void *))
-{
-    if (run->owned_count == WEFT_PAIR_OWNED) {
-        release(memory);
-        return weft__fail(WEFT_ERR_INVALID, "%s allocates more than %d buffers", run->pair->target,
-                          WEFT_PAIR_OWNED);
-    }
-    run->owned[run->owned_count].memory = memory;
-    run->owned[run->owned_count++].release = release;
-    return WEFT_OK;
-}
-
-weft_status_t weft__pair_device(weft_pair_run_t *run, size_t bytes, void **memory_p)
-{
-    WEFT_TRY(weft_malloc(memory_p, bytes));
-    return own(run, *memory_p, weft_free);
-}
-
-weft_status_t weft__pair_host(weft_pair_run_t *run, size_t bytes, void **memory_p)
-{
-    WEFT_TRY(weft_host_malloc(memory_p, bytes));
-    return own(run, *memory_p, weft_host_free);
-}
-
-static weft_status_t free_private(void *memory)
-{
-    free(memory);
-    return WEFT_OK;
-}
-
-weft_status_t weft__pair_private(weft_pair_run_t *run, size_t bytes, void **memory_p)
-{
-    size_t room = (bytes + 4095) / 4096 * 4096 + 4096;
-    *memory_p = aligned_alloc(4096, room);
-    if (!*memory_p) {
-        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes of data", bytes);
-    }
-    memset(*memory_p, 0, room);
-    return own(run, *memory_p, free_private);
-}
-
-float weft__pair_value(uint64_t seed, int rank, size_t i)
-{
-    uint64_t mixed = (seed + (uint64_t)rank * 40503u + i) * 0x9e3779b97f4a7c15ull;
-    return (float)(mixed >> 60) - 7.0f;
-}
-
-void weft__pair_fill(float *to, uint64_t seed, int rank, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        to[i] = weft__pair_value(seed, rank, i);
-    }
 }

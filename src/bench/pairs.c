@@ -3,6 +3,7 @@
 #include "bench/pair.h"
 #include "bench/patterns/patterns.h"
 #include "bench/rma.h"
+#include "bench/ways/ways.h"
 
 const weft_pair_t *const weft__pairs[] = {
     &weft__pair_put,
@@ -30,11 +31,22 @@ const weft_pair_t *const weft__pairs[] = {
     &weft__pair_server,
     &weft__pair_async,
     &weft__pair_swap,
+    &weft__pair_peer,
+    &weft__pair_places,
+    &weft__pair_algorithms,
+    &weft__pair_one_shot,
+    &weft__pair_cold_state,
+    &weft__pair_small_calls,
+    &weft__pair_registered,
+    &weft__pair_pinned,
     &weft__pair_compress_bf16,
     &weft__pair_compress_fp16,
     &weft__pair_compress_int8,
     &weft__pair_exchange_bf16,
     &weft__pair_exchange_fp16,
     &weft__pair_exchange_int8,
+    &weft__pair_quantized_bf16,
+    &weft__pair_quantized_fp16,
+    &weft__pair_quantized_int8,
     NULL,
 };

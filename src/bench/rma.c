@@ -142,8 +142,9 @@ static weft_status_t check_get(weft_pair_run_t *run, size_t *wrong_p)
 
 /* clang-format off */
 #define COPIES(name, what, loop, copies, looks)                                                    \
-    {.target = name, .text = what, .other = "memcpy", .min = 8, .max = 64 << 20, .gpu = true,      \
-     .heap = heap_bytes, .open = open_rma, .one_sided = loop, .two_sided = copies, .check = looks}
+    {.target = name, .text = what, .group = "one-sided", .min = 8, .max = 64 << 20,                \
+     .gpu = true, .heap = heap_bytes, .open = open_rma,                                            \
+     .ways = {{"memcpy", copies}, {"one-sided", loop}}, .check = looks}
 /* clang-format on */
 
 const weft_pair_t weft__pair_put = COPIES(
@@ -219,7 +220,7 @@ static weft_status_t check_ping(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_put_signal = {
     .target = "put-signal",
     .text = "data and a signal from rank 2k to 2k+1 and back; one way",
-    .other = "send/recv",
+    .group = "one-sided",
     .advise = "message",
     .min = 8,
     .max = 1 << 20,
@@ -227,8 +228,7 @@ const weft_pair_t weft__pair_put_signal = {
     .gpu = true,
     .heap = heap_bytes,
     .open = open_ping,
-    .one_sided = ping_pong,
-    .two_sided = messages,
+    .ways = {{"send/recv", messages}, {"one-sided", ping_pong}},
     .check = check_ping,
 };
 
@@ -291,8 +291,9 @@ static weft_status_t check_atomic(weft_pair_run_t *run, size_t *wrong_p)
 
 #define ATOMIC(function, label, what)                                                              \
     {                                                                                              \
-        .target = "atomic", .name = label, .text = what, .gpu = true, .heap = heap_bytes,          \
-        .open = open_rma, .one_sided = function, .check = check_atomic                             \
+        .target = "atomic", .name = label, .group = "one-sided", .text = what, .gpu = true,        \
+        .heap = heap_bytes, .open = open_rma, .ways = {{"one-sided", function}},                   \
+        .check = check_atomic                                                                      \
     }
 
 const weft_pair_t weft__pair_fetch_add = ATOMIC(fetch_add, "fetch-add", "at the next rank");
@@ -328,10 +329,11 @@ static weft_status_t check_barrier(weft_pair_run_t *run, size_t *wrong_p)
 
 const weft_pair_t weft__pair_barrier = {
     .target = "symm-barrier",
+    .group = "one-sided",
     .text = "puts of all ranks complete, then all ranks meet",
     .gpu = true,
     .heap = heap_bytes,
     .open = open_rma,
-    .one_sided = symm_barrier,
+    .ways = {{"one-sided", symm_barrier}},
     .check = check_barrier,
 };

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/version.h"
+#include "bench/statistics.h"
 #include "device/cuda.h"
 #include "device/device.h"
 #include "kernel/kernel.h"
@@ -48,6 +49,11 @@ weft_status_t weft__samples_open(weft_result_t *result, const weft_bench_t *benc
         weft__json_array(&result->json, "results");
     }
     return WEFT_OK;
+}
+
+double weft__sample_median(const weft_sample_t *sample)
+{
+    return weft__median(sample->us, sample->repeats);
 }
 
 void weft__sample_write(weft_json_t *json, const char *key, const weft_sample_t *sample)

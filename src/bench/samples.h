@@ -6,10 +6,11 @@
 #include "bench/bench.h"
 #include "topo/result.h"
 
-#define WEFT_REPEAT_MOST 64
+#define WEFT_REPEAT_MOST 64  /* that a user may ask for */
+#define WEFT_SAMPLE_MOST 512 /* that there is room for */
 
 typedef struct weft_sample {
-    double us[WEFT_REPEAT_MOST]; /* time of a call, one per timed loop */
+    double us[WEFT_SAMPLE_MOST]; /* time of a call, one per timed loop */
     int repeats, iters;
     size_t wrong;
 } weft_sample_t;

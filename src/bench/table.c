@@ -1,23 +1,7 @@
 #include "bench/table.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double weft__sample_median(const weft_sample_t *sample)
-{
-    double us[WEFT_REPEAT_MOST];
-    int n = sample->repeats;
-    memcpy(us, sample->us, (size_t)n * sizeof(*us));
-    qsort(us, (size_t)n, sizeof(*us), by_value);
-    return n == 0 ? 0 : n % 2 ? us[n / 2] : (us[n / 2 - 1] + us[n / 2]) / 2;
-}
 
 /* Bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
 static double bus_factor(const char *collective, int ranks)

@@ -270,10 +270,11 @@ int weft__cmd_bench(int argc, char **argv)
             "inside kernels), atomic, symm-barrier, lock. Patterns, each against its two-sided "
             "form: halo, balance, handoff, lookup, kv, gradient-sync, put-allgather, gemm-column, "
             "gemm-row, param-server, async-gradients, swap. Gradients in fewer bits: compress (by "
-            "itself), compress-allreduce.",
+            "itself), compress-allreduce, quantized. Every other pair of weft pairs list, too: "
+            "peer, places, algorithms, one-shot, cold-state, small-calls, registered, pinned.",
         .footer = "Collectives have the columns of nccl-tests; sizes are of the larger buffer of "
                   "a\nrank. The rest: time, time of the other way, their ratio; docs/patterns.md "
-                  "and\ndocs/training.md explain them.\n\n"
+                  "and\ndocs/pairs.md explain them.\n\n"
                   "examples:\n"
                   "  weft bench allreduce -n 8 -b 8 -e 256M -f 2 --json results.json\n"
                   "  weft bench halo -n 4\n"

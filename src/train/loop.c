@@ -712,5 +712,8 @@ weft_status_t weft__train_run(weft_setup_t *setup, weft_comm_h comm, FILE *out,
         status = train(&run);
     }
     status = close_run(&run, status);
-    return weft__tracing_close(setup, comm, trace, status);
+    weft_tracks_t tracks = weft__tracks;
+    tracks.about = weft__record_describe;
+    tracks.ctx = setup;
+    return weft__tracing_close(setup->config->trace, &tracks, comm, trace, status);
 }

@@ -130,3 +130,14 @@ weft_status_t weft__record_write(const weft_setup_t *setup)
     free(text);
     return status;
 }
+
+void weft__record_describe(weft_json_t *json, void *setup)
+{
+    const weft_setup_t *run = setup;
+    char *config;
+    weft__record_machine(run, json);
+    if (weft__record_settings(run->config, "", &config) == WEFT_OK) {
+        weft__json_string(json, "config", config);
+        free(config);
+    }
+}

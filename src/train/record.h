@@ -19,4 +19,8 @@ weft_status_t weft__record_write(const weft_setup_t *setup);
 /* What machine.json holds, into the object that is open. */
 void weft__record_machine(const weft_setup_t *setup, weft_json_t *json);
 
+/* The same and the configuration, for a trace, which is then enough to get another like it;
+ * `setup` is a weft_setup_t, which is only read. */
+void weft__record_describe(weft_json_t *json, void *setup);
+
 #endif

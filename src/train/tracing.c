@@ -8,8 +8,6 @@
 #include <weft/device.h>
 
 #include "base/log.h"
-#include "parallel/timeline.h"
-#include "train/record.h"
 
 #define SPANS ((size_t)1 << 20)
 #define CHUNK_BYTES ((size_t)1 << 20) /* of a part, in one message */
@@ -73,25 +71,10 @@ static weft_status_t receive_parts(weft_trace_part_t *parts, int size, void *chu
     return status;
 }
 
-/* Enough to get the same trace again, without a run folder too. */
-static void describe(weft_json_t *json, void *ctx)
-{
-    const weft_setup_t *setup = ctx;
-    char *config;
-    weft__record_machine(setup, json);
-    if (weft__record_settings(setup->config, "", &config) == WEFT_OK) {
-        weft__json_string(json, "config", config);
-        free(config);
-    }
-}
-
 /* On rank 0, which has the last word: all parts into one file. */
-static weft_status_t merge(const weft_setup_t *setup, weft_trace_part_t own, int size, void *chunk,
-                           weft_comm_h comm)
+static weft_status_t merge(const char *path, const weft_tracks_t *tracks, weft_trace_part_t own,
+                           int size, void *chunk, weft_comm_h comm)
 {
-    weft_tracks_t tracks = weft__tracks;
-    tracks.about = describe;
-    tracks.ctx = (void *)setup; /* which describe only reads */
     weft_trace_part_t *parts = calloc((size_t)size, sizeof(*parts));
     if (parts == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to join the traces of %d ranks", size);
@@ -99,7 +82,7 @@ static weft_status_t merge(const weft_setup_t *setup, weft_trace_part_t own, int
     parts[0] = own;
     weft_status_t status = receive_parts(parts, size, chunk, comm);
     if (status == WEFT_OK) {
-        status = weft__trace_merge(setup->config->trace, &tracks, parts, size);
+        status = weft__trace_merge(path, tracks, parts, size);
     }
     for (int i = 1; i < size; i++) {
         free(parts[i].text);
@@ -108,7 +91,8 @@ static weft_status_t merge(const weft_setup_t *setup, weft_trace_part_t own, int
     return status;
 }
 
-static weft_status_t write_trace(const weft_setup_t *setup, weft_comm_h comm, weft_trace_t *trace)
+static weft_status_t write_trace(const char *path, const weft_tracks_t *tracks, weft_comm_h comm,
+                                 weft_trace_t *trace)
 {
     int rank, size;
     void *chunk;
@@ -117,7 +101,7 @@ static weft_status_t write_trace(const weft_setup_t *setup, weft_comm_h comm, we
     WEFT_TRY(weft_comm_size(comm, &size));
     WEFT_TRY(weft_malloc(&chunk, CHUNK_BYTES));
     weft_status_t saved = weft__trace_save(trace, &part); /* empty if that fails */
-    weft_status_t status = rank == 0 ? merge(setup, part, size, chunk, comm)
+    weft_status_t status = rank == 0 ? merge(path, tracks, part, size, chunk, comm)
                                      : send_part(part, rank, chunk, comm);
     free(part.text);
     weft_free(chunk);
@@ -133,13 +117,13 @@ static void say_nothing_written(const char *path, weft_comm_h comm)
     }
 }
 
-weft_status_t weft__tracing_close(const weft_setup_t *setup, weft_comm_h comm, weft_trace_t *trace,
-                                  weft_status_t status)
+weft_status_t weft__tracing_close(const char *path, const weft_tracks_t *tracks, weft_comm_h comm,
+                                  weft_trace_t *trace, weft_status_t status)
 {
     if (trace != NULL && status == WEFT_OK) {
-        status = write_trace(setup, comm, trace);
+        status = write_trace(path, tracks, comm, trace);
     } else if (trace != NULL) {
-        say_nothing_written(setup->config->trace, comm);
+        say_nothing_written(path, comm);
     }
     if (trace != NULL) {
         weft__trace_close(trace);

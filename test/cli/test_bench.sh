@@ -97,7 +97,7 @@ for what in put get put-signal halo lookup kv put-allgather gemm-column gemm-row
     expect_status 0
     expect_rows 2
 done
-for what in handoff:6 gradient-sync:4 compress:6 compress-allreduce:6; do # several ways each
+for what in handoff:6 gradient-sync:4 compress:6 compress-allreduce:18 quantized:6; do # several ways each
     name="${what%:*}"
     bench "${what%:*}" -n 3 -b 1003 -e 5000 -f 3 --iters 3 --repeat 1
     expect_status 0

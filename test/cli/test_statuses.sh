@@ -27,6 +27,7 @@ short() {
     train) echo "$train -n 2 --steps 3" ;;
     generate) echo "$weft generate --from model -n 4" ;;
     bench) echo "$weft bench barrier -n 2 --iters 2 --repeat 1" ;;
+    pairs) echo "$weft pairs run put-signal -p quick -i 2" ;;
     topo | info) echo "$weft $1" ;;
     oshrun) echo "$bin/oshrun -np 2 echo x" ;;
     oshcc) echo "$bin/oshcc --showme:compile" ;;
@@ -38,6 +39,8 @@ more() {
     train) printf '%s\n' "$train --steps 3" "$train --dry-run" "$weft train --help" "$weft train --model help" ;;
     bench) printf '%s\n' "$weft bench barrier -n 2 --threads --iters 2 --repeat 1" "$weft bench --help" \
         "$weft bench barrier -n 2 --iters 2 --repeat 1 --json -" ;;
+    pairs) printf '%s\n' "$weft pairs list" "$weft pairs list --json -" "$weft pairs --help" \
+        "$weft pairs run put-signal -p quick -i 2 --json -" ;;
     topo) printf '%s\n' "$weft topo --json -" "$weft topo --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
     oshcc) echo "$bin/oshcc --showme x.c" ;;
@@ -52,6 +55,7 @@ long() {
     # always the likeliest token, which is never the end of the text
     generate) echo "$weft generate --from model -n 100000000 --temperature 0" ;;
     bench) echo "$weft bench allreduce -n 2 -b 8 -e 8 --iters 1000000000" ;;
+    pairs) echo "$weft pairs run halo -p thorough -i 10000000" ;;
     oshrun) echo "$bin/oshrun -np 2 --grace 20s sleep 600" ;;
     esac
 }

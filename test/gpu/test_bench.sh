@@ -36,8 +36,8 @@ for how in "" --threads; do # processes (under MPS), and threads
 done
 expect 1 handoff --threads -n 3 -b 1003 -e 1003 --iters 20 --repeat 1
 
-for what in compress compress-allreduce; do
-    expect 6 "$what" --threads -n 2 -b 64K -e 1M -f 16 --iters 5 --repeat 1
+for what in compress:6 compress-allreduce:18 quantized:6; do
+    expect "${what#*:}" "${what%:*}" --threads -n 2 -b 64K -e 1M -f 16 --iters 5 --repeat 1
 done
 
 file=$(mktemp)

@@ -131,7 +131,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_async = {
     .target = "async-gradients",
     .text = "a step of workers whose steps take 20 to 200 us each",
-    .other = "all-reduce",
+    .group = "one-sided",
     .min = 1 << 10,
     .max = 64 << 10,
     .unit = 4,
@@ -139,7 +139,6 @@ const weft_pair_t weft__pair_async = {
     .heap = heap_bytes,
     .open = open_async,
     .close = close_async,
-    .one_sided = by_ring,
-    .two_sided = by_allreduce,
+    .ways = {{"all-reduce", by_allreduce}, {"one-sided", by_ring}},
     .check = check,
 };

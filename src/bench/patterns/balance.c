@@ -125,12 +125,11 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_balance = {
     .target = "balance",
     .text = "a picture whose rows have unequal costs, 16 rows per rank",
-    .other = "dealt out",
+    .group = "one-sided",
     .ranks = 2,
     .heap = heap_bytes,
     .open = open_balance,
     .close = close_balance,
-    .one_sided = by_stealing,
-    .two_sided = by_dealing,
+    .ways = {{"dealt out", by_dealing}, {"one-sided", by_stealing}},
     .check = check,
 };

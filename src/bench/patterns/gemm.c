@@ -224,7 +224,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
         memset(g->y[0], 0xFF, run->bytes);
         memset(g->y[1], 0xFF, run->bytes);
         WEFT_TRY(weft_symm_barrier(run->symm, NULL));
-        WEFT_TRY(way == 0 ? run->pair->one_sided(run, 3) : run->pair->two_sided(run, 1));
+        WEFT_TRY(way == 0 ? run->pair->ways[1].loop(run, 3) : run->pair->ways[0].loop(run, 1));
         *wrong_p += compare(run, g, g->y[g->calls % 2]);
         WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     }
@@ -233,9 +233,9 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 
 /* clang-format off */
 #define GEMM(name, what, versus, loop, collective)                                                 \
-    {.target = name, .text = what, .other = versus, .min = 16 << 10, .max = 1 << 20,               \
+    {.target = name, .text = what, .group = "one-sided", .min = 16 << 10, .max = 1 << 20,          \
      .unit = 4 * M * 16, .shards = true, .heap = heap_bytes, .open = open_gemm,                    \
-     .one_sided = loop, .two_sided = collective, .check = check}
+     .ways = {{versus, collective}, {"one-sided", loop}}, .check = check}
 /* clang-format on */
 
 const weft_pair_t weft__pair_gemm_column = GEMM(

@@ -179,7 +179,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     for (uint64_t call = 0; call < 10; call++) {
         uint64_t seed = run->seed + call * 1000;
         weft__pair_fill(g->src, seed, run->rank, g->count);
-        WEFT_TRY(call % 5 < 4 ? run->pair->one_sided(run, 1) : run->pair->two_sided(run, 1));
+        WEFT_TRY(call % 5 < 4 ? run->pair->ways[1].loop(run, 1) : run->pair->ways[0].loop(run, 1));
         for (size_t i = 0; i < g->count; i++) {
             float want = 0;
             for (int r = 0; r < run->size; r++) {
@@ -193,9 +193,10 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 
 /* clang-format off */
 #define GRADIENT(label, what, most, loop)                                                          \
-    {.target = "gradient-sync", .name = label, .text = what, .other = "all-reduce",                \
+    {.target = "gradient-sync", .name = label, .text = what, .group = "one-sided",                 \
      .advise = "all-reduce", .min = 64, .max = most, .unit = 4, .heap = heap_bytes,                \
-     .open = open_gradient, .one_sided = loop, .two_sided = by_allreduce, .check = check}
+     .open = open_gradient,                                                                        \
+     .ways = {{"all-reduce", by_allreduce}, {"one-sided", loop}}, .check = check}
 /* clang-format on */
 
 const weft_pair_t weft__pair_gradient = GRADIENT(

@@ -138,14 +138,13 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_halo = {
     .target = "halo",
     .text = "a step of a stencil: rows of so many bytes to both neighbours, then 4 rows computed",
-    .other = "send/recv",
+    .group = "one-sided",
     .advise = "neighbour exchange",
     .min = 256,
     .max = 256 << 10,
     .unit = 4,
     .heap = heap_bytes,
     .open = open_halo,
-    .one_sided = by_put,
-    .two_sided = by_messages,
+    .ways = {{"send/recv", by_messages}, {"one-sided", by_put}},
     .check = check,
 };

@@ -197,7 +197,7 @@ static size_t compare(const handoff_t *h, uint64_t seed, float added)
 static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 {
     handoff_t *h = run->ctx;
-    const weft_pair_loop_fn ways[] = {run->pair->one_sided, by_messages};
+    const weft_pair_loop_fn ways[] = {run->pair->ways[1].loop, by_messages};
     const int laps = 3;
     float added = (float)(laps * run->size * (run->size + 1) / 2);
     for (int way = 0; way < 2; way++) {
@@ -222,9 +222,10 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 /* clang-format off */
 #define HANDOFF(label, loop, on_gpu)                                                               \
     {.target = "handoff", .name = label,                                                           \
-     .text = "activations from one pipeline stage to the next", .other = "send/recv",              \
+     .text = "activations from one pipeline stage to the next",                                    \
      .advise = "hand-off", .min = 1 << 10, .max = 1 << 20, .unit = 4, .ranks = 2, .gpu = on_gpu,   \
-     .heap = heap_bytes, .open = open_handoff, .one_sided = loop, .two_sided = by_messages,        \
+     .heap = heap_bytes, .open = open_handoff, .group = "one-sided",                               \
+     .ways = {{"send/recv", by_messages}, {"one-sided", loop}},                                    \
      .copy = by_copy, .check = check}
 /* clang-format on */
 

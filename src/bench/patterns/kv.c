@@ -143,14 +143,13 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_kv = {
     .target = "kv",
     .text = "each rank needs a block of keys and values that some rank has, known by a hash",
-    .other = "agree and send",
+    .group = "one-sided",
     .min = 4 << 10,
     .max = 1 << 20,
     .unit = 4,
     .heap = heap_bytes,
     .open = open_kv,
     .close = close_kv,
-    .one_sided = by_get,
-    .two_sided = by_messages,
+    .ways = {{"agree and send", by_messages}, {"one-sided", by_get}},
     .check = check,
 };

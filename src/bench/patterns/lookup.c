@@ -156,7 +156,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_lookup = {
     .target = "lookup",
     .text = "each rank needs a row of so many bytes of a table that is spread over the ranks",
-    .other = "ask and send",
+    .group = "one-sided",
     .advise = "lookup",
     .min = 64,
     .max = 64 << 10,
@@ -165,8 +165,7 @@ const weft_pair_t weft__pair_lookup = {
     .heap = heap_bytes,
     .open = open_lookup,
     .close = close_lookup,
-    .one_sided = by_get,
-    .two_sided = by_messages,
+    .ways = {{"ask and send", by_messages}, {"one-sided", by_get}},
     .copy = by_copy,
     .check = check,
 };

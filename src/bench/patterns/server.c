@@ -133,7 +133,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_server = {
     .target = "param-server",
     .text = "a step: gradients to the servers of their shards, new parameters back to all",
-    .other = "collectives",
+    .group = "one-sided",
     .advise = "sharded update",
     .min = 1 << 10,
     .max = 4 << 20,
@@ -141,7 +141,6 @@ const weft_pair_t weft__pair_server = {
     .shards = true,
     .heap = heap_bytes,
     .open = open_server,
-    .one_sided = by_put,
-    .two_sided = by_collectives,
+    .ways = {{"collectives", by_collectives}, {"one-sided", by_put}},
     .check = check,
 };

@@ -80,7 +80,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_spread = {
     .target = "put-allgather",
     .text = "every rank's block to every rank; bytes are of the result",
-    .other = "all-gather",
+    .group = "one-sided",
     .advise = "all-gather",
     .min = 64,
     .max = 1 << 20,
@@ -88,7 +88,6 @@ const weft_pair_t weft__pair_spread = {
     .shards = true,
     .heap = heap_bytes,
     .open = open_spread,
-    .one_sided = by_put,
-    .two_sided = by_allgather,
+    .ways = {{"all-gather", by_allgather}, {"one-sided", by_put}},
     .check = check,
 };

@@ -110,7 +110,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
 const weft_pair_t weft__pair_swap = {
     .target = "swap",
     .text = "rank 0 replaces the parameters of all ranks, which go on reading theirs",
-    .other = "broadcast",
+    .group = "one-sided",
     .advise = "broadcast",
     .min = 8 << 10,
     .max = 8 << 20,
@@ -119,8 +119,7 @@ const weft_pair_t weft__pair_swap = {
     .heap = heap_bytes,
     .open = open_swap,
     .close = close_swap,
-    .one_sided = by_swap,
-    .two_sided = by_broadcast,
+    .ways = {{"broadcast", by_broadcast}, {"one-sided", by_swap}},
     .copy = by_copy,
     .check = check,
 };

@@ -1,0 +1,218 @@
+/* weft pairs compare: two files of results, pair by pair. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json_read.h"
+#include "bench/pairs/internal.h"
+#include "bench/samples.h"
+
+#define BAND 0.05 /* runs of the same program on one machine differ by as much */
+
+/* ---- reading ---------------------------------------------------------------------------- */
+
+static weft_status_t load(const char *path, weft_json_doc_t *doc)
+{
+    int64_t format = 0;
+    WEFT_TRY(weft__json_load(path, doc));
+    weft_status_t status = WEFT_OK;
+    if (!weft__json_is(weft__json_get(doc->root, "kind"), "pairs")) {
+        status = weft__fail(WEFT_ERR_INVALID, "%s is no result of weft pairs run --json", path);
+    } else if (!weft__json_to_int(weft__json_get(doc->root, "format"), &format) ||
+               format != WEFT_RESULT_FORMAT) {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "%s has format %lld, and this version of weft reads format %d", path,
+                            (long long)format, WEFT_RESULT_FORMAT);
+    }
+    if (status != WEFT_OK) {
+        weft__json_free(doc);
+    }
+    return status;
+}
+
+/* Times of an array: their number, 0 if one of them is no time. */
+static int read_times(const weft_json_value_t *array, double times[WEFT_SAMPLE_MOST])
+{
+    int count = 0;
+    for (const weft_json_value_t *at = weft__json_first(array); at;
+         at = weft__json_next(array, at)) {
+        if (count == WEFT_SAMPLE_MOST || !weft__json_to_double(at, &times[count]) ||
+            !(times[count] > 0)) {
+            return 0;
+        }
+        count++;
+    }
+    return array && array->kind == WEFT_JSON_ARRAY ? count : 0;
+}
+
+typedef struct times {
+    double baseline[WEFT_SAMPLE_MOST], way[WEFT_SAMPLE_MOST];
+    int count;
+} times_t;
+
+/* false: it has no times, or not as many of both. */
+static bool times_of(const weft_json_value_t *pair, const weft_json_value_t *way, times_t *times)
+{
+    times->count = read_times(weft__json_get(way, "us"), times->way);
+    int baseline = read_times(weft__json_get(pair, "baseline_us"), times->baseline);
+    return times->count > 0 && times->count == baseline;
+}
+
+/* The pair of the other file with this name and size, and its way. */
+static const weft_json_value_t *find_pair(const weft_json_doc_t *doc, const char *name,
+                                          uint64_t bytes)
+{
+    const weft_json_value_t *pairs = weft__json_get(doc->root, "pairs");
+    for (const weft_json_value_t *at = weft__json_first(pairs); at;
+         at = weft__json_next(pairs, at)) {
+        uint64_t other;
+        if (weft__json_is(weft__json_get(at, "name"), name) &&
+            weft__json_to_uint(weft__json_get(at, "bytes"), &other) && other == bytes) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static const weft_json_value_t *find_way(const weft_json_value_t *pair, const char *name)
+{
+    const weft_json_value_t *ways = weft__json_get(pair, "ways");
+    for (const weft_json_value_t *at = weft__json_first(ways); at; at = weft__json_next(ways, at)) {
+        if (weft__json_is(weft__json_get(at, "name"), name)) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* ---- what differs beside times ---------------------------------------------------------- */
+
+static void value_text(const weft_json_value_t *value, char *text, size_t room)
+{
+    int64_t number;
+    if (weft__json_to_int(value, &number)) {
+        snprintf(text, room, "%lld", (long long)number);
+    } else {
+        snprintf(text, room, "%.60s", weft__json_text(value, "not said"));
+    }
+}
+
+static void tell_difference(const char *what, const weft_json_value_t *a,
+                            const weft_json_value_t *b)
+{
+    char text_a[80], text_b[80];
+    value_text(a, text_a, sizeof(text_a));
+    value_text(b, text_b, sizeof(text_b));
+    if (strcmp(text_a, text_b) != 0) {
+        printf("# %s: %s, then %s\n", what, text_a[0] ? text_a : "\"\"",
+               text_b[0] ? text_b : "\"\"");
+    }
+}
+
+/* Settings of one file that the other has otherwise, or not at all. */
+static void tell_settings(const weft_json_doc_t *a, const weft_json_doc_t *b)
+{
+    const weft_json_value_t *from = weft__json_get(a->root, "settings");
+    const weft_json_value_t *to = weft__json_get(b->root, "settings");
+    for (const weft_json_value_t *key = weft__json_first(from); key;
+         key = weft__json_next(from, key)) {
+        if (!weft__pairs_is_place(key->as.text)) {
+            tell_difference(key->as.text, key + 1, weft__json_get(to, key->as.text));
+        }
+    }
+    for (const weft_json_value_t *key = weft__json_first(to); key; key = weft__json_next(to, key)) {
+        if (!weft__json_get(from, key->as.text) && !weft__pairs_is_place(key->as.text)) {
+            tell_difference(key->as.text, NULL, key + 1);
+        }
+    }
+}
+
+static void tell_differences(const weft_json_doc_t *a, const weft_json_doc_t *b)
+{
+    const char *const machine[] = {"host", "processor", "cpus", "gpu", "gpus"};
+    const char *const head[] = {"version", "commit",      "ranks",   "ranks_are", "device",
+                                "build",   "device_name", "kernels", "profile"};
+    const weft_json_value_t *from = weft__json_get(a->root, "machine");
+    const weft_json_value_t *to = weft__json_get(b->root, "machine");
+    for (size_t i = 0; i < sizeof(machine) / sizeof(machine[0]); i++) {
+        tell_difference(machine[i], weft__json_get(from, machine[i]),
+                        weft__json_get(to, machine[i]));
+    }
+    for (size_t i = 0; i < sizeof(head) / sizeof(head[0]); i++) {
+        tell_difference(head[i], weft__json_get(a->root, head[i]),
+                        weft__json_get(b->root, head[i]));
+    }
+    tell_settings(a, b);
+}
+
+/* ---- comparing -------------------------------------------------------------------------- */
+
+typedef struct tally {
+    int compared, slower, faster, alone; /* alone: in one file only */
+} tally_t;
+
+static void print_change(const char *name, uint64_t bytes, const char *way, const times_t *a,
+                         const times_t *b, const weft_ratio_t *change)
+{
+    const weft_ratio_t from = weft__ratio_of(a->baseline, a->way, a->count, 1);
+    const weft_ratio_t to = weft__ratio_of(b->baseline, b->way, b->count, 1);
+    char size[32], interval[32];
+    weft__pairs_show_size(bytes, size);
+    snprintf(interval, sizeof(interval), "%.2f..%.2f", change->low, change->high);
+    printf("  %-21s %5s %-15s %6.2f %6.2f %6.2f %-11s %s\n", name, size, way, from.ratio, to.ratio,
+           change->ratio, interval, weft__verdict_name(change->verdict));
+}
+
+static void compare_pair(const weft_json_value_t *pair, const weft_json_doc_t *other, tally_t *t)
+{
+    const char *name = weft__json_text(weft__json_get(pair, "name"), "?");
+    uint64_t bytes = 0;
+    weft__json_to_uint(weft__json_get(pair, "bytes"), &bytes);
+    const weft_json_value_t *there = find_pair(other, name, bytes);
+    const weft_json_value_t *ways = weft__json_get(pair, "ways");
+    for (const weft_json_value_t *at = weft__json_first(ways); at; at = weft__json_next(ways, at)) {
+        const char *way = weft__json_text(weft__json_get(at, "name"), "?");
+        times_t a, b;
+        if (!times_of(pair, at, &a) || !times_of(there, find_way(there, way), &b)) {
+            t->alone++;
+            continue;
+        }
+        const weft_times_t from = {a.baseline, a.way, a.count}, to = {b.baseline, b.way, b.count};
+        weft_ratio_t change = weft__ratio_change(&from, &to, BAND, 1);
+        print_change(name, bytes, way, &a, &b, &change);
+        t->compared++;
+        t->slower += change.verdict == WEFT_VERDICT_SLOWER;
+        t->faster += change.verdict == WEFT_VERDICT_FASTER;
+    }
+}
+
+weft_status_t weft__pairs_compare(const char *path_a, const char *path_b, int *slower_p)
+{
+    weft_json_doc_t a, b;
+    tally_t tally = {0};
+    WEFT_TRY(load(path_a, &a));
+    weft_status_t status = load(path_b, &b);
+    if (status != WEFT_OK) {
+        weft__json_free(&a);
+        return status;
+    }
+    printf("# A: %s\n# B: %s\n", path_a, path_b);
+    tell_differences(&a, &b);
+    printf("#\n# %-21s %5s %-15s %6s %6s %6s %-11s %s\n", "pair", "bytes", "way", "A", "B", "B/A",
+           "95%", "verdict");
+    const weft_json_value_t *pairs = weft__json_get(a.root, "pairs");
+    for (const weft_json_value_t *at = weft__json_first(pairs); at;
+         at = weft__json_next(pairs, at)) {
+        compare_pair(at, &b, &tally);
+    }
+    printf("#\n# %d compared, %d slower, %d faster against their baselines", tally.compared,
+           tally.slower, tally.faster);
+    printf(tally.alone > 0 ? "; %d of A have no times, or none in B\n" : "\n", tally.alone);
+    if (tally.compared == 0) {
+        status = weft__fail(WEFT_ERR_INVALID, "%s and %s have no pair of one size in common",
+                            path_a, path_b);
+    }
+    weft__json_free(&a);
+    weft__json_free(&b);
+    *slower_p = tally.slower;
+    return status;
+}

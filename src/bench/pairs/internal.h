@@ -1,0 +1,62 @@
+/* What the files of weft pairs share. */
+#ifndef WEFT_BENCH_PAIRS_INTERNAL_H
+#define WEFT_BENCH_PAIRS_INTERNAL_H
+
+#include "bench/pair.h"
+#include "bench/pairs.h"
+#include "bench/pairs/expectations.h"
+#include "bench/statistics.h"
+#include "topo/result.h"
+
+#define WEFT_PAIRS_SIZES 32
+
+typedef struct weft_pairs_profile {
+    const char *name;
+    weft_pair_plan_t plan;
+    int sizes; /* 1: the middle one; 3: first, middle, last; 0: all, from one to the next by 4 */
+} weft_pairs_profile_t;
+
+/* NULL if there is none such. */
+const weft_pairs_profile_t *weft__pairs_profile(const char *name);
+
+/* The sizes at which a profile measures a pair; returns their number. One of 0 bytes for a pair
+ * without sizes. */
+int weft__pairs_sizes(const weft_pair_t *pair, int sizes, size_t bytes[WEFT_PAIRS_SIZES]);
+
+/* Is the pair wanted: by its name, its target or its group, or because all are? */
+bool weft__pairs_asked(const weft_pairs_t *pairs, const weft_pair_t *pair);
+
+/* ---- what rank 0 makes of rows ---------------------------------------------------------- */
+
+typedef struct weft_pairs_report {
+    const weft_pairs_t *pairs;
+    uint64_t seed;
+    weft_result_t result;
+    weft_expectations_t expected;
+    const char *group; /* of the row before */
+    int judged, noisy;
+    struct {
+        char name[WEFT_PAIR_LABEL], why[256];
+    } * left_out; /* pairs that cannot run here */
+    int left_out_count;
+    weft_pairs_outcome_t outcome;
+} weft_pairs_report_t;
+
+weft_status_t weft__pairs_report_open(weft_pairs_report_t *report, int ranks);
+weft_status_t weft__pairs_report_row(weft_pairs_report_t *report, const weft_pair_row_t *row);
+weft_status_t weft__pairs_report_left_out(weft_pairs_report_t *report, const weft_pair_t *pair,
+                                          const char *why);
+
+/* Ends files and table; a failed `status` drops them. Returns the first failure. */
+weft_status_t weft__pairs_report_close(weft_pairs_report_t *report, weft_status_t status);
+
+/* Bytes as "512", "64K", "1M"; 0 as "-". */
+void weft__pairs_show_size(size_t bytes, char text[32]);
+
+/* Is it a setting that says where a rank is, and not how it works? */
+bool weft__pairs_is_place(const char *setting);
+
+/* "release", "debug", "sanitized": times of different kinds are not compared. */
+const char *weft__pairs_build(void);
+
+#endif

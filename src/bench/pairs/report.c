@@ -1,0 +1,312 @@
+/* What rank 0 prints and writes of rows. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/pairs/internal.h"
+#include "bench/samples.h"
+
+const char *weft__pairs_build(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return "sanitized";
+#elif defined(__OPTIMIZE__)
+    return "release";
+#else
+    return "debug";
+#endif
+}
+
+void weft__pairs_show_size(size_t bytes, char text[32])
+{
+    const char units[] = " KMGT";
+    int unit = 0;
+    while (bytes >= 1024 && bytes % 1024 == 0 && unit < 4) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, 32, "%zu%.*s", bytes, unit > 0, &units[unit]);
+    if (bytes == 0) {
+        snprintf(text, 32, "-");
+    }
+}
+
+/* ---- the beginning ---------------------------------------------------------------------- */
+
+static void print_head(const weft_pairs_report_t *report)
+{
+    const weft_expectations_t *expected = &report->expected;
+    printf("# profile %s, seed %llu; ratio: time of the baseline / time of the way\n",
+           report->pairs->profile, (unsigned long long)report->seed);
+    if (expected->path[0] != '\0') {
+        printf("# expectations: %s\n", expected->path);
+    } else {
+        printf("# no expectations for this machine; --update-expectations keeps a run as such\n"
+               "# (%s)\n",
+               expected->key);
+    }
+    printf("#\n# %-21s %5s %-15s %9s %6s %-11s %s\n", "pair", "bytes", "way", "us", "ratio", "95%",
+           "verdict");
+}
+
+weft_status_t weft__pairs_report_open(weft_pairs_report_t *report, int ranks)
+{
+    const weft_pairs_t *pairs = report->pairs;
+    weft_result_head_t head = weft__samples_head(ranks, pairs->threads);
+    head.kind = "pairs";
+    head.path = pairs->json;
+    head.command = pairs->command;
+    head.machine = &pairs->machine;
+    WEFT_TRY(weft__expectations_open(&report->expected, pairs, ranks));
+    weft_status_t status = weft__result_open(&report->result, &head);
+    if (status != WEFT_OK) {
+        weft__expectations_close(&report->expected);
+        return status;
+    }
+    weft__samples_print_head(&head);
+    print_head(report);
+    if (report->result.file) {
+        weft_json_t *json = &report->result.json;
+        weft__json_string(json, "profile", pairs->profile);
+        weft__json_uint(json, "seed", report->seed);
+        weft__json_string(json, "build", weft__pairs_build());
+        weft__json_array(json, "pairs");
+    }
+    return WEFT_OK;
+}
+
+/* ---- a row ------------------------------------------------------------------------------ */
+
+/* A way, as it is judged. */
+typedef struct judged {
+    weft_ratio_t ratio;
+    const weft_expectation_t *expected; /* NULL: nothing is */
+    double missed;
+} judged_t;
+
+static void print_time(const weft_pair_row_t *row, int way)
+{
+    double us = weft__sample_median(&row->ways[way]);
+    printf(" %-15s %9.*f", row->pair->ways[way].name, us < 100 ? 3 : us < 10000 ? 1 : 0, us);
+}
+
+static void print_memory(uint64_t bytes)
+{
+    if (bytes > 0) {
+        printf("  %.1f MiB", (double)bytes / (1 << 20));
+    }
+}
+
+static void print_missed(const judged_t *j)
+{
+    printf("# %-21s %5s outside: %.0f%% %s the expected %.2f..%.2f\n", "", "",
+           100 * fabs(j->missed), j->missed < 0 ? "below" : "above", j->expected->low,
+           j->expected->high);
+}
+
+static void print_row(weft_pairs_report_t *report, const weft_pair_row_t *row,
+                      const judged_t *judged)
+{
+    const weft_pair_t *pair = row->pair;
+    char label[WEFT_PAIR_LABEL], size[32];
+    if (!report->group || strcmp(report->group, pair->group) != 0) {
+        printf("# %s\n", pair->group);
+        report->group = pair->group;
+    }
+    weft__pair_label(pair, label);
+    weft__pairs_show_size(row->bytes, size);
+    printf("  %-21s %5s", label, size);
+    print_time(row, 0);
+    printf("  %s", row->wrong ? "WRONG RESULTS" : "baseline");
+    print_memory(row->held[0]);
+    printf("\n");
+    for (int i = 1; i < weft__pair_ways(pair); i++) {
+        const weft_ratio_t *r = &judged[i].ratio;
+        printf("  %-21s %5s", "", "");
+        if (row->absent[i]) {
+            printf(" %-15s left out: %s\n", pair->ways[i].name, row->absent[i]);
+            continue;
+        }
+        char interval[32];
+        snprintf(interval, sizeof(interval), "%.2f..%.2f", r->low, r->high);
+        print_time(row, i);
+        printf(" %6.2f %-11s %s", r->ratio, interval, weft__verdict_name(r->verdict));
+        print_memory(row->held[i]);
+        printf("\n");
+        if (judged[i].missed != 0) {
+            print_missed(&judged[i]);
+        }
+    }
+    fflush(stdout);
+}
+
+static void json_way(weft_json_t *json, const weft_pair_row_t *row, int i, const judged_t *judged)
+{
+    const weft_ratio_t *r = &judged->ratio;
+    weft__json_object(json, NULL);
+    weft__json_string(json, "name", row->pair->ways[i].name);
+    if (row->absent[i]) {
+        weft__json_string(json, "left_out", row->absent[i]);
+        weft__json_end(json);
+        return;
+    }
+    weft__sample_write(json, "us", &row->ways[i]);
+    weft__json_double(json, "median_us", weft__sample_median(&row->ways[i]));
+    weft__json_double(json, "ratio", r->ratio);
+    weft__json_double(json, "low", r->low);
+    weft__json_double(json, "high", r->high);
+    weft__json_string(json, "verdict", weft__verdict_name(r->verdict));
+    weft__json_int(json, "iters", row->ways[i].iters);
+    if (row->held[i] > 0) {
+        weft__json_uint(json, "memory_bytes", row->held[i]);
+    }
+    if (judged->expected) {
+        weft__json_double(json, "expected_low", judged->expected->low);
+        weft__json_double(json, "expected_high", judged->expected->high);
+        weft__json_bool(json, "outside", judged->missed != 0);
+    }
+    weft__json_end(json);
+}
+
+static void json_row(weft_json_t *json, const weft_pair_row_t *row, const judged_t *judged)
+{
+    char label[WEFT_PAIR_LABEL];
+    weft__pair_label(row->pair, label);
+    weft__json_object(json, NULL);
+    weft__json_string(json, "name", label);
+    weft__json_string(json, "group", row->pair->group);
+    weft__json_uint(json, "bytes", row->bytes);
+    weft__json_string(json, "baseline", row->pair->ways[0].name);
+    weft__json_array(json, "ways");
+    for (int i = 1; i < weft__pair_ways(row->pair); i++) {
+        json_way(json, row, i, &judged[i]);
+    }
+    weft__json_end(json);
+    weft__sample_write(json, "baseline_us", &row->ways[0]);
+    weft__json_double(json, "baseline_median_us", weft__sample_median(&row->ways[0]));
+    if (row->held[0] > 0) {
+        weft__json_uint(json, "baseline_memory_bytes", row->held[0]);
+    }
+    weft__sample_write(json, "copy_us", &row->copy);
+    weft__json_uint(json, "wrong", row->wrong);
+    weft__json_end(json);
+}
+
+static weft_status_t judge(weft_pairs_report_t *report, const weft_pair_row_t *row, int i,
+                           judged_t *j)
+{
+    const weft_sample_t *way = &row->ways[i];
+    const char *name = row->pair->ways[i].name;
+    char label[WEFT_PAIR_LABEL];
+    weft__pair_label(row->pair, label);
+    j->ratio = weft__ratio_of(row->ways[0].us, way->us, way->repeats, report->seed);
+    j->expected = weft__expectations_of(&report->expected, label, name, row->bytes);
+    j->missed = j->expected ? weft__expectation_missed(j->expected, &j->ratio) : 0;
+    report->judged++;
+    report->noisy += j->ratio.verdict == WEFT_VERDICT_NOISY;
+    report->outcome.outside += j->missed != 0;
+    return weft__expectations_add(&report->expected, label, name, row->bytes, &j->ratio);
+}
+
+weft_status_t weft__pairs_report_row(weft_pairs_report_t *report, const weft_pair_row_t *row)
+{
+    judged_t judged[WEFT_PAIR_WAYS] = {{.missed = 0}};
+    for (int i = 1; i < weft__pair_ways(row->pair); i++) {
+        if (!row->absent[i]) {
+            WEFT_TRY(judge(report, row, i, &judged[i]));
+        }
+    }
+    report->outcome.wrong += row->wrong;
+    print_row(report, row, judged);
+    if (report->result.file) {
+        json_row(&report->result.json, row, judged);
+    }
+    return WEFT_OK;
+}
+
+weft_status_t weft__pairs_report_left_out(weft_pairs_report_t *report, const weft_pair_t *pair,
+                                          const char *why)
+{
+    int i = report->left_out_count;
+    void *more = realloc(report->left_out, (size_t)(i + 1) * sizeof(*report->left_out));
+    if (!more) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to list what is left out");
+    }
+    report->left_out = more;
+    report->left_out_count++;
+    weft__pair_label(pair, report->left_out[i].name);
+    snprintf(report->left_out[i].why, sizeof(report->left_out[i].why), "%s", why);
+    printf("  %-21s left out: %s\n", report->left_out[i].name, why);
+    return WEFT_OK;
+}
+
+/* ---- the end ---------------------------------------------------------------------------- */
+
+static void print_end(const weft_pairs_report_t *report)
+{
+    const weft_pairs_outcome_t *o = &report->outcome;
+    printf("#\n# wrong results: %llu %s\n", (unsigned long long)o->wrong,
+           o->wrong ? "FAILED" : "(all verified)");
+    printf("# %d comparison%s", report->judged, report->judged == 1 ? "" : "s");
+    if (report->noisy > 0) {
+        printf(", %d too noisy to tell: give a longer profile, or a quieter machine",
+               report->noisy);
+    }
+    printf("\n");
+    if (o->outside > 0) {
+        printf("# outside what is expected of this machine: %llu\n",
+               (unsigned long long)o->outside);
+    }
+    fflush(stdout);
+}
+
+static void json_end(weft_pairs_report_t *report)
+{
+    weft_json_t *json = &report->result.json;
+    weft__json_end(json);
+    weft__json_array(json, "left_out");
+    for (int i = 0; i < report->left_out_count; i++) {
+        weft__json_object(json, NULL);
+        weft__json_string(json, "name", report->left_out[i].name);
+        weft__json_string(json, "why", report->left_out[i].why);
+        weft__json_end(json);
+    }
+    weft__json_end(json);
+}
+
+/* Why what was measured must not become what is expected. */
+static const char *refusal(const weft_pairs_report_t *report)
+{
+    if (report->outcome.wrong > 0) {
+        return "results were wrong";
+    }
+    if (report->noisy > 0) {
+        return "some comparisons were too noisy to tell; repeat it on a quieter machine, or with "
+               "--profile thorough";
+    }
+    return NULL;
+}
+
+weft_status_t weft__pairs_report_close(weft_pairs_report_t *report, weft_status_t status)
+{
+    if (status == WEFT_OK) {
+        print_end(report);
+    }
+    if (report->result.file && status == WEFT_OK) {
+        json_end(report);
+        weft__json_uint(&report->result.json, "wrong", report->outcome.wrong);
+        weft__json_uint(&report->result.json, "outside", report->outcome.outside);
+    }
+    status = weft__result_close(&report->result, status);
+    if (status == WEFT_OK && report->pairs->update) {
+        if (!report->expected.refusal) {
+            report->expected.refusal = refusal(report);
+        }
+        status = weft__expectations_update(&report->expected, report->pairs, report->seed);
+        report->outcome.outside = 0; /* it is what is expected from now on */
+    }
+    free(report->left_out);
+    weft__expectations_close(&report->expected);
+    return status;
+}

@@ -1,0 +1,67 @@
+/* Is one way faster than another? Pure functions of times; the same input gives the same answer.
+ *
+ * Times come in blocks: one of the baseline and one of the way, taken next to each other, in
+ * random order. What is judged is the ratio inside a block, baseline over way, so above 1 the way
+ * is faster: what slows the machine down for longer than a block cancels out. The ratio of a run is
+ * the median over blocks, which a few disturbed blocks do not move.
+ *
+ * Two intervals belong to it:
+ *
+ *   low..high     95%, by bootstrap: blocks are drawn again with replacement, 2000 times. This is
+ *                 what is shown.
+ *   sure..sure    99.8%, by the sign test: order statistics of the ratios. This is what a verdict
+ *                 stands on. Where both ways are the same, the random order alone decides which of
+ *                 two times is the baseline's, so the test is exact whatever the noise: heavy
+ *                 tails, drift, load that lasts for many blocks.
+ *
+ * A verdict needs the second interval to be beyond the noise band, so a single comparison of a way
+ * with itself goes wrong once in 500 at most, and far more rarely where times are quiet. A run
+ * that could not have told a difference of 10% says so, and does not guess. */
+#ifndef WEFT_BENCH_STATISTICS_H
+#define WEFT_BENCH_STATISTICS_H
+
+#include <stdint.h>
+
+#define WEFT_NOISE_BAND 0.03      /* differences below 3% are none */
+#define WEFT_NOISE_LIMIT 0.05     /* an interval of more than +-5% finds no 10% */
+#define WEFT_BLOCKS_FOR_A_TEST 10 /* fewer blocks cannot reach 99.8% */
+
+typedef enum weft_verdict {
+    WEFT_VERDICT_SAME,
+    WEFT_VERDICT_FASTER,
+    WEFT_VERDICT_SLOWER,
+    WEFT_VERDICT_NOISY /* too noisy to tell */
+} weft_verdict_t;
+
+/* "the same", "faster", "slower", "noisy". */
+const char *weft__verdict_name(weft_verdict_t verdict);
+
+typedef struct weft_ratio {
+    double ratio, low, high; /* of the baseline's time to the way's, and its 95% interval */
+    double sure_low, sure_high;
+    weft_verdict_t verdict;
+} weft_ratio_t;
+
+/* The median of `count` values; 0 without any. Leaves them alone. */
+double weft__median(const double *values, int count);
+
+/* Compare the times of `count` blocks, at most WEFT_SAMPLE_MOST (bench/samples.h), all above 0. The
+ * seed is that of the bootstrap. Without blocks all is 0, and noisy. */
+weft_ratio_t weft__ratio_of(const double *baseline, const double *way, int count, uint64_t seed);
+
+/* Half the width of the sure interval, as a part of the ratio; infinite with too few blocks for
+ * one. At 3% a difference of 10% is found. Whether to go on must depend on the width alone: who
+ * stops as soon as a difference shows finds one where there is none. */
+double weft__ratio_half_width(const double *baseline, const double *way, int count);
+
+/* The change from one run to another, each given by its times: ratio `b` over ratio `a`, so below
+ * 1 the way has lost against its baseline. Runs differ by more than their blocks tell (pages,
+ * cores, neighbours), so `band` is what counts as noise between runs. */
+typedef struct weft_times {
+    const double *baseline, *way;
+    int count;
+} weft_times_t;
+weft_ratio_t weft__ratio_change(const weft_times_t *a, const weft_times_t *b, double band,
+                                uint64_t seed);
+
+#endif
