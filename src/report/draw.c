@@ -8,7 +8,10 @@
 
 void weft__draw_open(FILE *out, const char *title, double width, double height)
 {
-    fprintf(out, "<svg role=\"img\" viewBox=\"0 0 %.0f %.0f\" aria-label=\"", width, height);
+    /* narrower than that it scrolls, so that it can still be read */
+    fprintf(out, "<svg role=\"img\" viewBox=\"0 0 %.0f %.0f\" style=\"min-width: %.0fpx\"", width,
+            height, 0.72 * width);
+    fputs(" aria-label=\"", out);
     weft__html_text(out, title);
     fputs("\">\n", out);
 }

@@ -166,6 +166,8 @@ void weft__axis_ready(weft_axis_t *axis, int wanted)
         ready_linear(axis, wanted);
     } else if (axis->scale == WEFT_AXIS_LOG2) {
         ready_powers(axis, 2, wanted);
+    } else if (axis->most / axis->least < 3) { /* ticks at even steps, which stay above 0 */
+        ready_linear(axis, wanted);
     } else if (axis->most / axis->least < 100) {
         ready_narrow(axis);
     } else {
@@ -185,20 +187,23 @@ const char *weft__axis_text(const weft_axis_t *axis, int tick, char out[WEFT_NUM
 {
     double value = axis->ticks[tick];
     bool percent = axis->format == WEFT_NUMBER_PERCENT;
-    if (axis->scale != WEFT_AXIS_LINEAR || axis->format == WEFT_NUMBER_SI ||
-        axis->format == WEFT_NUMBER_BYTES) {
+    bool even = axis->scale == WEFT_AXIS_LINEAR;
+    if (!even || axis->format == WEFT_NUMBER_SI || axis->format == WEFT_NUMBER_BYTES) {
         return weft__number_text(out, value, axis->format);
     }
-    double step = percent ? 100 * axis->step : axis->step;
     double size = fmax(fabs(axis->least), fabs(axis->most));
-    if (!percent && (size >= 1e6 || size < 1e-3)) {
-        snprintf(out, WEFT_NUMBER_TEXT, "%g", fabs(value) < axis->step / 2 ? 0 : value);
-        return out;
-    }
-    int decimals = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
+    bool power = !percent && (size >= 1e6 || size < 1e-2);
+    int exponent = power ? (int)floor(log10(size) + 1e-9) : percent ? -2 : 0;
+    double unit = pow(10, exponent), step = axis->step / unit;
+    int decimals = step < 0.9999 ? (int)ceil(-log10(step) - 1e-4) : 0;
     decimals = decimals > 9 ? 9 : decimals;
-    value = fabs(value) < axis->step / 2 ? 0 : value; /* no -0.0 */
-    snprintf(out, WEFT_NUMBER_TEXT, "%.*f%s", decimals, percent ? 100 * value : value,
-             percent ? "%" : "");
+    bool zero = fabs(value) < axis->step / 2; /* no -0.0 */
+    int length = snprintf(out, WEFT_NUMBER_TEXT, "%.*f", power && zero ? 0 : decimals,
+                          zero ? 0 : value / unit);
+    if (percent) {
+        snprintf(out + length, WEFT_NUMBER_TEXT - (size_t)length, "%%");
+    } else if (power && !zero) { /* all of them with one exponent */
+        snprintf(out + length, WEFT_NUMBER_TEXT - (size_t)length, "e%d", exponent);
+    }
     return out;
 }

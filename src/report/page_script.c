@@ -112,8 +112,4 @@ const char weft__page_script[] =
     "});\n"
     "    });\n"
     "  });\n"
-    "\n"
-    "  addEventListener(\"beforeprint\", () => {\n"
-    "    document.querySelectorAll(\"details\").forEach((details) => { details.open = true; });\n"
-    "  });\n"
     "})();\n";

@@ -72,9 +72,15 @@ typedef struct weft_bar {
     const char *text;    /* beside it; NULL: the sum */
 } weft_bar_t;
 
-/* plot->x is the axis of values. `names` of parts make the legend; NULL for one part. */
-void weft__plot_bars(FILE *out, const weft_plot_t *plot, const char *const *names, int part_count,
-                     const weft_bar_t *bars, int count);
+/* The parts of bars; without a name they have no legend. */
+typedef struct weft_bar_part {
+    const char *name;
+    int color;
+} weft_bar_part_t;
+
+/* plot->x is the axis of values. */
+void weft__plot_bars(FILE *out, const weft_plot_t *plot, const weft_bar_part_t *parts,
+                     int part_count, const weft_bar_t *bars, int count);
 
 /* ---- ratios with intervals ------------------------------------------------------------------ */
 

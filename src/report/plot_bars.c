@@ -46,7 +46,7 @@ static double sum_of(const weft_bar_t *bar, int part_count)
 }
 
 static void draw_parts(FILE *out, const weft_frame_t *frame, const weft_axis_t *axis,
-                       const char *const *names, int part_count, const weft_bar_t *bar, int row)
+                       const weft_bar_part_t *parts, int part_count, const weft_bar_t *bar, int row)
 {
     char text[WEFT_NUMBER_TEXT];
     double sum = 0;
@@ -58,15 +58,15 @@ static void draw_parts(FILE *out, const weft_frame_t *frame, const weft_axis_t *
         if (to - from < 0.05) {
             continue;
         }
-        fprintf(out, "<rect class=\"f c%d b\"", i % WEFT_PLOT_COLORS);
+        fprintf(out, "<rect class=\"f c%d b\"", parts[i].color % WEFT_PLOT_COLORS);
         weft__draw_attribute(out, "x", frame->left + from);
         weft__draw_attribute(out, "y", frame->top + row * ROW + (ROW - BAR) / 2.0);
         weft__draw_attribute(out, "width", to - from);
         fprintf(out, " height=\"%d\"><title>", BAR);
         weft__html_text(out, bar->label);
-        if (names != NULL) {
+        if (parts[i].name != NULL) {
             fputs(", ", out);
-            weft__html_text(out, names[i]);
+            weft__html_text(out, parts[i].name);
         }
         fprintf(out, ": %s</title></rect>\n", weft__number_text(text, value, axis->format));
     }
@@ -104,8 +104,8 @@ static void fit_bars(weft_axis_t *axis, const weft_bar_t *bars, int count, int p
     weft__axis_ready(axis, 6);
 }
 
-void weft__plot_bars(FILE *out, const weft_plot_t *plot, const char *const *names, int part_count,
-                     const weft_bar_t *bars, int count)
+void weft__plot_bars(FILE *out, const weft_plot_t *plot, const weft_bar_part_t *parts,
+                     int part_count, const weft_bar_t *bars, int count)
 {
     weft_axis_t axis = plot->x;
     int longest = 0;
@@ -113,17 +113,18 @@ void weft__plot_bars(FILE *out, const weft_plot_t *plot, const char *const *name
     double left = left_of(longest);
     weft_frame_t frame = {left, 6, WEFT_DRAW_WIDTH - left - TEXT_WIDTH, count * ROW};
     weft__figure_open(out, plot->title, plot->note);
-    if (names != NULL) {
+    if (parts[0].name != NULL) {
         weft__legend_open(out);
         for (int i = 0; i < part_count; i++) {
-            weft__legend_entry(out, &(weft_legend_entry_t){.name = names[i], .color = i});
+            weft__legend_entry(
+                out, &(weft_legend_entry_t){.name = parts[i].name, .color = parts[i].color});
         }
         weft__legend_close(out);
     }
     weft__draw_open(out, plot->title, WEFT_DRAW_WIDTH, frame.height + 48);
     weft__draw_x_axis(out, &frame, &axis);
     for (int i = 0; i < count; i++) {
-        draw_parts(out, &frame, &axis, names, part_count, &bars[i], i);
+        draw_parts(out, &frame, &axis, parts, part_count, &bars[i], i);
         draw_bar(out, &frame, &axis, &bars[i], part_count, i);
     }
     weft__draw_close(out);

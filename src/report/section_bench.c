@@ -28,6 +28,7 @@ typedef struct samples {
     sample_t *at;
     size_t count;
     size_t unreadable;
+    int files; /* that have some */
 } samples_t;
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -83,7 +84,9 @@ static weft_status_t read_samples(const weft_report_t *report, samples_t *sample
     }
     WEFT_TRY(weft__values_alloc(&samples->at, room, sizeof(*samples->at)));
     while ((input = weft__input_next(report, WEFT_INPUT_BENCH, input)) != NULL) {
+        size_t before = samples->count;
         read_results(input, samples);
+        samples->files += samples->count > before;
     }
     return WEFT_OK;
 }
@@ -161,16 +164,18 @@ static void add_curve(curves_t *curves, const samples_t *samples, const char *na
 static void gather(curves_t *curves, const weft_report_t *report, const samples_t *samples,
                    const char *name, value_fn value)
 {
-    bool alone = weft__input_count(report, WEFT_INPUT_BENCH) == 1;
+    bool alone = samples->files == 1;
     int file = 0;
     curves->count = 0;
     curves->points = 0;
     for (const weft_input_t *input = NULL;
-         (input = weft__input_next(report, WEFT_INPUT_BENCH, input)) != NULL; file++) {
+         (input = weft__input_next(report, WEFT_INPUT_BENCH, input)) != NULL;) {
+        int before = curves->count;
         for (int in_place = 0; in_place < 2 && curves->count < SERIES_MOST; in_place++) {
             add_curve(curves, samples, name, input, in_place, alone, alone ? in_place : file,
                       value);
         }
+        file += curves->count > before;
     }
 }
 
@@ -185,7 +190,7 @@ static void draw(const weft_report_t *report, const samples_t *samples, const ch
     const weft_axis_t sizes = {
         .label = "size", .scale = WEFT_AXIS_LOG2, .format = WEFT_NUMBER_BYTES};
     weft_plot_t plot = {.title = title, .x = sizes};
-    const char *spread = weft__input_count(report, WEFT_INPUT_BENCH) == 1
+    const char *spread = samples->files == 1
                              ? "Median; bars from the least to the most of the loops."
                              : "Medians.";
     gather(curves, report, samples, name, bus ? as_bus_bandwidth : as_bandwidth);
@@ -268,10 +273,9 @@ static void write_table(const samples_t *samples, FILE *out)
     weft__details_close(out);
 }
 
-static void write_notes(const weft_report_t *report, const samples_t *samples, FILE *out)
+static void write_notes(const samples_t *samples, FILE *out)
 {
     char text[200];
-    int files = weft__input_count(report, WEFT_INPUT_BENCH);
     size_t wrong = 0;
     for (size_t i = 0; i < samples->count; i++) {
         wrong += samples->at[i].wrong > 0;
@@ -286,7 +290,7 @@ static void write_notes(const weft_report_t *report, const samples_t *samples, F
                  samples->unreadable);
         weft__note(out, text);
     }
-    if (2 * files > SERIES_MOST) {
+    if (2 * samples->files > SERIES_MOST) {
         snprintf(text, sizeof(text), "Plots show the first %d lines; the table has all.",
                  SERIES_MOST);
         weft__note(out, text);
@@ -297,7 +301,7 @@ weft_status_t weft__section_bench(const weft_report_t *report, FILE *out)
 {
     samples_t samples = {0};
     WEFT_TRY(read_samples(report, &samples));
-    write_notes(report, &samples, out);
+    write_notes(&samples, out);
     weft_status_t status = WEFT_OK;
     if (samples.count > 0) {
         status = draw_all(report, &samples, out);

@@ -65,9 +65,11 @@ weft_status_t weft__section_doctor(const weft_report_t *report, FILE *out)
     for (const weft_input_t *input = NULL;
          (input = weft__input_next(report, WEFT_INPUT_DOCTOR, input)) != NULL;) {
         const weft_json_value_t *findings = weft__value_array(input->doc.root, "findings");
-        fputs("<h3>", out);
-        weft__html_text(out, input->label);
-        fputs("</h3>\n", out);
+        if (weft__input_count(report, WEFT_INPUT_DOCTOR) > 1) {
+            fputs("<h3>", out);
+            weft__html_text(out, input->label);
+            fputs("</h3>\n", out);
+        }
         if (findings == NULL) {
             weft__note(out, "Nothing was found.");
         } else {

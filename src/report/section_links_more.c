@@ -46,7 +46,7 @@ static void draw_bars(const bars_t *bars, const char *title, const char *note, F
         plot.note = more;
     }
     if (bars->count > 0) {
-        weft__plot_bars(out, &plot, NULL, 1, bars->at, bars->count);
+        weft__plot_bars(out, &plot, &(weft_bar_part_t){.name = NULL}, 1, bars->at, bars->count);
     }
 }
 

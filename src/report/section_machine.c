@@ -129,6 +129,27 @@ static void write_record(const weft_input_t *input, FILE *out)
     }
 }
 
+/* What is seen while it is folded: the path, where and when. */
+static void summarize(const weft_input_t *input, char *text, size_t size)
+{
+    const weft_json_value_t *root = input->doc.root;
+    const weft_json_value_t *machine = weft__value_object(root, "machine");
+    const weft_json_value_t *at = machine != NULL ? machine : root; /* of a run they are one */
+    const char *device = weft__value_text(root, "device_name");
+    char room[32];
+    const char *ranks = weft__value_shown(weft__json_get(root, "ranks"), room, sizeof(room));
+    const char *parts[] = {weft__value_text(at, "host"), weft__value_text(at, "processor"),
+                           device[0] != '\0' ? device : weft__value_text(at, "gpu"),
+                           weft__value_text(at, "started")};
+    int length = snprintf(text, size, "%.1000s%s%.20s%s", input->path, ranks[0] != '\0' ? ": " : "",
+                          ranks, ranks[0] != '\0' ? " ranks" : "");
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (parts[i][0] != '\0') {
+            length += snprintf(text + length, size - (size_t)length, ", %.100s", parts[i]);
+        }
+    }
+}
+
 weft_status_t weft__section_machine(const weft_report_t *report, FILE *out)
 {
     for (int i = 0; i < report->count; i++) {
@@ -136,7 +157,9 @@ weft_status_t weft__section_machine(const weft_report_t *report, FILE *out)
         if (input->kind == WEFT_INPUT_METRICS || input->kind == WEFT_INPUT_TRACE) {
             continue;
         }
-        weft__details_open(out, input->path);
+        char text[2048];
+        summarize(input, text, sizeof(text));
+        weft__details_open(out, text);
         if (input->kind == WEFT_INPUT_RECORD) {
             write_record(input, out);
         } else {

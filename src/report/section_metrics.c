@@ -20,6 +20,7 @@ typedef struct line {
     weft_column_t column;
     const char *name; /* if there is one run; the run's name otherwise */
     bool points;
+    int color; /* if there is one run */
 } line_t;
 
 typedef struct view {
@@ -35,35 +36,36 @@ typedef struct view {
 
 static const view_t views[] = {
     {.plot = {.title = "Loss", .x = STEPS, .y = {.label = "cross entropy, nats per token"}},
-     .lines = {{WEFT_COLUMN_LOSS, "training", false}, {WEFT_COLUMN_EVAL_LOSS, "validation", true}},
+     .lines = {{WEFT_COLUMN_LOSS, "training", false, 0},
+               {WEFT_COLUMN_EVAL_LOSS, "validation", true, 1}},
      .count = 2},
     {.plot = {.title = "Throughput",
               .x = STEPS,
               .y = {.label = "tokens/s, all ranks", .format = WEFT_NUMBER_SI, .from_zero = true}},
-     .lines = {{WEFT_COLUMN_TOKENS_PER_S, NULL, false}},
+     .lines = {{WEFT_COLUMN_TOKENS_PER_S, NULL, false, 0}},
      .count = 1},
     {.plot = {.title = "Learning rate", .x = STEPS, .y = {.label = "", .from_zero = true}},
-     .lines = {{WEFT_COLUMN_RATE, NULL, false}},
+     .lines = {{WEFT_COLUMN_RATE, NULL, false, 0}},
      .count = 1},
     {.plot = {.title = "Gradient norm", .x = STEPS, .y = {.label = "before clipping"}},
-     .lines = {{WEFT_COLUMN_NORM, NULL, false}},
+     .lines = {{WEFT_COLUMN_NORM, NULL, false, 0}},
      .count = 1},
     {.plot = {.title = "Where a step's time goes beside computing",
               .x = STEPS,
               .y = {.label = "of the step", .format = WEFT_NUMBER_PERCENT, .from_zero = true}},
-     .lines = {{WEFT_COLUMN_COMM, "waiting for communication", false},
-               {WEFT_COLUMN_BUBBLE, "pipeline bubble", false},
-               {WEFT_COLUMN_TENSOR, "tensor parallel", false},
-               {WEFT_COLUMN_EXCHANGE, "exchange of gradients", false},
-               {WEFT_COLUMN_UPDATE, "optimizer", false}},
+     .lines = {{WEFT_COLUMN_COMM, "waiting for communication", false, 1},
+               {WEFT_COLUMN_BUBBLE, "pipeline bubble", false, 3},
+               {WEFT_COLUMN_TENSOR, "tensor parallel", false, 4},
+               {WEFT_COLUMN_EXCHANGE, "exchange of gradients", false, 2},
+               {WEFT_COLUMN_UPDATE, "optimizer", false, 6}},
      .count = 5},
     {.plot = {.title = "Model FLOPs utilization (MFU)",
               .x = STEPS,
               .y = {.label = "of the peak", .format = WEFT_NUMBER_PERCENT, .from_zero = true}},
-     .lines = {{WEFT_COLUMN_MFU, NULL, false}},
+     .lines = {{WEFT_COLUMN_MFU, NULL, false, 0}},
      .count = 1},
     {.plot = {.title = "Loss scale", .x = STEPS, .y = {.label = "", .scale = WEFT_AXIS_LOG2}},
-     .lines = {{WEFT_COLUMN_SCALE, NULL, false}},
+     .lines = {{WEFT_COLUMN_SCALE, NULL, false, 0}},
      .count = 1},
 };
 
@@ -122,7 +124,7 @@ static weft_status_t gather(const weft_report_t *report, const view_t *view, int
                                                 .x = points[lines].x,
                                                 .y = points[lines].y,
                                                 .count = points[lines].count,
-                                                .color = runs == 1 ? i : run,
+                                                .color = runs == 1 ? line->color : run,
                                                 .points = line->points};
                 lines++;
             }

@@ -90,7 +90,26 @@ static void add_to_curve(const weft_input_t *input, const weft_json_value_t *poi
               weft__value_number(point, curves->key));
 }
 
-static weft_status_t draw_curves(const weft_report_t *report, const char *key,
+/* What as many times as many ranks would do: from the least ranks of the first line on. */
+static void add_perfect(lines_t *lines)
+{
+    const weft_series_t *first = &lines->series[0];
+    size_t least = 0;
+    if (lines->count == LINES_MOST || first->count == 0) {
+        return;
+    }
+    for (size_t i = 1; i < first->count; i++) {
+        least = first->x[i] < first->x[least] ? i : least;
+    }
+    double rate = first->y[least] / first->x[least];
+    for (size_t i = 0; i < first->count; i++) {
+        add_point(lines, "perfect", first->x[i], rate * first->x[i]);
+    }
+    lines->series[lines->count - 1].dashed = true;
+    lines->series[lines->count - 1].color = WEFT_PLOT_COLORS - 1;
+}
+
+static weft_status_t draw_curves(const weft_report_t *report, const char *key, bool perfect,
                                  const weft_plot_t *plot, FILE *out)
 {
     curves_t curves = {.key = key, .several = weft__input_count(report, WEFT_INPUT_SCALING) > 1};
@@ -99,6 +118,9 @@ static weft_status_t draw_curves(const weft_report_t *report, const char *key,
     bool any = false;
     for (int i = 0; i < curves.lines->count; i++) {
         any = any || curves.lines->series[i].count > 0;
+    }
+    if (any && perfect) {
+        add_perfect(curves.lines);
     }
     if (any) {
         weft__plot_lines(out, plot, curves.lines->series, curves.lines->count);
@@ -215,7 +237,7 @@ weft_status_t weft__section_scaling(const weft_report_t *report, FILE *out)
     const weft_plot_t rate = {
         .title = "Throughput by ranks",
         .x = ranks,
-        .y = {.label = "tokens/s", .format = WEFT_NUMBER_SI, .from_zero = true}};
+        .y = {.label = "tokens/s", .format = WEFT_NUMBER_SI, .scale = WEFT_AXIS_LOG10}};
     const weft_plot_t efficiency = {
         .title = "Efficiency",
         .note = "Throughput over that of one rank, by ranks.",
@@ -223,8 +245,8 @@ weft_status_t weft__section_scaling(const weft_report_t *report, FILE *out)
         .y = {.label = "of perfect scaling", .format = WEFT_NUMBER_PERCENT, .from_zero = true},
         .reference = 1};
     weft__grid_open(out);
-    WEFT_TRY(draw_curves(report, "tokens_per_s", &rate, out));
-    WEFT_TRY(draw_curves(report, "efficiency", &efficiency, out));
+    WEFT_TRY(draw_curves(report, "tokens_per_s", true, &rate, out));
+    WEFT_TRY(draw_curves(report, "efficiency", false, &efficiency, out));
     WEFT_TRY(draw_losses(report, out));
     weft__grid_close(out);
     write_table(report, out);

@@ -16,6 +16,7 @@
 #define ROWS_MOST 96   /* tracks of ranks; more are told of */
 #define SPANS_MOST 800 /* longer ones first; the rest is told of */
 #define LABEL_BYTES 64
+#define TOUCH 1e-3 /* of the step */
 
 /* What a span is, by the track it is on or by its name; the first that fits. */
 typedef struct sort {
@@ -74,7 +75,8 @@ static int by_place(const void *a, const void *b)
                                   : (x->start > y->start) - (x->start < y->start);
 }
 
-/* Spans of other steps, and those of whole steps, which are the frame, are dropped. */
+/* Spans of other steps, and those of whole steps, which are the frame, are dropped; so are those
+ * that belong to what is before or after, and only touch the step. */
 static void keep_window(step_t *step)
 {
     weft_trace_spans_t *spans = &step->spans;
@@ -83,7 +85,9 @@ static void keep_window(step_t *step)
     for (size_t i = 0; i < spans->count; i++) {
         const weft_trace_event_t *span = &spans->at[i];
         bool frame = !isnan(span->step) && strcmp(span->name, "step") == 0;
-        if (!frame && span->end > window->start && span->start < window->end) {
+        double overlap = fmin(span->end, window->end) - fmax(span->start, window->start);
+        bool inside = span->start >= window->start && span->end <= window->end;
+        if (!frame && (inside || overlap > TOUCH * (window->end - window->start))) {
             spans->at[kept++] = *span;
         }
     }
@@ -108,6 +112,30 @@ static void name_track(const weft_json_value_t *root, const weft_trace_event_t *
     } else {
         snprintf(track->label, LABEL_BYTES, "track %" PRId64, span->track);
     }
+}
+
+/* Drop tracks on which next to nothing happens in this step; spans are in the order of tracks. */
+static void drop_idle_tracks(step_t *step)
+{
+    weft_trace_spans_t *spans = &step->spans;
+    const weft_trace_window_t *window = &step->window;
+    size_t kept = 0;
+    for (size_t from = 0, to; from < spans->count; from = to) {
+        const weft_trace_event_t *first = &spans->at[from];
+        double busy = 0;
+        for (to = from; to < spans->count && spans->at[to].rank == first->rank &&
+                        spans->at[to].track == first->track;
+             to++) {
+            busy += fmin(spans->at[to].end, window->end) - fmax(spans->at[to].start, window->start);
+        }
+        if (busy < TOUCH * (window->end - window->start)) {
+            step->cut += to - from;
+            continue;
+        }
+        memmove(&spans->at[kept], first, (to - from) * sizeof(*first));
+        kept += to - from;
+    }
+    spans->count = kept;
 }
 
 /* Tracks in the order of spans; spans of those that do not fit are dropped. */
@@ -250,7 +278,8 @@ static void write_table(const step_t *step, FILE *out)
         for (int i = 0; i < SORTS; i++) {
             if (step->seen[i]) {
                 double ms = step->busy[row][i];
-                weft__html_number(out, ms, weft__number_text(text, ms, WEFT_NUMBER_PLAIN));
+                snprintf(text, sizeof(text), "%.3f", ms);
+                weft__html_number(out, ms, text);
             }
         }
         weft__html_row_end(out);
@@ -262,8 +291,7 @@ static void write_notes(const step_t *step, size_t narrow, size_t unreadable, FI
 {
     char text[200];
     if (step->cut + narrow > 0) {
-        snprintf(text, sizeof(text), "%zu spans are too short to be drawn; the table counts them.",
-                 step->cut + narrow);
+        snprintf(text, sizeof(text), "%zu spans are too short to be drawn.", step->cut + narrow);
         weft__note(out, text);
     }
     if (step->tracks_more > 0) {
@@ -282,6 +310,7 @@ static weft_status_t write_step(step_t *step, const weft_input_t *input, FILE *o
     size_t count, unreadable = step->spans.unreadable;
     WEFT_TRY(weft__trace_choose(&step->spans, &step->window));
     keep_window(step);
+    drop_idle_tracks(step);
     find_tracks(step, input->doc.root);
     if (step->spans.count == 0 || !(step->window.end > step->window.start)) {
         char text[4400];

@@ -13,11 +13,11 @@
 #define WEFT_SHARES_LABEL 120
 
 typedef struct weft_shares {
-    const char *names[WEFT_SHARES_PARTS];
+    weft_bar_part_t parts[WEFT_SHARES_PARTS];
     int part_count;
     weft_bar_t bars[WEFT_SHARES_BARS];
     double values[WEFT_SHARES_BARS][WEFT_SHARES_PARTS];
-    char labels[WEFT_SHARES_BARS][WEFT_SHARES_LABEL];
+    char labels[WEFT_SHARES_BARS][WEFT_SHARES_LABEL], texts[WEFT_SHARES_BARS][WEFT_NUMBER_TEXT];
     int count;
     int more; /* bars that did not fit */
 } weft_shares_t;
@@ -26,8 +26,8 @@ typedef struct weft_shares {
 void weft__shares_first(weft_shares_t *shares, const char *name);
 
 /* A bar of the members of `object` that are numbers above 0, which together become `sum` (NaN: they
- * stay as they are); `first` is the value of the first part, where there is one. false: there is
- * nothing in it. */
+ * stay as they are); `first` is the value of the first part, where there is one, which is then what
+ * stands beside the bar. false: there is nothing in it. */
 bool weft__shares_add(weft_shares_t *shares, const char *label, const weft_json_value_t *object,
                       double first, double sum);
 
