@@ -166,8 +166,8 @@ void weft__axis_ready(weft_axis_t *axis, int wanted)
         ready_linear(axis, wanted);
     } else if (axis->scale == WEFT_AXIS_LOG2) {
         ready_powers(axis, 2, wanted);
-    } else if (axis->most / axis->least < 3) { /* ticks at even steps, which stay above 0 */
-        ready_linear(axis, wanted);
+    } else if (axis->most / axis->least < 3) { /* even steps, so small that none is at 0 */
+        ready_linear(axis, wanted < 6 ? 6 : wanted);
     } else if (axis->most / axis->least < 100) {
         ready_narrow(axis);
     } else {
