@@ -286,7 +286,8 @@ static void write_notes(const samples_t *samples, FILE *out)
         weft__note(out, text);
     }
     if (samples->unreadable > 0) {
-        snprintf(text, sizeof(text), "%zu results have no times that can be shown: left out.",
+        snprintf(text, sizeof(text),
+                 "Results without times that can be shown, which are left out: %zu.",
                  samples->unreadable);
         weft__note(out, text);
     }

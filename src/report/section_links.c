@@ -231,8 +231,8 @@ static weft_status_t write_pairs(const weft_json_value_t *pairs, FILE *out)
     int size = count_ranks(pairs, &unreadable);
     char text[200];
     if (unreadable > 0) {
-        snprintf(text, sizeof(text), "%zu pairs do not say between which ranks: left out.",
-                 unreadable);
+        snprintf(text, sizeof(text),
+                 "Pairs that do not say between which ranks, which are left out: %zu.", unreadable);
         weft__note(out, text);
     }
     if (size > RANKS_MOST) {

@@ -240,8 +240,8 @@ weft_status_t weft__section_pairs(const weft_report_t *report, FILE *out)
     }
     if (rows.unreadable > 0) {
         char text[100];
-        snprintf(text, sizeof(text), "%zu pairs have no ways that can be shown: left out.",
-                 rows.unreadable);
+        snprintf(text, sizeof(text),
+                 "Pairs without ways that can be shown, which are left out: %zu.", rows.unreadable);
         weft__note(out, text);
     }
     if (status == WEFT_OK && rows.count > 0) {

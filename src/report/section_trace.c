@@ -295,11 +295,12 @@ static void write_notes(const step_t *step, size_t narrow, size_t unreadable, FI
         weft__note(out, text);
     }
     if (step->tracks_more > 0) {
-        snprintf(text, sizeof(text), "%d tracks more are not shown.", step->tracks_more);
+        snprintf(text, sizeof(text), "Tracks that are not shown: %d.", step->tracks_more);
         weft__note(out, text);
     }
     if (unreadable > 0) {
-        snprintf(text, sizeof(text), "%zu events have no rank or no times: left out.", unreadable);
+        snprintf(text, sizeof(text), "Events without rank or times, which are left out: %zu.",
+                 unreadable);
         weft__note(out, text);
     }
 }

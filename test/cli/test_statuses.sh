@@ -27,6 +27,7 @@ short() {
     train) echo "$train -n 2 --steps 3" ;;
     generate) echo "$weft generate --from model -n 4" ;;
     bench) echo "$weft bench barrier -n 2 --iters 2 --repeat 1" ;;
+    report) echo "$weft report model" ;;
     topo | info) echo "$weft $1" ;;
     oshrun) echo "$bin/oshrun -np 2 echo x" ;;
     oshcc) echo "$bin/oshcc --showme:compile" ;;
@@ -38,6 +39,7 @@ more() {
     train) printf '%s\n' "$train --steps 3" "$train --dry-run" "$weft train --help" "$weft train --model help" ;;
     bench) printf '%s\n' "$weft bench barrier -n 2 --threads --iters 2 --repeat 1" "$weft bench --help" \
         "$weft bench barrier -n 2 --iters 2 --repeat 1 --json -" ;;
+    report) printf '%s\n' "$weft report model -o -" "$weft report --help" ;;
     topo) printf '%s\n' "$weft topo --json -" "$weft topo --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
     oshcc) echo "$bin/oshcc --showme x.c" ;;
