@@ -89,6 +89,7 @@ static void json_sample(weft_table_t *table, const weft_row_t *row, const weft_s
     weft__json_string(json, "algorithm", weft__algo_name(row->choice.algo));
     weft__json_bool(json, "in_place", in_place);
     weft__sample_write(json, "us", sample);
+    weft__json_double(json, "bus_factor", bus_factor(row->collective, table->ranks));
     weft__json_int(json, "iters", sample->iters);
     if (table->bench->check) {
         weft__json_uint(json, "wrong", sample->wrong);

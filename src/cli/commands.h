@@ -13,6 +13,7 @@
     X("bench", weft__cmd_bench, "measure and verify collectives, one-sided calls and patterns")    \
     X("pairs", weft__cmd_pairs,                                                                    \
       "compare ways of doing the same, and hold them against expectations")                        \
+    X("report", weft__cmd_report, "make one HTML page of results, runs and traces")                \
     X("topo", weft__cmd_topo, "show cores, caches, NUMA nodes, GPUs, and how ranks are bound")     \
     X("info", weft__cmd_info, "show versions, libraries that were found, and all settings")
 

@@ -28,6 +28,7 @@ short() {
     generate) echo "$weft generate --from model -n 4" ;;
     bench) echo "$weft bench barrier -n 2 --iters 2 --repeat 1" ;;
     pairs) echo "$weft pairs run put-signal -p quick -i 2" ;;
+    report) echo "$weft report model" ;;
     topo | info) echo "$weft $1" ;;
     oshrun) echo "$bin/oshrun -np 2 echo x" ;;
     oshcc) echo "$bin/oshcc --showme:compile" ;;
@@ -41,6 +42,7 @@ more() {
         "$weft bench barrier -n 2 --iters 2 --repeat 1 --json -" ;;
     pairs) printf '%s\n' "$weft pairs list" "$weft pairs list --json -" "$weft pairs --help" \
         "$weft pairs run put-signal -p quick -i 2 --json -" ;;
+    report) printf '%s\n' "$weft report model -o -" "$weft report --help" ;;
     topo) printf '%s\n' "$weft topo --json -" "$weft topo --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
     oshcc) echo "$bin/oshcc --showme x.c" ;;

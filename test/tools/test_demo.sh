@@ -5,7 +5,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/bin" "$work/build dir"
-export WORK=$work PATH=$work/bin:$PATH TRAIN=0 GENERATE=0 GPUS=0
+export WORK=$work PATH=$work/bin:$PATH TRAIN=0 GENERATE=0 REPORT=0 GPUS=0
 unset CUDA_VISIBLE_DEVICES DEMO_STEPS
 failed=0
 
@@ -22,6 +22,7 @@ if [ "$1" = train ]; then
     printf 'step 1/9  loss %s  lr\n' 5.4321 0.9321 0.0123 nan
     exit "$TRAIN"
 fi
+[ "$1" != report ] || exit "$REPORT"
 printf 'static weft_status_t w\033ritten\r\n'
 exit "$GENERATE"
 P
@@ -51,6 +52,9 @@ grep -qx 'DEMO_STEPS is "many"; it takes a number of steps' <<<"$out" || { echo 
 TRAIN=3 expect "training failed" 1 "loss 0.9" "^train"
 ! grep -q generate "$work/calls" || { echo "it went on after a failure"; failed=1; }
 GENERATE=5 expect "writing failed" 1 "What it writes" "^generate"
+expect "a report, with a step's timeline" 0 "^Its report is in .*/build dir/demo/report.html" "^report .*/demo/run .*-o .*/demo/report.html"
+expect "a trace for it" 0 "written" "^train .* --trace .*/demo/run/trace.json"
+REPORT=4 expect "the report failed" 4 "written" "^report"
 GPUS=2 expect "GPUs, but no module" 0 "4 virtual GPUs" "--device cpu"
 GPUS=2 expect "why they are not used" 0 "There is a GPU, but .*build dir was built without the CUDA module" .
 touch "$work/build dir/libweft-cuda.so"
