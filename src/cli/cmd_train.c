@@ -19,6 +19,7 @@
 #include "boot/launch.h"
 #include "cli/commands.h"
 #include "cli/rank.h"
+#include "cli/train_benchmark.h"
 #include "model/config.h"
 #include "serve/generate.h"
 #include "train/admit.h"
@@ -380,6 +381,10 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
     bool launched = strcmp(job->launcher, "none") != 0;
     if (setup->config->dry_run) {
         return dry_run(setup, job) == WEFT_OK ? 0 : complain(1);
+    }
+    if (setup->config->benchmark) {
+        weft_status_t status = launched ? admit_launched(setup, job) : admit(setup);
+        return status == WEFT_OK ? weft__train_benchmark(setup, argv) : complain(1);
     }
     if (launched) {
         return admit_launched(setup, job) == WEFT_OK ? train_as_rank(setup) : complain(1);

@@ -50,7 +50,7 @@ static weft_status_t fill_gathered(const weft_trainer_t *t, gathered_t *g)
 weft_status_t weft__sample(weft_trainer_t *t, char **text_p)
 {
     gathered_t g = {0};
-    weft_sample_t sample = {.compute = t->compute,
+    weft_text_sample_t sample = {.compute = t->compute,
                             .stream = t->stream,
                             .tokenizer = t->setup->tokenizer,
                             .prompt = t->config->prompt,
