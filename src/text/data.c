@@ -22,7 +22,7 @@ struct weft_data {
     weft_data_options_t options;
     weft_shard_t *shards;
     uint64_t *starts; /* of each shard in the row of all tokens, and the end: count + 1 */
-    int count; /* 0: tokens are made up */
+    int count;        /* 0: tokens are made up */
     uint64_t windows, validation;
 };
 

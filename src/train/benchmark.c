@@ -192,9 +192,8 @@ static weft_status_t note_step(weft_benchmark_t *b, uint64_t step, int index)
                                           .told = s->told,
                                           .stage = b->ranks[i].stage};
         loss += s->loss;
-        b->result.memory_peak = s->memory > (double)b->result.memory_peak
-                                    ? (uint64_t)s->memory
-                                    : b->result.memory_peak;
+        b->result.memory_peak = s->memory > (double)b->result.memory_peak ? (uint64_t)s->memory
+                                                                          : b->result.memory_peak;
     }
     weft__breakdown(b->ranks, t->size, t->config->pp, &parts);
     weft__breakdown_add(&b->result.time, &parts, 1.0 / b->result.steps);

@@ -144,9 +144,9 @@ void weft__benchmark_write(const weft_setup_t *setup, const weft_benchmark_resul
                            weft_json_t *json)
 {
     static const char *const kinds[WEFT_MEMORY_KINDS] = {
-        [WEFT_MEMORY_WEIGHTS] = "weights",       [WEFT_MEMORY_GRADIENTS] = "gradients",
-        [WEFT_MEMORY_OPTIMIZER] = "optimizer",   [WEFT_MEMORY_ACTIVATIONS] = "activations",
-        [WEFT_MEMORY_BUFFERS] = "buffers",       [WEFT_MEMORY_HOST] = "host"};
+        [WEFT_MEMORY_WEIGHTS] = "weights",     [WEFT_MEMORY_GRADIENTS] = "gradients",
+        [WEFT_MEMORY_OPTIMIZER] = "optimizer", [WEFT_MEMORY_ACTIVATIONS] = "activations",
+        [WEFT_MEMORY_BUFFERS] = "buffers",     [WEFT_MEMORY_HOST] = "host"};
     const weft_train_config_t *config = setup->config;
     char plan[256];
     weft__json_string(json, "model", config->model);

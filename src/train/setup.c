@@ -396,10 +396,8 @@ static weft_status_t resolve(weft_setup_t *setup)
 weft_status_t weft__setup_vary(const weft_setup_t *base, weft_train_config_t *config,
                                weft_setup_t *setup)
 {
-    *setup = (weft_setup_t){.config = config,
-                            .device = base->device,
-                            .machine = base->machine,
-                            .model = base->model};
+    *setup = (weft_setup_t){
+        .config = config, .device = base->device, .machine = base->machine, .model = base->model};
     config->device = base->device;
     config->benchmark = true;
     choose_type(setup);

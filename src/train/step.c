@@ -98,22 +98,21 @@ weft_status_t weft__step_settle(weft_trainer_t *t, weft_inflight_step_t *queued,
     WEFT_TRY(weft_pool_stats(device, &pool));
     double exposed = result.tensor_s + result.pipeline_s + result.weights_s + result.exchange_s +
                      result.norm_s;
-    weft_step_stats_t mine = {
-        .loss = result.loss_sum,
-        .grad_norm = result.norm,
-        .exposed = share_of(queued, exposed),
-        .run = result.run_s,
-        .waited = result.pipeline_s,
-        .tensor = result.tensor_s,
-        .weights = result.weights_s,
-        .exchange = result.exchange_s,
-        .update = result.update_s,
-        .norm = result.norm_s,
-        .data = unhidden(t, queued->data_s),
-        .told = t->paused ? 0.0 : unhidden(t, t->told_s),
-        .step = step_seconds(t, queued),
-        .memory = (double)pool.in_use_peak,
-        .stop = stop};
+    weft_step_stats_t mine = {.loss = result.loss_sum,
+                              .grad_norm = result.norm,
+                              .exposed = share_of(queued, exposed),
+                              .run = result.run_s,
+                              .waited = result.pipeline_s,
+                              .tensor = result.tensor_s,
+                              .weights = result.weights_s,
+                              .exchange = result.exchange_s,
+                              .update = result.update_s,
+                              .norm = result.norm_s,
+                              .data = unhidden(t, queued->data_s),
+                              .told = t->paused ? 0.0 : unhidden(t, t->told_s),
+                              .step = step_seconds(t, queued),
+                              .memory = (double)pool.in_use_peak,
+                              .stop = stop};
     return weft__step_stats_gather(t, &mine);
 }
 

@@ -34,7 +34,7 @@ typedef struct weft_inflight_step {
 
 /* What every rank tells all others after each step. Doubles only: it travels as such. */
 typedef struct weft_step_stats {
-    double loss;    /* sum over the tokens that this rank answers for */
+    double loss; /* sum over the tokens that this rank answers for */
     double grad_norm;
     double exposed; /* share of its step: communication that nothing hid */
     double run;     /* seconds of forward and backward ... */
