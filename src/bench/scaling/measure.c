@@ -51,8 +51,9 @@ static void close_groups(measuring_t *m, const weft_points_t *points)
     }
 }
 
-/* Sleep until rank 0, which takes part in every point, is done with measurement `turn`. At the store
- * and not in a call: a call waits on the device, and a kernel that waits disturbs its neighbours. */
+/* Sleep until rank 0, which takes part in every point, is done with measurement `turn`. At the
+ * store and not in a call: a call waits on the device, and a kernel that waits disturbs its
+ * neighbours. */
 static weft_status_t sleep_through(const measuring_t *m, int turn)
 {
     char key[64], value[8];

@@ -202,6 +202,10 @@ static weft_status_t another_plan(const weft_scaling_t *scaling, const weft_poin
     int count = other_plans(&point->config, point->ranks, configs);
     for (int i = 0; i < count; i++) {
         char options[96], zero[24] = "";
+        if (configs[i].pp == point->config.pp && configs[i].tp == point->config.tp &&
+            configs[i].zero == point->config.zero) {
+            continue;
+        }
         configs[i].batch = point->config.batch;
         if (configs[i].zero > 0) {
             snprintf(zero, sizeof(zero), " --zero %d", configs[i].zero);
