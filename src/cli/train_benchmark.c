@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "bench/samples.h"
 #include "cli/ranks.h"
+#include "parallel/timeline.h"
 #include "train/benchmark.h"
 #include "train/tracing.h"
 
@@ -69,7 +70,7 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
     if (status == WEFT_OK) {
         status = measure(b->setup, comm, trace, rank == 0, &result);
     }
-    status = weft__tracing_close(config->trace, comm, trace, status);
+    status = weft__tracing_close(config->trace, &weft__tracks, comm, trace, status);
     return weft__result_close(&result, status);
 }
 

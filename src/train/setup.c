@@ -105,6 +105,13 @@ static weft_status_t has_weights(const char *folder, bool *has_p)
     return WEFT_OK;
 }
 
+static void choose_dropout(weft_setup_t *setup)
+{
+    float dropout = (float)setup->config->dropout;
+    setup->model.embed_dropout = setup->model.attention_dropout = dropout;
+    setup->model.residual_dropout = dropout;
+}
+
 static weft_status_t choose_model(weft_setup_t *setup)
 {
     weft_train_config_t *config = setup->config;
@@ -129,9 +136,7 @@ static weft_status_t choose_model(weft_setup_t *setup)
                           (unsigned long long)setup->loaded.state.seed,
                           (unsigned long long)setup->loaded.state.seed);
     }
-    float dropout = (float)config->dropout;
-    setup->model.embed_dropout = setup->model.attention_dropout = dropout;
-    setup->model.residual_dropout = dropout;
+    choose_dropout(setup);
     return WEFT_OK;
 }
 
@@ -396,11 +401,15 @@ static weft_status_t resolve(weft_setup_t *setup)
 weft_status_t weft__setup_vary(const weft_setup_t *base, weft_train_config_t *config,
                                weft_setup_t *setup)
 {
-    *setup = (weft_setup_t){
-        .config = config, .device = base->device, .machine = base->machine, .model = base->model};
+    *setup = (weft_setup_t){.config = config,
+                            .device = base->device,
+                            .machine = base->machine,
+                            .model = base->model,
+                            .gathers_beside = base->gathers_beside};
     config->device = base->device;
     config->benchmark = true;
     choose_type(setup);
+    choose_dropout(setup);
     return resolve(setup);
 }
 

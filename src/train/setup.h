@@ -47,6 +47,8 @@ typedef struct weft_setup {
     bool has_loaded;
     weft_loaded_t loaded; /* ... with everything else if `resumed`, or alone (--model FOLDER) */
     bool goes_on;         /* in the folder of the run that saved it */
+    bool gathers_beside;  /* for comparison: rows are gathered beside products that need them, also
+                           * where no core is free for that (run_plan.c) */
     /* Generation is a layer below (serve/), so whoever runs the loop hands it in. */
     weft_sample_fn write_sample;
 } weft_setup_t;
