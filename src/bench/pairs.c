@@ -3,8 +3,8 @@
 #include "bench/pair.h"
 #include "bench/patterns/patterns.h"
 #include "bench/rma.h"
-#include "bench/ways/ways.h"
 #include "bench/train/train.h"
+#include "bench/ways/ways.h"
 
 const weft_pair_t *const weft__pairs[] = {
     &weft__pair_put,

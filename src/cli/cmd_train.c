@@ -434,7 +434,7 @@ int weft__cmd_train(int argc, char **argv)
     if (status == WEFT_OK && !help) {
         catch_signals(job);
     }
-    if (status == WEFT_OK && !help && config.resume[0] != '\0') {
+    if (status == WEFT_OK && !help && config.resume[0] != '\0' && !config.benchmark) {
         status = inherit(argc, argv, &config, folder);
     }
     if (status == WEFT_OK && !help) {

@@ -65,6 +65,7 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
         head.machine = &b->setup->machine;
         WEFT_TRY(weft__result_open(&result, &head));
         weft__samples_print_head(&head);
+        fflush(stdout);
     }
     weft_status_t status = weft__tracing_open(config->trace, comm, &trace);
     if (status == WEFT_OK) {

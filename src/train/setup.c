@@ -421,6 +421,9 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
                           "say what to train on, with --data PATH: a text file, a folder, or token "
                           "shards");
     }
+    if (config->benchmark) { /* before a checkpoint is looked for that it does not take */
+        WEFT_TRY(weft__train_check(config));
+    }
     WEFT_TRY(choose_device(setup));
     WEFT_TRY(choose_model(setup));
     WEFT_TRY(choose_tokenizer(setup));

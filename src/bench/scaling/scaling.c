@@ -30,19 +30,29 @@ static weft_status_t open_result(run_t *run)
     return WEFT_OK;
 }
 
-/* The point that needs a remedy most, among those of all ranks; -1: none does. Rank 0 has measured,
- * and tells. */
-static weft_status_t choose(run_t *run, int *index_p)
+/* The point of all ranks in which communication takes the largest share, if that is above the
+ * limit; -1: there is none. */
+static int32_t find_worst(const run_t *run, bool other_plan)
 {
     int32_t index = -1;
     double most = run->scaling->limit;
-    for (int i = 0; i < run->points.count && run->rank == 0; i++) {
-        double share = weft__point_communication(&run->points.list[i]);
-        if (share > most && run->points.list[i].ranks == run->size) {
+    for (int i = 0; i < run->points.count; i++) {
+        const weft_point_t *point = &run->points.list[i];
+        double share = weft__point_communication(point);
+        if (share > most && point->ranks == run->size && point->other_plan == other_plan) {
             most = share;
             index = i;
         }
     }
+    return index;
+}
+
+/* What remedies are for: plain data parallelism before other plans, which are a remedy themselves.
+ * Rank 0 has measured, and tells. */
+static weft_status_t choose(run_t *run, int *index_p)
+{
+    int32_t index = run->rank == 0 ? find_worst(run, false) : -1;
+    index = run->rank == 0 && index < 0 ? find_worst(run, true) : index;
     WEFT_TRY(weft_broadcast(&index, &index, 1, WEFT_I32, 0, run->comm, NULL));
     *index_p = index;
     return WEFT_OK;

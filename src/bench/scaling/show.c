@@ -46,7 +46,7 @@ static double percent(double share)
 
 static void print_heads(void)
 {
-    printf("%5s %-19s %8s %3s %5s", "ranks", "plan", "tokens/s", "+-%", "eff.%");
+    printf("# %5s %-18s %8s %3s %5s", "ranks", "plan", "tokens/s", "+-%", "eff.%");
 #define HEAD(field, head) printf(" %5s", head);
     WEFT_LOST_TABLE(HEAD)
 #undef HEAD
@@ -56,7 +56,7 @@ static void print_heads(void)
 static void print_point(const weft_scaling_t *scaling, const weft_point_t *point)
 {
     char rate[32];
-    printf("%5d %-19s %8s %3.0f %5.1f", point->ranks, point->plan,
+    printf("  %5d %-18s %8s %3.0f %5.1f", point->ranks, point->plan,
            rate_text(point->rate[point->median], rate, sizeof(rate)),
            100 * spread_of(scaling, point), 100 * point->lost.efficiency);
 #define PRINT(field, head) printf(" %5.1f", percent(point->lost.field));
@@ -81,10 +81,10 @@ static void print_shared(const weft_scaling_t *scaling)
     const char *what;
     int there = shared_devices(scaling, &what), ranks = scaling->base->config->ranks;
     if (there > 0) {
-        printf("\nOversubscribed: %d ranks share %d %s%s. From %d ranks on they compute no faster "
-               "together,\nso that %d ranks reach an efficiency of %.0f%% at best; what they lose "
-               "to that is in the\nrest, or where ranks wait for others to get their turn.\n",
-               ranks, there, what, there == 1 ? "" : "s", there, ranks, 100.0 * there / ranks);
+        printf("#\n# Oversubscribed: %d ranks share %d %s%s, so that they reach an efficiency of "
+               "%.0f%%\n# at best. What they lose to that is in the rest, and where ranks wait for "
+               "others\n# that wait for their turn.\n",
+               ranks, there, what, there == 1 ? "" : "s", 100.0 * there / ranks);
     }
 }
 
@@ -96,17 +96,17 @@ static void print_rule(const weft_scaling_t *scaling, const weft_points_t *point
         const weft_point_t *point = &points->list[i];
         double share = weft__point_communication(point);
         if (share > scaling->limit) {
-            printf("%s%s on %d ranks%s: communication takes %.0f%% of a step, more than %.0f%%.\n",
-                   above++ == 0 ? "\n" : "", point->plan, point->ranks,
+            printf("%s# %s on %d ranks%s: communication takes %.0f%% of a step, above %.0f%%.\n",
+                   above++ == 0 ? "#\n" : "", point->plan, point->ranks,
                    point->strong ? " (strong)" : "", 100 * share, 100 * scaling->limit);
         }
     }
     if (above > 0 && !scaling->remedies) {
-        printf("Four things help: a larger batch or accumulation; overlap and other buckets;\n"
-               "gradient compression; another plan, with fewer ranks in a group. weft scaling\n"
-               "--remedies tries each.\n");
+        printf("# Four things help: a larger batch or accumulation; overlap and other buckets;\n"
+               "# gradient compression; another plan, with fewer ranks in a group. weft scaling\n"
+               "# --remedies tries each.\n");
     } else if (above == 0) {
-        printf("\nCommunication takes at most %.0f%% of a step everywhere: no remedy is due.\n",
+        printf("#\n# Communication takes at most %.0f%% of a step everywhere: no remedy is due.\n",
                100 * scaling->limit);
     }
 }
@@ -114,21 +114,21 @@ static void print_rule(const weft_scaling_t *scaling, const weft_points_t *point
 void weft__scaling_print(const weft_scaling_t *scaling, const weft_points_t *points)
 {
     int length = scaling->base->config->length;
-    printf("#\n# efficiency = (throughput / throughput of 1 rank) / ranks. The columns after it "
-           "divide\n# what is lost, 100%% - efficiency; docs/scaling.md defines them.\n");
+    printf("# efficiency: (throughput / throughput of 1 rank) / ranks; the columns after it\n"
+           "# divide what is lost, 100%% - efficiency (docs/scaling.md)\n");
     if (scaling->weak) {
-        printf("\nweak scaling: %d x %d tokens on each rank\n", scaling->batch, length);
+        printf("#\n# weak scaling: %d x %d tokens on each rank\n", scaling->batch, length);
         print_heads();
         print_some(scaling, points, false, false);
     }
     if (scaling->strong) {
-        printf("\nstrong scaling: %d x %d tokens in all\n",
+        printf("#\n# strong scaling: %d x %d tokens in all\n",
                scaling->batch * scaling->base->config->ranks, length);
         print_heads();
         print_some(scaling, points, true, false);
     }
     if (scaling->plans && scaling->weak && scaling->base->config->ranks > 1) {
-        printf("\nother plans: %d x %d tokens, as weak scaling on %d ranks\n",
+        printf("#\n# other plans: %d x %d tokens, as weak scaling on %d ranks\n",
                scaling->batch * scaling->base->config->ranks, length, scaling->base->config->ranks);
         print_heads();
         print_some(scaling, points, false, true);
@@ -148,13 +148,14 @@ void weft__scaling_print_remedies(const weft_scaling_t *scaling, const weft_poin
 {
     char rate[32];
     const weft_point_t *self = &tried->list[0];
-    printf("\nremedies for %s on %d ranks: %s tokens/s, communication %.0f%% of a step\n",
+    printf("#\n# remedies for %s on %d ranks: %s tokens/s, communication %.0f%% of a step\n",
            self->plan, self->ranks, rate_text(self->rate[self->median], rate, sizeof(rate)),
            100 * weft__point_communication(self));
-    printf("%-17s %-28s %8s %4s %7s %6s\n", "remedy", "options", "tokens/s", "+-%", "gain", "comm");
+    printf("# %-17s %-28s %8s %4s %7s %6s\n", "remedy", "options", "tokens/s", "+-%", "gain",
+           "comm");
     for (int i = 1; i < tried->count; i++) {
         const weft_point_t *point = &tried->list[i];
-        printf("%-17s %-28s %8s %4.0f %+6.1f%% %5.1f%%\n", point->remedy, point->options,
+        printf("  %-17s %-28s %8s %4.0f %+6.1f%% %5.1f%%\n", point->remedy, point->options,
                rate_text(point->rate[point->median], rate, sizeof(rate)),
                100 * spread_of(scaling, point), 100 * gain_of(tried, point),
                100 * weft__point_communication(point));

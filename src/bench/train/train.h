@@ -62,7 +62,7 @@ weft_status_t weft__train_pair_way_1(weft_pair_run_t *run, int rounds);
 weft_status_t weft__train_pair_way_2(weft_pair_run_t *run, int rounds);
 weft_status_t weft__train_pair_way_3(weft_pair_run_t *run, int rounds);
 
-#define WEFT_TRAIN_BOUND "losses within 1e-4 of one rank's, in 16 bits 5e-3"
-#define WEFT_TRAIN_BOUND_EXACT "the same bits, " WEFT_TRAIN_BOUND
+#define WEFT_TRAIN_BOUND "1e-4 (in 16 bits 5e-3) of the losses of one rank"
+#define WEFT_TRAIN_BOUND_EXACT WEFT_TRAIN_BOUND "; the same bits in all ways"
 
 #endif
