@@ -67,12 +67,12 @@ static weft_status_t add_row(const weft_scaling_t *scaling, bool strong, int mos
 
 /* ---- plans -------------------------------------------------------------------------------- */
 
-/* Plans of `ranks` ranks beside plain data parallelism, as changes of a configuration; how many
- * there are. Sizes that do not divide give plans that cannot work. */
+/* Plans of `ranks` ranks, as changes of a configuration; how many there are. Sizes that do not divide give plans that cannot work. */
 static int other_plans(const weft_train_config_t *from, int ranks, weft_train_config_t *out)
 {
     const int shapes[][3] = {
         /* pp, tp, zero */
+        {1, 1, 0},
         {1, 1, 1},
         {1, 1, 2},
         {1, 1, 3},
@@ -86,7 +86,7 @@ static int other_plans(const weft_train_config_t *from, int ranks, weft_train_co
     int count = 0;
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         int pp = shapes[i][0], tp = shapes[i][1], zero = shapes[i][2];
-        if (ranks == 1 || pp == 0 || tp == 0 || (pp * tp == 1 && zero == from->zero)) {
+        if (ranks == 1 || pp == 0 || tp == 0) {
             continue;
         }
         weft_train_config_t *config = &out[count++];
@@ -103,6 +103,11 @@ static int other_plans(const weft_train_config_t *from, int ranks, weft_train_co
 
 enum { PLANS_MOST = 16 };
 
+static bool same_plan(const weft_train_config_t *a, const weft_train_config_t *b)
+{
+    return a->pp == b->pp && a->tp == b->tp && a->zero == b->zero;
+}
+
 /* With the batch that weak scaling has on all ranks. */
 static weft_status_t add_plans(const weft_scaling_t *scaling, int most, int one,
                                weft_points_t *points)
@@ -112,6 +117,9 @@ static weft_status_t add_plans(const weft_scaling_t *scaling, int most, int one,
     for (int i = 0; i < count; i++) {
         weft_point_t *point;
         configs[i].batch = scaling->batch * most;
+        if (same_plan(&configs[i], scaling->asked)) { /* weak scaling has it */
+            continue;
+        }
         WEFT_TRY(add(scaling, points, &configs[i], &point));
         if (point != NULL) {
             point->other_plan = true;
@@ -202,8 +210,7 @@ static weft_status_t another_plan(const weft_scaling_t *scaling, const weft_poin
     int count = other_plans(&point->config, point->ranks, configs);
     for (int i = 0; i < count; i++) {
         char options[96], zero[24] = "";
-        if (configs[i].pp == point->config.pp && configs[i].tp == point->config.tp &&
-            configs[i].zero == point->config.zero) {
+        if (same_plan(&configs[i], &point->config)) {
             continue;
         }
         configs[i].batch = point->config.batch;
