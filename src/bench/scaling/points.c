@@ -67,7 +67,8 @@ static weft_status_t add_row(const weft_scaling_t *scaling, bool strong, int mos
 
 /* ---- plans -------------------------------------------------------------------------------- */
 
-/* Plans of `ranks` ranks, as changes of a configuration; how many there are. Sizes that do not divide give plans that cannot work. */
+/* Plans of `ranks` ranks, as changes of a configuration; how many there are. Sizes that do not
+ * divide give plans that cannot work. */
 static int other_plans(const weft_train_config_t *from, int ranks, weft_train_config_t *out)
 {
     const int shapes[][3] = {
