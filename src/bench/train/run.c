@@ -238,14 +238,16 @@ static size_t count_wrong(const state_t *s, const double *loss, const double *re
 weft_status_t weft__train_pair_check(weft_pair_run_t *run, size_t *wrong_p)
 {
     const state_t *s = run->ctx;
-    double baseline[CHECK_STEPS];
+    double baseline[CHECK_STEPS], reference[CHECK_STEPS] = {0};
+    int batch = 0; /* that the reference is of */
     *wrong_p = 0;
     for (int i = 0; i < weft__pair_ways(run->pair); i++) {
-        double loss[CHECK_STEPS], reference[CHECK_STEPS] = {0};
+        double loss[CHECK_STEPS];
         variant_t v = {0};
         weft_status_t status = make_variant(s, i, run->seed, &v);
-        if (status == WEFT_OK) {
+        if (status == WEFT_OK && v.config.batch != batch) {
             status = find_reference(run, &v.config, reference);
+            batch = v.config.batch;
         }
         if (status == WEFT_OK && s->team != NULL) {
             status = train(&v.setup, s->team, loss);

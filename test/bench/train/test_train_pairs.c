@@ -95,7 +95,7 @@ static void other_bits_are_found(team_t *team)
                      function));                                                                   \
     }
 
-CASE(all_ways_of_all_pairs_agree_on_2_ranks, 2, false, all_agree)
+CASE(all_ways_of_all_pairs_agree_on_4_ranks, 4, false, all_agree)
 CASE(pairs_on_3_threads, 3, true, on_three)
 CASE(pairs_on_1_rank, 1, false, on_one)
 CASE(a_way_that_trains_otherwise_is_wrong, 2, false, other_numbers_are_found)
@@ -104,7 +104,7 @@ CASE(a_way_with_other_bits_is_wrong, 2, false, other_bits_are_found)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ways_of_all_pairs_agree_on_2_ranks),
+        cmocka_unit_test(all_ways_of_all_pairs_agree_on_4_ranks),
         cmocka_unit_test(pairs_on_3_threads),
         cmocka_unit_test(pairs_on_1_rank),
         cmocka_unit_test(a_way_that_trains_otherwise_is_wrong),
