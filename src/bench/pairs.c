@@ -3,6 +3,7 @@
 #include "bench/pair.h"
 #include "bench/patterns/patterns.h"
 #include "bench/rma.h"
+#include "bench/train/train.h"
 #include "bench/ways/ways.h"
 
 const weft_pair_t *const weft__pairs[] = {
@@ -48,5 +49,17 @@ const weft_pair_t *const weft__pairs[] = {
     &weft__pair_quantized_bf16,
     &weft__pair_quantized_fp16,
     &weft__pair_quantized_int8,
+    &weft__pair_dp_feed.pair,
+    &weft__pair_dp_buckets.pair,
+    &weft__pair_dp_overlap.pair,
+    &weft__pair_dp_sync.pair,
+    &weft__pair_dp_batch.pair,
+    &weft__pair_pp_schedule.pair,
+    &weft__pair_tp_reduce.pair,
+    &weft__pair_tp_gather.pair,
+    &weft__pair_tp_sequence.pair,
+    &weft__pair_zero.pair,
+    &weft__pair_recompute.pair,
+    &weft__pair_offload.pair,
     NULL,
 };

@@ -140,8 +140,8 @@ static weft_verdict_t judge(const weft_ratio_t *r, bool tested, double band)
     if (tested && r->sure_high < 1 / (1 + band)) {
         return WEFT_VERDICT_SLOWER;
     }
-    bool narrow = sqrt(r->high / r->low) - 1 <= WEFT_NOISE_LIMIT;
-    return tested && narrow ? WEFT_VERDICT_SAME : WEFT_VERDICT_NOISY;
+    bool same = r->low > 1 / (1 + WEFT_NOISE_LIMIT) && r->high < 1 + WEFT_NOISE_LIMIT;
+    return tested && same ? WEFT_VERDICT_SAME : WEFT_VERDICT_NOISY;
 }
 
 weft_ratio_t weft__ratio_of(const double *baseline, const double *way, int count, uint64_t seed)

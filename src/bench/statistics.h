@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define WEFT_NOISE_BAND 0.03      /* differences below 3% are none */
-#define WEFT_NOISE_LIMIT 0.05     /* an interval of more than +-5% finds no 10% */
+#define WEFT_NOISE_LIMIT 0.10     /* the same: an interval that has no difference of 10% */
 #define WEFT_BLOCKS_FOR_A_TEST 10 /* fewer blocks cannot reach 99.8% */
 
 typedef enum weft_verdict {

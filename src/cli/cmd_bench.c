@@ -49,7 +49,9 @@ static int fail(const char *text)
 /* The value of `text` among `count` names, or -1 with a sentence on stderr. */
 static int choose(const char *what, const char *text, const char *(*name)(int), int count)
 {
-    const char *names[64] = {NULL};
+    const char *names[256] = {NULL};
+    int room = (int)(sizeof(names) / sizeof(names[0]));
+    count = count < room ? count : room;
     for (int i = 0; i < count; i++) {
         names[i] = name(i);
         if (strcmp(names[i], text) == 0) {
@@ -270,7 +272,9 @@ int weft__cmd_bench(int argc, char **argv)
             "inside kernels), atomic, symm-barrier, lock. Patterns, each against its two-sided "
             "form: halo, balance, handoff, lookup, kv, gradient-sync, put-allgather, gemm-column, "
             "gemm-row, param-server, async-gradients, swap. Gradients in fewer bits: compress (by "
-            "itself), compress-allreduce, quantized. Every other pair of weft pairs list, too: "
+            "itself), compress-allreduce, quantized. Training, a step in several ways: dp-feed, "
+            "dp-buckets, dp-overlap, dp-sync, dp-batch, pp-schedule, tp-reduce, tp-gather, "
+            "tp-sequence, zero, recompute, offload. Every other pair of weft pairs list, too: "
             "peer, places, algorithms, one-shot, cold-state, small-calls, registered, pinned.",
         .footer = "Collectives have the columns of nccl-tests; sizes are of the larger buffer of "
                   "a\nrank. The rest: time, time of the other way, their ratio; docs/patterns.md "

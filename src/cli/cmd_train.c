@@ -20,6 +20,7 @@
 #include "boot/launch.h"
 #include "cli/commands.h"
 #include "cli/rank.h"
+#include "cli/train_benchmark.h"
 #include "model/config.h"
 #include "serve/generate.h"
 #include "train/admit.h"
@@ -382,6 +383,10 @@ static int train(weft_setup_t *setup, const weft_job_t *job, int argc, char **ar
     if (setup->config->dry_run) {
         return dry_run(setup, job) == WEFT_OK ? 0 : complain(1);
     }
+    if (setup->config->benchmark) {
+        weft_status_t status = launched ? admit_launched(setup, job) : admit(setup);
+        return status == WEFT_OK ? weft__train_benchmark(setup, argv) : complain(1);
+    }
     if (launched) {
         return admit_launched(setup, job) == WEFT_OK ? train_as_rank(setup) : complain(1);
     }
@@ -430,7 +435,7 @@ int weft__cmd_train(int argc, char **argv)
     if (status == WEFT_OK && !help) {
         catch_signals(job);
     }
-    if (status == WEFT_OK && !help && config.resume[0] != '\0') {
+    if (status == WEFT_OK && !help && config.resume[0] != '\0' && !config.benchmark) {
         status = inherit(argc, argv, &config, folder);
     }
     if (status == WEFT_OK && !help) {

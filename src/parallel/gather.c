@@ -216,17 +216,22 @@ static weft_status_t need_gathered(weft_zero_t *zero, int bucket, int next)
 {
     weft_gather_t *gather = zero->gather;
     slot_t *slot = find_slot(gather, bucket);
-    if (slot == NULL) {
+    bool there = slot != NULL;
+    if (!there) {
         slot = free_slot(gather, bucket, next);
         slot = slot != NULL ? slot : free_slot(gather, bucket, -1);
         if (slot == NULL) {
             return weft__fail(WEFT_ERR_INVALID,
                               "more than %d buckets of weights are in use at once", BLOCK_SLOTS);
         }
+    }
+    int stretch = weft__meter_begin(zero->meter, WEFT_STRETCH_WEIGHTS);
+    if (!there) {
         WEFT_TRY(start(zero, bucket, slot));
     }
     slot->used = true;
     WEFT_TRY(weft_stream_wait(zero->stream, slot->gathered));
+    weft__meter_end(zero->meter, stretch);
     set_views(zero, bucket, slot);
     if (next >= 0 && next != bucket && gather->overlap && find_slot(gather, next) == NULL) {
         slot_t *other = free_slot(gather, next, bucket);
@@ -240,10 +245,13 @@ weft_status_t weft__gather_need(weft_zero_t *zero, int bucket, int next)
     if (zero->stage == 3) {
         return need_gathered(zero, bucket, next);
     }
-    if (zero->stage > 0 && zero->gather->pending) {
-        return weft_stream_wait(zero->stream, zero->gather->there[bucket]);
+    if (zero->stage == 0 || !zero->gather->pending) {
+        return WEFT_OK;
     }
-    return WEFT_OK;
+    int stretch = weft__meter_begin(zero->meter, WEFT_STRETCH_WEIGHTS);
+    weft_status_t status = weft_stream_wait(zero->stream, zero->gather->there[bucket]);
+    weft__meter_end(zero->meter, stretch);
+    return status;
 }
 
 weft_status_t weft__gather_settle(weft_zero_t *zero)
@@ -293,9 +301,11 @@ weft_status_t weft__gather_updated(weft_zero_t *zero, float *norm)
         return WEFT_OK;
     }
     /* From the last bucket on: it holds what forward uses first. */
+    int stretch = gather->overlap ? -1 : weft__meter_begin(zero->meter, WEFT_STRETCH_EXCHANGE);
     for (int b = zero->layout.bucket_count - 1; b >= 0; b--) {
         WEFT_TRY(hand_out(zero, b));
     }
+    weft__meter_end(zero->meter, stretch);
     gather->pending = true;
     return WEFT_OK;
 }

@@ -10,7 +10,9 @@
 typedef enum weft_stretch {
     WEFT_STRETCH_TENSOR,   /* communication between tensor-parallel ranks */
     WEFT_STRETCH_PIPELINE, /* waiting for another stage */
+    WEFT_STRETCH_WEIGHTS,  /* waiting for weights that are gathered, in forward and backward */
     WEFT_STRETCH_EXCHANGE, /* waiting for gradients, or weights, after backward */
+    WEFT_STRETCH_NORM,     /* sums over ranks that norm and update wait for */
     WEFT_STRETCH_RUN,      /* from the first forward to the last backward */
     WEFT_STRETCH_UPDATE,   /* after that: gradients that are still on their way, norm, optimizer */
     WEFT_STRETCHES

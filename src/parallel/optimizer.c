@@ -172,8 +172,10 @@ static weft_status_t find_norm(const weft_optimizer_t *o, const weft_hyper_t *hy
         WEFT_TRY(square(o, o->zeros[i]));
     }
     if (!o->alone) {
+        int stretch = weft__meter_begin(o->zeros[0]->meter, WEFT_STRETCH_NORM);
         WEFT_TRY(weft_allreduce(o->squares, o->squares, (size_t)o->all, WEFT_F64, WEFT_SUM,
                                 o->mesh->world, o->stream));
+        weft__meter_end(o->zeros[0]->meter, stretch);
     }
     float scale = (float)(1.0 / weft__hyper_scale(hyper));
     weft_clip_t clip = {o->squares, o->all, scale, hyper->max_norm, o->norm};
@@ -230,9 +232,11 @@ static weft_status_t update(const weft_optimizer_t *o, const weft_zero_t *zero,
 
 weft_status_t weft__optimizer_run(weft_optimizer_t *o, const weft_hyper_t *hyper)
 {
+    int stretch = weft__meter_begin(o->zeros[0]->meter, WEFT_STRETCH_NORM);
     for (int i = 0; i < o->count; i++) {
         WEFT_TRY(complete(o, o->zeros[i]));
     }
+    weft__meter_end(o->zeros[0]->meter, stretch);
     WEFT_TRY(find_norm(o, hyper));
     if (o->offload != NULL) {
         WEFT_TRY(weft__offload_run(o->offload, hyper, o->norm));

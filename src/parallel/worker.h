@@ -73,7 +73,9 @@ typedef struct weft_worker_result {
     double run_s;    /* forward and backward of all micro-batches, waits included */
     double pipeline_s; /* of that, waiting for other stages: the bubble */
     double tensor_s;   /* of that, communication between tensor-parallel ranks that nothing hid */
+    double weights_s;  /* of that, waiting for weights under ZeRO */
     double exchange_s; /* waiting for gradients that nothing hid, after backward */
+    double norm_s;     /* sums over ranks that norm and update wait for, after backward */
     double update_s;   /* all that came after backward */
 } weft_worker_result_t;
 

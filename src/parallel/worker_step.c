@@ -108,7 +108,9 @@ static weft_status_t settle(weft_worker_t *w, weft_worker_result_t *result)
                                      .run_s = seconds[WEFT_STRETCH_RUN],
                                      .pipeline_s = seconds[WEFT_STRETCH_PIPELINE],
                                      .tensor_s = seconds[WEFT_STRETCH_TENSOR],
+                                     .weights_s = seconds[WEFT_STRETCH_WEIGHTS],
                                      .exchange_s = seconds[WEFT_STRETCH_EXCHANGE],
+                                     .norm_s = seconds[WEFT_STRETCH_NORM],
                                      .update_s = seconds[WEFT_STRETCH_UPDATE]};
     return WEFT_OK;
 }

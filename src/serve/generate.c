@@ -382,7 +382,7 @@ static weft_status_t collect(void *arg, int text, uint32_t token)
     return WEFT_OK;
 }
 
-weft_status_t weft__generate_sample(const weft_sample_t *sample, char **text_p)
+weft_status_t weft__generate_sample(const weft_text_sample_t *sample, char **text_p)
 {
     size_t length;
     weft_tokens_t start = {0}, made = {.at = calloc((size_t)sample->tokens + 1, sizeof(uint32_t))};

@@ -39,7 +39,7 @@ weft_status_t weft__generate_prompt(weft_tokenizer_t *tokenizer, const char *tex
                                     weft_tokens_t *tokens);
 
 /* Write a sample of training: all of it at once, decoded and tame. */
-weft_status_t weft__generate_sample(const weft_sample_t *sample, char **text_p);
+weft_status_t weft__generate_sample(const weft_text_sample_t *sample, char **text_p);
 
 /* Bytes that a terminal would obey become question marks; new lines and tabs stay. */
 void weft__generate_tame(char *text, size_t count);

@@ -8,19 +8,21 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "text/permute.h"
 #include "text/shards.h"
 #include "text/sources.h"
 
 #define PRINT_BLOCK 4096  /* tokens */
 #define PRINT_BLOCKS 1024 /* all of small data, 4 million tokens of large data */
+#define MADE_UP_WINDOWS (UINT64_C(1) << 40)
 #define FIRST_TOKENS 4096 /* of each shard, compared with the vocabulary before anything starts */
 
 struct weft_data {
     weft_data_options_t options;
     weft_shard_t *shards;
     uint64_t *starts; /* of each shard in the row of all tokens, and the end: count + 1 */
-    int count;
+    int count;        /* 0: tokens are made up */
     uint64_t windows, validation;
 };
 
@@ -139,6 +141,20 @@ weft_status_t weft__data_open(const char *path, const weft_tokenizer_t *tokenize
     return WEFT_OK;
 }
 
+weft_status_t weft__data_make_up(const weft_data_options_t *options, weft_data_t **data_p)
+{
+    weft_data_t *data = calloc(1, sizeof(*data));
+    if (data == NULL) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to make up tokens");
+    }
+    data->options = *options;
+    data->options.shuffle = false;
+    data->windows = MADE_UP_WINDOWS;
+    data->validation = options->validation > 0 ? MADE_UP_WINDOWS : 0;
+    *data_p = data;
+    return WEFT_OK;
+}
+
 void weft__data_close(weft_data_t *data)
 {
     if (data == NULL) {
@@ -154,11 +170,13 @@ void weft__data_close(weft_data_t *data)
 
 void weft__data_info(const weft_data_t *data, weft_data_info_t *out)
 {
-    *out = (weft_data_info_t){.tokens = data->starts[data->count],
+    bool made_up = data->count == 0;
+    *out = (weft_data_info_t){.tokens = made_up ? data->windows * data->options.length
+                                                : data->starts[data->count],
                               .windows = data->windows,
                               .validation_windows = data->validation,
                               .shards = data->count,
-                              .token_bytes = data->shards[0].token_bytes};
+                              .token_bytes = made_up ? 4 : data->shards[0].token_bytes};
 }
 
 /* The shard that holds token `at` of the row. */
@@ -191,6 +209,9 @@ static uint32_t print_block(const weft_data_t *data, uint64_t at, uint32_t crc)
 
 uint64_t weft__data_print(const weft_data_t *data)
 {
+    if (data->count == 0) {
+        return weft__rng_at(data->options.seed, data->options.vocab) | 1;
+    }
     uint64_t tokens = data->starts[data->count];
     uint32_t crc = weft__crc32c(0, &tokens, sizeof(tokens));
     uint64_t blocks = (tokens + PRINT_BLOCK - 1) / PRINT_BLOCK;
@@ -204,10 +225,32 @@ uint64_t weft__data_print(const weft_data_t *data)
 
 /* ---- taking samples ------------------------------------------------------------------------- */
 
+/* 32 random bits times the vocabulary: no token is likelier than another by more than 2^-32 times
+ * it. */
+static uint32_t made_up_token(const weft_data_t *data, uint64_t at)
+{
+    uint64_t bits = weft__rng_at(data->options.seed, at) >> 32;
+    return (uint32_t)(bits * data->options.vocab >> 32);
+}
+
+static void make_up_window(const weft_data_t *data, uint64_t window, int32_t *inputs,
+                           int32_t *targets)
+{
+    uint64_t length = data->options.length, at = window * length;
+    for (uint64_t i = 0; i < length; i++) {
+        inputs[i] = (int32_t)(i == 0 ? made_up_token(data, at) : (uint32_t)targets[i - 1]);
+        targets[i] = (int32_t)made_up_token(data, at + i + 1);
+    }
+}
+
 static weft_status_t read_window(const weft_data_t *data, uint64_t window, int32_t *inputs,
                                  int32_t *targets)
 {
     uint64_t length = data->options.length, at = window * length;
+    if (data->count == 0) {
+        make_up_window(data, window, inputs, targets);
+        return WEFT_OK;
+    }
     int shard = shard_of(data, at);
     for (uint64_t i = 0; i <= length; i++, at++) {
         while (at >= data->starts[shard + 1]) {

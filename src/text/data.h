@@ -63,6 +63,10 @@ weft_status_t weft__data_open(const char *path, const weft_tokenizer_t *tokenize
                               weft_data_t **data_p);
 void weft__data_close(weft_data_t *data);
 
+/* Made-up tokens, for benchmarks: uniform over the vocabulary, a function of the seed and the place
+ * in the row. Nothing is read, and no epoch ends. Of the options `shuffle` means nothing. */
+weft_status_t weft__data_make_up(const weft_data_options_t *options, weft_data_t **data_p);
+
 typedef struct weft_data_info {
     uint64_t tokens;
     uint64_t windows; /* for training: samples of an epoch */

@@ -46,7 +46,7 @@ static const struct {
 
 #define ROWS ((int)(sizeof(table) / sizeof(table[0])))
 #define NAMES ((int)(sizeof(other_names) / sizeof(other_names[0])))
-#define OPTIONS (ROWS + NAMES + 3) /* and --config, --dry-run, --force */
+#define OPTIONS (ROWS + NAMES + 5) /* and --config, --dry-run, --force, --benchmark, --json */
 #define TEXTS_MOST ((int)(sizeof(((weft_train_config_t *)0)->texts) / sizeof(char *)))
 
 static void *field_of(const row_t *row, weft_train_config_t *config)
@@ -297,6 +297,20 @@ static void make_options(weft_train_config_t *config, const char **file_p, weft_
         option->letter = 0;
         option->help = other_names[i].help;
     }
+    options[OPTIONS - 5] = (weft_arg_t){
+        .name = "benchmark",
+        .kind = WEFT_ARG_FLAG,
+        .target = &config->benchmark,
+        .help = "train on made-up tokens, write nothing, and say how fast that is and where the "
+                "time goes; of --data, --out and what belongs to them nothing is used; --steps "
+                "counts timed steps (default 20)"};
+    options[OPTIONS - 4] = (weft_arg_t){
+        .name = "json",
+        .kind = WEFT_ARG_STR,
+        .metavar = "FILE",
+        .target = &config->json,
+        .help = "--benchmark: write the figures to FILE as JSON; -: to stdout, and the table to "
+                "stderr"};
     options[OPTIONS - 3] = (weft_arg_t){.name = "config",
                                         .letter = 'c',
                                         .kind = WEFT_ARG_STR,
@@ -344,10 +358,11 @@ static weft_args_t make_args(const weft_arg_t *options)
 {
     return (weft_args_t){
         .command = "weft train",
-        .synopsis = "--data PATH [OPTION]...",
+        .synopsis = "--data PATH [OPTION]... | --benchmark [OPTION]...",
         .text = "Train a language model on virtual or real GPUs.",
         .footer = "examples:\n  weft train -n 4 --data src --steps 200 --out run\n"
-                  "  weft train --config run/config --out again",
+                  "  weft train --config run/config --out again\n"
+                  "  weft train --benchmark -n 4 --tp 2 --json speed.json",
         .options = options,
         .count = OPTIONS,
     };
@@ -389,6 +404,20 @@ static weft_status_t check_words(weft_train_config_t *config)
 static void heed_device(weft_train_config_t *config)
 {
     config->device = weft__settings_device(config->device);
+}
+
+/* What a benchmark has no use for may stand in the configuration of the run that it is about. Where
+ * a checkpoint is to be gone on from, that says what the model is, so it is refused later. */
+static void heed_benchmark(bool steps_asked, weft_train_config_t *config)
+{
+    if (!config->benchmark) {
+        return;
+    }
+    config->data = config->eval_data = config->out = "";
+    config->tokenizer = "none";
+    config->eval_every = config->save_every = config->sample_every = config->max_restarts = 0;
+    config->steps = steps_asked ? config->steps : WEFT_TRAIN_BENCHMARK_STEPS;
+    config->warmup = config->warmup < config->steps ? config->warmup : config->steps;
 }
 
 /* How a batch was divided: among ranks, and by each of them. */
@@ -447,14 +476,16 @@ static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, c
     const char *file = NULL;
     weft_args_found_t found;
     set_defaults(config);
-    int ranks = config->ranks;
-    config->ranks = WEFT_TRAIN_NOT_ASKED;
+    int ranks = config->ranks, steps = config->steps;
+    config->ranks = config->steps = WEFT_TRAIN_NOT_ASKED;
     heed_device(config);
     make_options(config, &file, options);
     weft_args_t args = make_args(options);
     weft_status_t status = parse_copy(&args, argc, argv, &found);
     int asked = config->ranks;
+    bool steps_asked = config->steps != WEFT_TRAIN_NOT_ASKED;
     config->ranks = asked == WEFT_TRAIN_NOT_ASKED ? ranks : asked;
+    config->steps = steps_asked ? config->steps : steps;
     *help_p = status == WEFT_OK && found.help;
     if (status != WEFT_OK || found.help) {
         return status;
@@ -467,6 +498,7 @@ static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, c
         divide_as_before(&before, config);
     }
     config->asked_ranks = asked;
+    heed_benchmark(steps_asked, config);
     return status == WEFT_OK ? check_words(config) : status;
 }
 

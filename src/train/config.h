@@ -143,6 +143,7 @@
 #define WEFT_TRAIN_ONE const char *
 
 #define WEFT_TRAIN_NOT_ASKED INT_MIN
+#define WEFT_TRAIN_BENCHMARK_STEPS 20 /* --steps of --benchmark */
 
 typedef struct weft_train_config {
 #define WEFT_TRAIN_FIELD(kind, field, name, letter, metavar, value, words, help)                   \
@@ -152,6 +153,8 @@ typedef struct weft_train_config {
     int asked_ranks; /* -n on the command line; WEFT_TRAIN_NOT_ASKED: there was none */
     bool dry_run;    /* --dry-run, --force: not part of a configuration, and not written */
     bool force;
+    bool benchmark;            /* --benchmark, --json: likewise */
+    const char *json;          /* NULL: no file */
     const char *earlier_model; /* --model of the run that this one goes on from; NULL: of none */
     char *texts[4];            /* owned: what strings from files point into */
     int text_count;

@@ -8,7 +8,6 @@
 #include <weft/device.h>
 
 #include "base/log.h"
-#include "base/settings.h"
 #include "parallel/schedule.h"
 #include "train/checkpoint_parts.h"
 #include "train/ending.h"
@@ -30,7 +29,6 @@ typedef struct run {
     weft_checkpoint_writer_t *writer; /* rank 0, with a run folder */
     uint64_t told_saved;              /* step of the last checkpoint that was announced */
     double peak;                      /* operations per second of all devices; 0: unknown */
-    bool paused; /* something else happened since the last step: its time starts anew */
     weft_ending_t ending;
     int signal;    /* that asked one of the ranks to end; 0: none did */
     bool finished; /* and this was done */
@@ -59,35 +57,6 @@ static weft_status_t open_feed(run_t *run)
     weft__data_share(options.batch, mesh->index[WEFT_AXIS_DATA], mesh->size[WEFT_AXIS_DATA],
                      &options.begin, &options.end);
     return weft__feed_open(&options, &t->feed);
-}
-
-/* Ranks that share cores take turns, and each is as fast in its own as if it were alone. */
-static double share_of_cores(const weft_machine_t *machine, int ranks)
-{
-    int threads = weft__settings()->threads > 0 ? weft__settings()->threads : machine->cpus_here;
-    bool oversubscribed = machine->gpus == 0 && machine->cpus_job > 0 &&
-                          ranks * threads > machine->cpus_job;
-    return oversubscribed ? (double)machine->cpus_job / (ranks * threads) : 1.0;
-}
-
-/* What this rank's device could do, for MFU: its share of what the GPUs' maker states, or measured.
- * Before memory is taken, so that what measuring needs is not on top of it. */
-static weft_status_t find_peak(run_t *run, weft_comm_h comm, double *flops_p)
-{
-    const weft_compute_t *compute;
-    int here; /* ranks that share the GPUs of this host */
-    int gpus = run->setup->machine.gpus;
-    double sheet = weft__peak_of(run->setup->machine.gpu, run->setup->type);
-    WEFT_TRY(weft_job_info(NULL, NULL, NULL, &here));
-    if (sheet > 0.0) {
-        *flops_p = sheet * (here < gpus ? here : gpus) / here;
-        return WEFT_OK;
-    }
-    WEFT_TRY(weft__compute(&compute));
-    WEFT_TRY(weft_barrier(comm, NULL)); /* all at once, as they will compute */
-    WEFT_TRY(weft__peak_measure(compute, run->setup->type, NULL, flops_p));
-    *flops_p *= share_of_cores(&run->setup->machine, here);
-    return WEFT_OK;
 }
 
 static weft_status_t add_peaks(run_t *run, double flops)
@@ -234,7 +203,7 @@ static weft_status_t check_norms(run_t *run, const weft_inflight_step_t *queued)
 {
     const weft_trainer_t *t = &run->t;
     for (int i = 1; i < t->size; i++) {
-        double a = t->stats[0].norm, b = t->stats[i].norm;
+        double a = t->stats[0].grad_norm, b = t->stats[i].grad_norm;
         if (a != b && !(isnan(a) && isnan(b))) {
             run->result->told = true;
             return weft__fail(WEFT_ERR_MISMATCH,
@@ -259,7 +228,7 @@ static bool may_skip(run_t *run, double norm)
 
 static weft_status_t check_numbers(run_t *run, const weft_inflight_step_t *queued, double loss)
 {
-    if (isfinite(loss) && may_skip(run, run->t.stats[0].norm)) {
+    if (isfinite(loss) && may_skip(run, run->t.stats[0].grad_norm)) {
         return WEFT_OK;
     }
     run->result->told = run->result->diverged = true;
@@ -275,16 +244,6 @@ static weft_status_t check_numbers(run_t *run, const weft_inflight_step_t *queue
         run->told_saved > 0 ? run->config->out : "", queued->lr);
 }
 
-static double step_seconds(const run_t *run, const weft_inflight_step_t *queued)
-{
-    const weft_trainer_t *t = &run->t;
-    const weft_inflight_step_t *before =
-        &t->inflight[(queued->step + WEFT_INFLIGHT_STEPS - 1) % WEFT_INFLIGHT_STEPS];
-    double ms = NAN;
-    weft_event_h from = run->paused ? queued->start : before->end;
-    return weft_event_elapsed(from, queued->end, &ms) == WEFT_OK ? ms / 1e3 : NAN;
-}
-
 /* Here tensor_share and exchange_share are waiting that nothing hid, for tensor-parallel ranks
  * and for gradients; update_share is all that comes after backward, the latter included. */
 static void describe_plan(run_t *run, weft_metrics_step_t *step)
@@ -294,7 +253,7 @@ static void describe_plan(run_t *run, weft_metrics_step_t *step)
     step->tensor_share = run->config->tp > 1 ? times->tensor / step->seconds : NAN;
     step->exchange_share = times->exchange / step->seconds;
     step->update_share = times->update / step->seconds;
-    if (!run->paused && isfinite(step->seconds)) { /* the first one is still warming up */
+    if (!run->t.paused && isfinite(step->seconds)) { /* the first one is still warming up */
         run->all_times.bubble += times->bubble;
         run->all_times.uneven += times->uneven;
         run->all_times.tensor += times->tensor;
@@ -322,10 +281,10 @@ static weft_metrics_step_t describe(run_t *run, const weft_inflight_step_t *queu
     step.step = queued->step + 1;
     step.loss = loss;
     step.lr = queued->lr;
-    step.grad_norm = t->stats[0].norm;
+    step.grad_norm = t->stats[0].grad_norm;
     step.skipped = !isfinite(step.grad_norm);
     step.loss_scale = weft__scale_used(run->setup) ? queued->loss_scale : NAN;
-    step.seconds = step_seconds(run, queued);
+    step.seconds = t->stats[0].step;
     step.tokens_per_s = tokens / step.seconds;
     step.comm_share = t->size > 1 ? exposed : NAN;
     step.epoch = (double)epoch + (double)index / (double)info.windows;
@@ -391,7 +350,7 @@ static weft_status_t settle(run_t *run, weft_inflight_step_t *queued, bool valid
     advance(run, queued, loss);
     weft_metrics_step_t step = describe(run, queued, loss);
     describe_plan(run, &step);
-    run->paused = false;
+    run->t.paused = false;
     if (validate && run->signal == 0) {
         WEFT_TRY(weft__step_validate(t, &step.eval_loss));
         run->result->eval_loss = step.eval_loss;
@@ -552,7 +511,7 @@ static duties_t duties_after(const run_t *run, uint64_t steps_done)
 static weft_status_t meet(run_t *run)
 {
     weft_step_stats_t mine = {.stop = weft__ending_signal()};
-    run->paused = true;
+    run->t.paused = true;
     WEFT_TRY(weft__step_stats_gather(&run->t, &mine));
     note_signals(run);
     return WEFT_OK;
@@ -600,7 +559,7 @@ static weft_status_t one_step(run_t *run, uint64_t step)
 static weft_status_t train(run_t *run)
 {
     uint64_t step = run->t.state.step, end = (uint64_t)run->config->steps;
-    run->paused = true;
+    run->t.paused = true;
     if (step >= end && run->t.rank == 0) {
         weft__metrics_say(run->metrics,
                           "%s is at step %llu already, and --steps %d counts those: nothing to do",
@@ -642,7 +601,7 @@ static weft_status_t open_run(run_t *run, weft_comm_h comm, weft_trace_t *trace,
         WEFT_TRY(open_folder(run));
     }
     WEFT_TRY(open_data(run->setup, comm, out));
-    WEFT_TRY(find_peak(run, comm, &flops));
+    WEFT_TRY(weft__peak_find(run->setup, comm, &flops));
     WEFT_TRY(weft__trainer_open(run->setup, comm, trace, &run->t));
     WEFT_TRY(add_peaks(run, flops));
     WEFT_TRY(open_memory(run));

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/settings.h"
 
 /* Data sheets: dense bf16 with f32 sums, and f32 by way of tf32. The first name that occurs in the
  * device's counts. */
@@ -100,4 +101,31 @@ weft_status_t weft__peak_measure(const weft_compute_t *compute, weft_dtype_t typ
         weft_free(memory);
     }
     return status;
+}
+
+/* Ranks that share cores take turns, and each is as fast in its own as if it were alone. */
+static double share_of_cores(const weft_machine_t *machine, int ranks)
+{
+    int threads = weft__settings()->threads > 0 ? weft__settings()->threads : machine->cpus_here;
+    bool oversubscribed = machine->gpus == 0 && machine->cpus_job > 0 &&
+                          ranks * threads > machine->cpus_job;
+    return oversubscribed ? (double)machine->cpus_job / (ranks * threads) : 1.0;
+}
+
+weft_status_t weft__peak_find(const weft_setup_t *setup, weft_comm_h comm, double *flops_p)
+{
+    const weft_compute_t *compute;
+    int here; /* ranks that share the GPUs of this host */
+    int gpus = setup->machine.gpus;
+    double sheet = weft__peak_of(setup->machine.gpu, setup->type);
+    WEFT_TRY(weft_job_info(NULL, NULL, NULL, &here));
+    if (sheet > 0.0) {
+        *flops_p = sheet * (here < gpus ? here : gpus) / here;
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft__compute(&compute));
+    WEFT_TRY(weft_barrier(comm, NULL)); /* all at once, as they will compute */
+    WEFT_TRY(weft__peak_measure(compute, setup->type, NULL, flops_p));
+    *flops_p *= share_of_cores(&setup->machine, here);
+    return WEFT_OK;
 }

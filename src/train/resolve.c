@@ -67,9 +67,25 @@ static weft_status_t check_ranges(const weft_train_config_t *c)
     return status;
 }
 
+static weft_status_t check_benchmark(const weft_train_config_t *c)
+{
+    if (c->json != NULL && !c->benchmark) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--json is for --benchmark: a run keeps its figures in metrics.jsonl of "
+                          "--out");
+    }
+    if (c->benchmark && c->resume[0] != '\0') {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "--benchmark makes its weights up: leave --resume out, and name the "
+                          "model with --model");
+    }
+    return WEFT_OK;
+}
+
 static weft_status_t check_together(const weft_train_config_t *c)
 {
-    if (c->data[0] == '\0') {
+    WEFT_TRY(check_benchmark(c));
+    if (c->data[0] == '\0' && !c->benchmark) {
         return weft__fail(WEFT_ERR_INVALID,
                           "nothing to train on: --data takes a text file, a folder, or token "
                           "shards of llm.c");

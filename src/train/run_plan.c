@@ -46,7 +46,7 @@ static bool is_naive(const weft_train_config_t *c)
 static size_t gather_bytes(const weft_setup_t *setup)
 {
     cpu_set_t cpus;
-    bool spare = strcmp(setup->device, "cuda") == 0 ||
+    bool spare = setup->gathers_beside || strcmp(setup->device, "cuda") == 0 ||
                  (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 2);
     return spare ? WEFT_WORKER_OVERLAP_BYTES : SIZE_MAX;
 }

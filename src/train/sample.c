@@ -50,13 +50,13 @@ static weft_status_t fill_gathered(const weft_trainer_t *t, gathered_t *g)
 weft_status_t weft__sample(weft_trainer_t *t, char **text_p)
 {
     gathered_t g = {0};
-    weft_sample_t sample = {.compute = t->compute,
-                            .stream = t->stream,
-                            .tokenizer = t->setup->tokenizer,
-                            .prompt = t->config->prompt,
-                            .tokens = t->config->sample_tokens,
-                            .context = t->config->length,
-                            .seed = (uint64_t)t->config->seed + t->state.step};
+    weft_text_sample_t sample = {.compute = t->compute,
+                                 .stream = t->stream,
+                                 .tokenizer = t->setup->tokenizer,
+                                 .prompt = t->config->prompt,
+                                 .tokens = t->config->sample_tokens,
+                                 .context = t->config->length,
+                                 .seed = (uint64_t)t->config->seed + t->state.step};
     weft_status_t status = WEFT_OK;
     sample.params = weft__worker_params(t->worker, &sample.model);
     *text_p = NULL;

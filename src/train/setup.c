@@ -21,6 +21,17 @@
 
 /* ---- device and precision ----------------------------------------------------------------- */
 
+static void choose_type(weft_setup_t *setup)
+{
+    weft_train_config_t *config = setup->config;
+    if (strcmp(config->precision, "auto") == 0) {
+        config->precision = strcmp(setup->device, "cuda") == 0 ? "bf16" : "fp32";
+    }
+    setup->type = strcmp(config->precision, "fp16") == 0   ? WEFT_F16
+                  : strcmp(config->precision, "bf16") == 0 ? WEFT_BF16
+                                                           : WEFT_F32;
+}
+
 static weft_status_t choose_device(weft_setup_t *setup)
 {
     weft_train_config_t *config = setup->config;
@@ -31,12 +42,7 @@ static weft_status_t choose_device(weft_setup_t *setup)
     config->device = setup->device;
     bool gpus = strcmp(setup->device, "cuda") == 0;
     weft__machine_read(gpus, &setup->machine);
-    if (strcmp(config->precision, "auto") == 0) {
-        config->precision = gpus ? "bf16" : "fp32";
-    }
-    setup->type = strcmp(config->precision, "fp16") == 0   ? WEFT_F16
-                  : strcmp(config->precision, "bf16") == 0 ? WEFT_BF16
-                                                           : WEFT_F32;
+    choose_type(setup);
     return WEFT_OK;
 }
 
@@ -99,6 +105,13 @@ static weft_status_t has_weights(const char *folder, bool *has_p)
     return WEFT_OK;
 }
 
+static void choose_dropout(weft_setup_t *setup)
+{
+    float dropout = (float)setup->config->dropout;
+    setup->model.embed_dropout = setup->model.attention_dropout = dropout;
+    setup->model.residual_dropout = dropout;
+}
+
 static weft_status_t choose_model(weft_setup_t *setup)
 {
     weft_train_config_t *config = setup->config;
@@ -111,7 +124,7 @@ static weft_status_t choose_model(weft_setup_t *setup)
         bool weights;
         WEFT_TRY(weft__config_find(config->model, &setup->model));
         WEFT_TRY(has_weights(config->model, &weights));
-        if (weights) { /* a folder: start from them */
+        if (weights && !config->benchmark) { /* a folder: start from them */
             WEFT_TRY(load_checkpoint(setup, config->model));
         }
     }
@@ -123,9 +136,7 @@ static weft_status_t choose_model(weft_setup_t *setup)
                           (unsigned long long)setup->loaded.state.seed,
                           (unsigned long long)setup->loaded.state.seed);
     }
-    float dropout = (float)config->dropout;
-    setup->model.embed_dropout = setup->model.attention_dropout = dropout;
-    setup->model.residual_dropout = dropout;
+    choose_dropout(setup);
     return WEFT_OK;
 }
 
@@ -172,6 +183,9 @@ static bool is_shards(const char *data)
 static weft_status_t choose_tokenizer(weft_setup_t *setup)
 {
     weft_train_config_t *config = setup->config;
+    if (config->benchmark) { /* its tokens stand for nothing */
+        return WEFT_OK;
+    }
     bool shards = is_shards(config->data);
     if (strcmp(config->tokenizer, "auto") == 0) {
         WEFT_TRY(find_tokenizer(setup, shards));
@@ -366,18 +380,10 @@ static weft_status_t choose_cache(weft_setup_t *setup)
     return WEFT_OK;
 }
 
-weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
+/* What the configuration leaves open, and whether it can work. */
+static weft_status_t resolve(weft_setup_t *setup)
 {
-    *setup = (weft_setup_t){.config = config};
-    if (config->data[0] == '\0') {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "say what to train on, with --data PATH: a text file, a folder, or token "
-                          "shards");
-    }
-    WEFT_TRY(choose_device(setup));
-    WEFT_TRY(choose_model(setup));
-    WEFT_TRY(choose_tokenizer(setup));
-    WEFT_TRY(fit_vocabulary(setup));
+    weft_train_config_t *config = setup->config;
     weft_train_limits_t limits = {.context = setup->model.context,
                                   .layers = setup->model.layers,
                                   .heads = setup->model.heads,
@@ -389,7 +395,40 @@ weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
         return weft__run_plan_suggest(setup, status);
     }
     WEFT_TRY(weft__train_resolve(config, &limits));
-    WEFT_TRY(weft__run_plan_check(setup));
+    return weft__run_plan_check(setup);
+}
+
+weft_status_t weft__setup_vary(const weft_setup_t *base, weft_train_config_t *config,
+                               weft_setup_t *setup)
+{
+    *setup = (weft_setup_t){.config = config,
+                            .device = base->device,
+                            .machine = base->machine,
+                            .model = base->model,
+                            .gathers_beside = base->gathers_beside};
+    config->device = base->device;
+    config->benchmark = true;
+    choose_type(setup);
+    choose_dropout(setup);
+    return resolve(setup);
+}
+
+weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup)
+{
+    *setup = (weft_setup_t){.config = config};
+    if (config->data[0] == '\0' && !config->benchmark) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "say what to train on, with --data PATH: a text file, a folder, or token "
+                          "shards");
+    }
+    if (config->benchmark) { /* before a checkpoint is looked for that it does not take */
+        WEFT_TRY(weft__train_check(config));
+    }
+    WEFT_TRY(choose_device(setup));
+    WEFT_TRY(choose_model(setup));
+    WEFT_TRY(choose_tokenizer(setup));
+    WEFT_TRY(fit_vocabulary(setup));
+    WEFT_TRY(resolve(setup));
     WEFT_TRY(check_out(setup));
     WEFT_TRY(check_trace(config->trace, config->out));
     return choose_cache(setup);
@@ -423,6 +462,9 @@ static weft_status_t look_at(const char *path)
 weft_status_t weft__setup_look(const weft_setup_t *setup)
 {
     const weft_train_config_t *config = setup->config;
+    if (config->benchmark) {
+        return WEFT_OK;
+    }
     WEFT_TRY(look_at(config->data));
     return config->eval_data[0] != '\0' ? look_at(config->eval_data) : WEFT_OK;
 }
@@ -440,6 +482,9 @@ static weft_status_t prepare_one(weft_setup_t *setup, const char *path, FILE *ou
 weft_status_t weft__setup_prepare(weft_setup_t *setup, FILE *out)
 {
     const weft_train_config_t *config = setup->config;
+    if (config->benchmark) {
+        return WEFT_OK;
+    }
     WEFT_TRY(prepare_one(setup, config->data, out));
     return config->eval_data[0] == '\0' ? WEFT_OK : prepare_one(setup, config->eval_data, out);
 }
@@ -454,6 +499,9 @@ weft_status_t weft__setup_data(weft_setup_t *setup)
                                    .seed = (uint64_t)config->seed,
                                    .shuffle = true};
     close_data(setup);
+    if (config->benchmark) {
+        return weft__data_make_up(&options, &setup->data);
+    }
     WEFT_TRY(weft__data_open(config->data, setup->tokenizer, setup->cache, &options, &setup->data));
     if (!apart) {
         return WEFT_OK;

@@ -17,7 +17,7 @@
 #include "train/config.h"
 
 /* Text that a run writes to show what the model has learned (--sample). */
-typedef struct weft_sample {
+typedef struct weft_text_sample {
     const weft_model_t *model; /* whole */
     const weft_compute_t *compute;
     void *const *params; /* by index */
@@ -27,10 +27,10 @@ typedef struct weft_sample {
     int tokens;      /* to write after the prompt */
     int64_t context; /* tokens to look back at, at most */
     uint64_t seed;
-} weft_sample_t;
+} weft_text_sample_t;
 
 /* Writes it, malloced. */
-typedef weft_status_t (*weft_sample_fn)(const weft_sample_t *sample, char **text_p);
+typedef weft_status_t (*weft_sample_fn)(const weft_text_sample_t *sample, char **text_p);
 
 typedef struct weft_setup {
     weft_train_config_t *config; /* resolved by weft__setup_open */
@@ -47,6 +47,8 @@ typedef struct weft_setup {
     bool has_loaded;
     weft_loaded_t loaded; /* ... with everything else if `resumed`, or alone (--model FOLDER) */
     bool goes_on;         /* in the folder of the run that saved it */
+    bool gathers_beside;  /* for comparison: rows are gathered beside products that need them, also
+                           * where no core is free for that (run_plan.c) */
     /* Generation is a layer below (serve/), so whoever runs the loop hands it in. */
     weft_sample_fn write_sample;
 } weft_setup_t;
@@ -56,6 +58,12 @@ typedef struct weft_setup {
  * not there yet. weft__setup_close after failures too. */
 weft_status_t weft__setup_open(weft_train_config_t *config, weft_setup_t *setup);
 void weft__setup_close(weft_setup_t *setup);
+
+/* For benchmarks: another plan, batch or precision for the model and the device of `base`, which
+ * must outlive the setup, as must `config`. What `config` leaves open is resolved. Unlike
+ * weft__setup_open it reads nothing of the machine, so other threads may be about. */
+weft_status_t weft__setup_vary(const weft_setup_t *base, weft_train_config_t *config,
+                               weft_setup_t *setup);
 
 /* What --resume means: a path; "" for nothing, or if "auto" finds no checkpoint in the run
  * folder. */

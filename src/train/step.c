@@ -16,12 +16,16 @@ static uint64_t fed(const weft_trainer_t *t, uint64_t step)
     return step - (t->setup->resumed ? t->setup->loaded.state.step : 0);
 }
 
-static weft_status_t take_tokens(weft_trainer_t *t, uint64_t step, weft_worker_input_t *input)
+static weft_status_t take_tokens(weft_trainer_t *t, weft_inflight_step_t *queued,
+                                 weft_worker_input_t *input)
 {
     uint64_t start = weft__now_ns();
-    weft_status_t status = weft__feed_take(t->feed, fed(t, step), &input->tokens, &input->targets);
-    weft__trace_span(t->trace, WEFT_TRACK_DATA, "take tokens", start, weft__now_ns(),
-                     (int64_t)step + 1, -1);
+    weft_status_t status = weft__feed_take(t->feed, fed(t, queued->step), &input->tokens,
+                                           &input->targets);
+    uint64_t end = weft__now_ns();
+    queued->data_s = (double)(end - start) / 1e9;
+    weft__trace_span(t->trace, WEFT_TRACK_DATA, "take tokens", start, end,
+                     (int64_t)queued->step + 1, -1);
     return status;
 }
 
@@ -50,10 +54,20 @@ weft_status_t weft__step_queue(weft_trainer_t *t, uint64_t step, weft_inflight_s
     WEFT_TRY(weft_event_record(queued->start, t->stream));
     weft__timeline_step(t->timeline, (int64_t)step + 1); /* as they are counted in the output */
     int span = weft__timeline_begin(t->timeline, WEFT_TRACK_STEP, "step", -1, t->stream);
-    WEFT_TRY(take_tokens(t, step, &input));
+    WEFT_TRY(take_tokens(t, queued, &input));
     WEFT_TRY(weft__worker_queue(t->worker, &input));
     weft__timeline_end(t->timeline, span, t->stream);
     return weft_event_record(queued->end, t->stream);
+}
+
+/* From the end of the step before on, or from its own start where that was not right before. */
+static double step_seconds(const weft_trainer_t *t, const weft_inflight_step_t *queued)
+{
+    const weft_inflight_step_t *before =
+        &t->inflight[(queued->step + WEFT_INFLIGHT_STEPS - 1) % WEFT_INFLIGHT_STEPS];
+    double ms = NAN;
+    weft_event_h from = t->paused ? queued->start : before->end;
+    return weft_event_elapsed(from, queued->end, &ms) == WEFT_OK ? ms / 1e3 : NAN;
 }
 
 /* Of this rank's own time: steps do not begin and end everywhere at once. */
@@ -62,6 +76,12 @@ static double share_of(const weft_inflight_step_t *queued, double seconds)
     double ms;
     bool known = weft_event_elapsed(queued->start, queued->end, &ms) == WEFT_OK && ms > 0.0;
     return known ? seconds / (ms / 1e3) : 0.0;
+}
+
+/* On a GPU the host takes tokens and tells statistics while the step before computes. */
+static double unhidden(const weft_trainer_t *t, double seconds)
+{
+    return t->stream == NULL ? seconds : 0.0;
 }
 
 weft_status_t weft__step_settle(weft_trainer_t *t, weft_inflight_step_t *queued, int stop)
@@ -76,17 +96,23 @@ weft_status_t weft__step_settle(weft_trainer_t *t, weft_inflight_step_t *queued,
     weft__timeline_collect(t->timeline);
     WEFT_TRY(weft_comm_device(t->comm, &device));
     WEFT_TRY(weft_pool_stats(device, &pool));
-    weft_step_stats_t mine = {
-        .loss = result.loss_sum,
-        .norm = result.norm,
-        .exposed = share_of(queued, result.tensor_s + result.pipeline_s + result.exchange_s),
-        .run = result.run_s,
-        .waited = result.pipeline_s,
-        .tensor = result.tensor_s,
-        .exchange = result.exchange_s,
-        .update = result.update_s,
-        .memory = (double)pool.in_use_peak,
-        .stop = stop};
+    double exposed = result.tensor_s + result.pipeline_s + result.weights_s + result.exchange_s +
+                     result.norm_s;
+    weft_step_stats_t mine = {.loss = result.loss_sum,
+                              .grad_norm = result.norm,
+                              .exposed = share_of(queued, exposed),
+                              .run = result.run_s,
+                              .waited = result.pipeline_s,
+                              .tensor = result.tensor_s,
+                              .weights = result.weights_s,
+                              .exchange = result.exchange_s,
+                              .update = result.update_s,
+                              .norm = result.norm_s,
+                              .data = unhidden(t, queued->data_s),
+                              .told = t->paused ? 0.0 : unhidden(t, t->told_s),
+                              .step = step_seconds(t, queued),
+                              .memory = (double)pool.in_use_peak,
+                              .stop = stop};
     return weft__step_stats_gather(t, &mine);
 }
 

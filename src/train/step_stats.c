@@ -4,6 +4,7 @@
 
 #include <weft/device.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "parallel/schedule.h"
 #include "train/run_plan.h"
@@ -14,11 +15,14 @@
 weft_status_t weft__step_stats_gather(weft_trainer_t *t, const weft_step_stats_t *mine)
 {
     weft_step_stats_t *all = t->stats_memory + 1, *host = t->stats + t->size;
+    uint64_t start = weft__now_ns();
     *host = *mine; /* behind everybody's, in memory that a GPU reaches */
     WEFT_TRY(weft_memcpy(t->stats_memory, host, sizeof(*mine), t->side));
     WEFT_TRY(weft_allgather(t->stats_memory, all, DOUBLES, WEFT_F64, t->comm, t->side));
     WEFT_TRY(weft_memcpy(t->stats, all, (size_t)t->size * sizeof(*mine), t->side));
-    return weft_stream_synchronize(t->side);
+    WEFT_TRY(weft_stream_synchronize(t->side));
+    t->told_s = (double)(weft__now_ns() - start) / 1e9;
+    return WEFT_OK;
 }
 
 /* What the bubble should be if stages take as long as these did: each as its average rank. */

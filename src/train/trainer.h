@@ -27,20 +27,26 @@ typedef struct weft_inflight_step {
     bool there;
     uint64_t step; /* 0 is the first of the whole run */
     double lr;
+    double data_s;     /* seconds in which the host waited for its tokens */
     double loss_scale; /* of this step: the state's may have changed since */
     weft_event_h start, end;
 } weft_inflight_step_t;
 
 /* What every rank tells all others after each step. Doubles only: it travels as such. */
 typedef struct weft_step_stats {
-    double loss;    /* sum over the tokens that this rank answers for */
-    double norm;    /* of the gradient */
+    double loss; /* sum over the tokens that this rank answers for */
+    double grad_norm;
     double exposed; /* share of its step: communication that nothing hid */
     double run;     /* seconds of forward and backward ... */
     double waited;  /* ... of which it waited for other pipeline stages */
     double tensor;  /* ... and for tensor-parallel ranks */
+    double weights; /* ... and for weights under ZeRO */
     double exchange,
         update;    /* seconds after them: for gradients; and all, norm and optimizer too */
+    double norm;   /* of that, sums over ranks that norm and update wait for */
+    double data;   /* seconds before them: for tokens */
+    double told;   /* ... and for these statistics of the step before, where nothing hid it */
+    double step;   /* seconds from the end of the step before, or from its own start */
     double memory; /* peak bytes of the device */
     double stop;   /* the signal that asked it to end the run; 0: none did */
 } weft_step_stats_t;
@@ -59,6 +65,9 @@ typedef struct weft_trainer {
 
     weft_step_stats_t *stats_memory; /* on the device: this rank's, then everybody's */
     weft_step_stats_t *stats;        /* on the host: everybody's of the last step */
+    double told_s;                   /* seconds that gathering them took, where nothing hid it */
+    bool paused;                     /* something else happened since the last step: its time
+                                      * starts anew; the loop's to set */
     weft_inflight_step_t inflight[WEFT_INFLIGHT_STEPS]; /* in turn */
     weft_feed_t *feed;
     weft_train_state_t state;

@@ -195,6 +195,20 @@ static void times_that_never_vary(void **state)
     assert_int_equal(r.verdict, WEFT_VERDICT_SAME);
 }
 
+/* A difference that single outliers keep from being sure is not the same all the same. */
+static void what_is_not_sure_is_not_the_same(void **state)
+{
+    (void)state;
+    double baseline[16], way[16];
+    for (int i = 0; i < 16; i++) {
+        baseline[i] = 1 + 0.001 * i;
+        way[i] = i == 7 || i == 9 ? 0.5 : 2;
+    }
+    weft_ratio_t r = weft__ratio_of(baseline, way, 16, 1);
+    assert_true(r.high < 0.6 && r.sure_high > 1);
+    assert_int_equal(r.verdict, WEFT_VERDICT_NOISY);
+}
+
 static void few_blocks_prove_nothing(void **state)
 {
     (void)state;
@@ -262,6 +276,7 @@ int main(void)
         cmocka_unit_test(medians),
         cmocka_unit_test(times_that_never_vary),
         cmocka_unit_test(few_blocks_prove_nothing),
+        cmocka_unit_test(what_is_not_sure_is_not_the_same),
         cmocka_unit_test(the_seed_decides_and_nothing_else),
         cmocka_unit_test(a_way_against_itself_is_the_same),
         cmocka_unit_test(ten_percent_are_found),

@@ -41,12 +41,15 @@ one() {
     threads) "$weft" bench barrier -n 2 --threads --iters 2 --repeat 1 --json "$2" >out 2>err </dev/null ;;
     advise) "$weft" bench --advise -n 2 -b 256 -e 256 --iters 1 --repeat 1 --json "$2" >out 2>err </dev/null ;;
     swap) "$weft" bench swap -n 2 -e 8K --iters 1 --repeat 1 --json "$2" >out 2>err </dev/null ;;
+    benchmark) "$weft" train --benchmark --model ./config.json --batch 4 --steps 1 -n 2 --json "$2" >out 2>err </dev/null ;;
+    scaling) "$weft" scaling --model ./config.json -b 1 --steps 1 --rounds 1 -n 2 --mode weak --no-plans --json "$2" \
+        >out 2>err </dev/null ;;
     topo) "$weft" topo --json "$2" >out 2>err </dev/null ;;
     esac
     status=$?
     err=$(cat err)
 }
-commands="train train1 bench threads swap topo"
+commands="train train1 bench threads swap topo benchmark scaling"
 
 name="a file appears whole, with the mode that it had, through links that stay"
 for command in $commands advise; do

@@ -112,7 +112,7 @@ if [ -e "$module" ]; then
     expect_in "$out" 'wrong results: 0 (all verified)'
     expect_in "$out" 'left out: halo runs on virtual GPUs only'
     for way in 'through host' 'by topology' one-shot graph registered pinned; do
-        grep -qE "^ +$way +[0-9]" <<<"$out" || fail "no $way: $out"
+        grep -qE " $way +[0-9]" <<<"$out" || fail "no $way: $out"
     done
 else
     echo "not tried: $name: $module is not built"

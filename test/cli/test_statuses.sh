@@ -29,6 +29,7 @@ short() {
     bench) echo "$weft bench barrier -n 2 --iters 2 --repeat 1" ;;
     pairs) echo "$weft pairs run put-signal -p quick -i 2" ;;
     report) echo "$weft report model" ;;
+    scaling) echo "$weft scaling --device cpu --model ./config.json -n 2 -b 1 --steps 1 --rounds 1 --mode weak --no-plans" ;;
     topo | info) echo "$weft $1" ;;
     oshrun) echo "$bin/oshrun -np 2 echo x" ;;
     oshcc) echo "$bin/oshcc --showme:compile" ;;
@@ -37,12 +38,14 @@ short() {
 # more COMMAND: other forms of it, one a line, that must return the same where output does not arrive
 more() {
     case $1 in
-    train) printf '%s\n' "$train --steps 3" "$train --dry-run" "$weft train --help" "$weft train --model help" ;;
+    train) printf '%s\n' "$train --steps 3" "$train --dry-run" "$weft train --help" "$weft train --model help" \
+        "$train --benchmark -n 2 --steps 1" ;;
     bench) printf '%s\n' "$weft bench barrier -n 2 --threads --iters 2 --repeat 1" "$weft bench --help" \
         "$weft bench barrier -n 2 --iters 2 --repeat 1 --json -" ;;
     pairs) printf '%s\n' "$weft pairs list" "$weft pairs list --json -" "$weft pairs --help" \
         "$weft pairs run put-signal -p quick -i 2 --json -" ;;
     report) printf '%s\n' "$weft report model -o -" "$weft report --help" ;;
+    scaling) printf '%s\n' "$(short scaling) --json -" "$weft scaling --help" ;;
     topo) printf '%s\n' "$weft topo --json -" "$weft topo --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
     oshcc) echo "$bin/oshcc --showme x.c" ;;
@@ -58,6 +61,7 @@ long() {
     generate) echo "$weft generate --from model -n 100000000 --temperature 0" ;;
     bench) echo "$weft bench allreduce -n 2 -b 8 -e 8 --iters 1000000000" ;;
     pairs) echo "$weft pairs run halo -p thorough -i 10000000" ;;
+    scaling) echo "$(short scaling) --steps 1000000" ;;
     oshrun) echo "$bin/oshrun -np 2 --grace 20s sleep 600" ;;
     esac
 }

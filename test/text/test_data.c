@@ -349,6 +349,47 @@ static void what_cannot_be_used_is_named(void **state)
     weft__data_close(data);
 }
 
+static void made_up_tokens_are_uniform_and_a_function_of_the_seed(void **state)
+{
+    (void)state;
+    enum { LENGTH = 64, VOCAB = 11, SAMPLES = 1000 };
+    const weft_data_options_t options = {
+        .length = LENGTH, .vocab = VOCAB, .seed = 3, .validation = 0.1, .shuffle = true};
+    weft_data_options_t other_seed = options;
+    weft_data_t *data, *again, *other;
+    int32_t inputs[LENGTH], targets[LENGTH], inputs2[LENGTH], targets2[LENGTH];
+    int counts[VOCAB] = {0}, same = 0;
+    other_seed.seed = 4;
+    assert_int_equal(weft__data_make_up(&options, &data), WEFT_OK);
+    assert_int_equal(weft__data_make_up(&options, &again), WEFT_OK);
+    assert_int_equal(weft__data_make_up(&other_seed, &other), WEFT_OK);
+    for (uint64_t sample = 0; sample < SAMPLES; sample++) {
+        assert_int_equal(weft__data_sample(data, sample, inputs, targets), WEFT_OK);
+        assert_int_equal(weft__data_sample(again, sample, inputs2, targets2), WEFT_OK);
+        assert_memory_equal(inputs, inputs2, sizeof(inputs));
+        assert_memory_equal(targets, targets2, sizeof(targets));
+        assert_memory_equal(inputs + 1, targets, (LENGTH - 1) * sizeof(int32_t));
+        assert_int_equal(weft__data_sample(other, sample, inputs2, targets2), WEFT_OK);
+        for (int i = 0; i < LENGTH; i++) {
+            assert_in_range(inputs[i], 0, VOCAB - 1);
+            counts[inputs[i]]++;
+            same += inputs[i] == inputs2[i];
+        }
+    }
+    /* 64000 tokens: 5818 of each, with a deviation of 73; as many as another seed has. */
+    for (int i = 0; i < VOCAB; i++) {
+        assert_in_range(counts[i], 5818 - 6 * 73, 5818 + 6 * 73);
+    }
+    assert_in_range(same, 5818 - 6 * 73, 5818 + 6 * 73);
+    /* Validation has other tokens than training. */
+    assert_int_equal(weft__data_sample(data, 0, inputs, targets), WEFT_OK);
+    assert_int_equal(weft__data_validation(data, 0, inputs2, targets2), WEFT_OK);
+    assert_memory_not_equal(inputs, inputs2, sizeof(inputs));
+    weft__data_close(data);
+    weft__data_close(again);
+    weft__data_close(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +400,7 @@ int main(void)
         cmocka_unit_test(long_texts_are_cut_without_a_trace),
         cmocka_unit_test(shards_are_cut_at_their_limit),
         cmocka_unit_test(what_cannot_be_used_is_named),
+        cmocka_unit_test(made_up_tokens_are_uniform_and_a_function_of_the_seed),
     };
     return cmocka_run_group_tests(tests, open_bytes, close_bytes);
 }

@@ -1,0 +1,266 @@
+/* weft scaling: how fast training is on 1, 2, 4, ... ranks, and where the rest of the time goes. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weft/weft.h>
+
+#include "base/args.h"
+#include "base/log.h"
+#include "base/output.h"
+#include "base/settings.h"
+#include "bench/scaling.h"
+#include "boot/job.h"
+#include "cli/commands.h"
+#include "cli/rank.h"
+#include "cli/ranks.h"
+#include "train/admit.h"
+
+typedef struct options {
+    int ranks; /* 0: not given */
+    const char *model, *mode, *device, *precision, *bind;
+    int length;
+    bool no_plans;
+    double limit; /* percent */
+    weft_scaling_t scaling;
+    weft_train_config_t asked, config; /* as typed, and resolved for all ranks */
+    weft_setup_t setup;
+} options_t;
+
+/* Wrong use, which every rank finds: one says so. */
+static int complain(const char *text)
+{
+    char sentence[2048];
+    snprintf(sentence, sizeof(sentence), "weft scaling: %s", text);
+    weft__rank_say(sentence);
+    return WEFT_EXIT_USAGE;
+}
+
+static int fail(void)
+{
+    fprintf(stderr, "weft scaling: %s\n", weft_last_error());
+    return 1;
+}
+
+/* ---- options ------------------------------------------------------------------------------ */
+
+/* What varies from point to point is no option of all of them. */
+static int refuse_plans(const weft_train_config_t *c)
+{
+    if (c->dp != 0 || c->pp != 1 || c->tp != 1) {
+        return complain("--dp, --pp and --tp are what is compared: leave them out after --");
+    }
+    if (c->batch != 0 || c->micro_batch != 0 || c->accumulate != 0) {
+        return complain("--batch before -- says what a rank has: leave --batch, --micro-batch and "
+                        "--accumulate out after it");
+    }
+    if (strcmp(c->trace, "") != 0 || c->dry_run || c->json != NULL) {
+        return complain("--trace, --dry-run and --json are of one run: leave them out after --");
+    }
+    return 0;
+}
+
+/* The configuration of training: our own options, and what follows --. */
+static int read_training(options_t *o, int count, char **more)
+{
+    char length[16], ranks[16];
+    snprintf(length, sizeof(length), "%d", o->length);
+    snprintf(ranks, sizeof(ranks), "%d", o->ranks);
+    const char *const own[] = {"weft scaling", "--benchmark", "--ranks",     ranks,
+                               "--model",      o->model,      "--length",    length,
+                               "--device",     o->device,     "--precision", o->precision};
+    enum { OWN = sizeof(own) / sizeof(own[0]) };
+    char **argv = calloc((size_t)(OWN + count) + 1, sizeof(char *));
+    if (argv == NULL) {
+        fprintf(stderr, "weft scaling: out of memory\n");
+        return 1;
+    }
+    memcpy(argv, own, sizeof(own));
+    memcpy(argv + OWN, more, (size_t)count * sizeof(char *));
+    bool help = false;
+    weft_status_t status = weft__train_parse(OWN + count, argv, &o->config, &help);
+    int exit_status = 0;
+    if (status != WEFT_OK) {
+        exit_status = complain(weft_last_error());
+    } else if (help || o->config.ranks != o->ranks) {
+        exit_status = complain(help ? "options after -- are those of weft train: see weft train "
+                                      "--help"
+                                    : "-n goes before --");
+    } else {
+        exit_status = refuse_plans(&o->config);
+    }
+    free(argv);
+    return exit_status;
+}
+
+/* How many ranks: of the launcher, as asked, or as many as there are cores or GPUs, up to 8. */
+static int choose_ranks(options_t *o, int *asked_p)
+{
+    const weft_job_t *job;
+    *asked_p = o->ranks;
+    if (weft__job(&job) != WEFT_OK) {
+        return complain(weft_last_error());
+    }
+    if (strcmp(job->launcher, "none") != 0) {
+        o->ranks = job->size;
+    } else if (o->ranks == 0) {
+        const char *kind;
+        weft_machine_t machine;
+        weft__settings_set("WEFT_DEVICE", o->device);
+        if (weft_device_kind(&kind) != WEFT_OK) {
+            return complain(weft_last_error());
+        }
+        bool gpus = strcmp(kind, "cuda") == 0;
+        weft__machine_read(gpus, &machine);
+        int there = gpus ? machine.gpus : machine.cpus_here;
+        o->ranks = there < 2 ? 2 : there > 8 ? 8 : there;
+    }
+    return 0;
+}
+
+static int resolve(options_t *o, int count, char **more)
+{
+    weft_scaling_t *s = &o->scaling;
+    s->weak = strcmp(o->mode, "strong") != 0;
+    s->strong = strcmp(o->mode, "weak") != 0;
+    s->plans = !o->no_plans;
+    s->limit = o->limit / 100;
+    if (strcmp(o->mode, "weak") != 0 && strcmp(o->mode, "strong") != 0 &&
+        strcmp(o->mode, "both") != 0) {
+        return complain("--mode takes weak, strong or both");
+    }
+    if (!(o->limit >= 0.0 && o->limit <= 100.0)) {
+        return complain("--limit is a share of a step in percent, from 0 to 100");
+    }
+    int exit_status = read_training(o, count, more);
+    if (exit_status != 0) {
+        return exit_status;
+    }
+    /* Plain data parallelism with the batch of weak scaling stands for all points in what is
+     * checked before ranks are started. */
+    o->config.micro_batch = s->batch;
+    o->asked = o->config;
+    weft_status_t status = weft__setup_open(&o->config, &o->setup);
+    if (status != WEFT_OK) {
+        return status == WEFT_ERR_NO_MEMORY ? fail() : complain(weft_last_error());
+    }
+    s->base = &o->setup;
+    s->asked = &o->asked;
+    return 0;
+}
+
+/* ---- ranks -------------------------------------------------------------------------------- */
+
+static int look_ahead(void *ctx)
+{
+    const options_t *o = ctx;
+    if (o->scaling.json != NULL && weft__output_check(o->scaling.json) != WEFT_OK) {
+        return fail();
+    }
+    bool gpus = strcmp(o->setup.device, "cuda") == 0;
+    return gpus || weft__admit_memory(&o->setup, o->ranks, stderr) == WEFT_OK ? 0 : fail();
+}
+
+static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
+{
+    const options_t *o = ctx;
+    (void)exit_p;
+    return weft__scaling_run(&o->scaling, comm);
+}
+
+static int start(options_t *o, int asked, int count, char **more, char **typed)
+{
+    o->scaling.command = typed;
+    int exit_status = resolve(o, count, more);
+    if (exit_status == 0) {
+        const weft_ranks_t ranks = {.name = "weft scaling",
+                                    .ranks = o->ranks,
+                                    .asked = asked,
+                                    .bind = strcmp(o->bind, "none") != 0,
+                                    .typed = typed,
+                                    .look_ahead = look_ahead,
+                                    .run = run,
+                                    .ctx = o};
+        exit_status = weft__ranks_run(&ranks);
+    }
+    weft__setup_close(&o->setup);
+    weft__train_free(&o->config);
+    return exit_status;
+}
+
+int weft__cmd_scaling(int argc, char **argv)
+{
+    options_t o = {.model = "tiny",
+                   .mode = "both",
+                   .device = weft__settings()->device,
+                   .precision = "auto",
+                   .bind = weft__settings()->bind,
+                   .limit = 20.0,
+                   .scaling = {.batch = 8, .steps = 5, .rounds = 3}};
+    const weft_arg_t options[] = {
+        {"ranks", 'n', WEFT_ARG_INT, "N", &o.ranks,
+         "the most ranks; default: as many as cores or GPUs, from 2 to 8"},
+        {"model", 0, WEFT_ARG_STR, "NAME", &o.model, "as weft train takes it (default tiny)"},
+        {"batch", 'b', WEFT_ARG_INT, "B", &o.scaling.batch,
+         "sequences of a step on each rank (default 8)"},
+        {"length", 'T', WEFT_ARG_INT, "T", &o.length,
+         "tokens of a sequence; 0: all that the model takes (default)"},
+        {"precision", 0, WEFT_ARG_STR, "TYPE", &o.precision, "auto, fp32, bf16 or fp16"},
+        {"mode", 0, WEFT_ARG_STR, "M", &o.mode,
+         "weak (as much for each rank), strong (as much in all) or both (default)"},
+        {"no-plans", 0, WEFT_ARG_FLAG, NULL, &o.no_plans, "plain data parallelism only"},
+        {"remedies", 0, WEFT_ARG_FLAG, NULL, &o.scaling.remedies,
+         "try what may help where communication takes too much of a step"},
+        {"limit", 0, WEFT_ARG_REAL, "PERCENT", &o.limit,
+         "share of communication in a step that is too much (default 20)"},
+        {"steps", 's', WEFT_ARG_INT, "K", &o.scaling.steps,
+         "timed steps of a point in a round (default 5)"},
+        {"rounds", 0, WEFT_ARG_INT, "K", &o.scaling.rounds,
+         "rounds over all points; medians are shown (default 3)"},
+        {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
+        {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
+        {"json", 0, WEFT_ARG_STR, "FILE", &o.scaling.json,
+         "write the results to FILE as JSON; -: to stdout, and the tables to stderr"},
+    };
+    static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS},
+                                              {"batch", 1, 1 << 20},
+                                              {"length", 0, 1 << 30},
+                                              {"steps", 1, 1000000},
+                                              {"rounds", 1, WEFT_SCALING_ROUNDS_MOST}};
+    const weft_args_t args = {
+        .command = "weft scaling",
+        .synopsis = "[OPTION]... [-- TRAIN-OPTION...]",
+        .text = "Train on 1, 2, 4, ... ranks, on made-up tokens, and show throughput and "
+                "efficiency, weak and strong, and of other plans on all ranks; divide what is lost "
+                "into communication, bubble, imbalance, optimizer, data and rest. Nothing is "
+                "written but --json.",
+        .footer = "examples:\n  weft scaling -n 4 --json scaling.json\n"
+                  "  weft scaling -n 8 --model gpt2-124m --batch 4 --remedies\n"
+                  "  weft scaling -n 4 --mode weak -- --bucket 4M --overlap no",
+        .options = options,
+        .count = (int)(sizeof(options) / sizeof(options[0])),
+        .ranges = ranges,
+        .range_count = (int)(sizeof(ranges) / sizeof(ranges[0])),
+    };
+    char **typed = weft__ranks_typed("weft scaling", argc, argv);
+    if (typed == NULL) {
+        return 1;
+    }
+    weft_args_found_t found;
+    int exit_status, asked = 0;
+    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
+    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
+        weft__rank_say(weft_last_error()); /* it begins with the command */
+        exit_status = WEFT_EXIT_USAGE;
+    } else if (found.help) {
+        weft__args_help(&args, stdout);
+        exit_status = 0;
+    } else {
+        exit_status = choose_ranks(&o, &asked);
+        exit_status = exit_status == 0 ? start(&o, asked, found.count, found.positionals, typed)
+                                       : exit_status;
+    }
+    free(typed);
+    return exit_status;
+}

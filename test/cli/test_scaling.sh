@@ -1,0 +1,199 @@
+#!/bin/bash
+# ctest: timeout=240
+# weft scaling and weft train --benchmark: what they print and write, and what they refuse.
+set -u
+# shellcheck source=test/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+unset WEFT_RANK WEFT_SIZE RANK WORLD_SIZE # of a launcher above us
+export WEFT_DEVICE=cpu HOME=$work/home
+mkdir home
+
+cat >config.json <<'END'
+{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 4, "n_embd": 16,
+ "n_head": 4, "n_positions": 16, "vocab_size": 61, "activation_function": "gelu_new"}
+END
+small="--model ./config.json"
+
+benchmark() { train --benchmark $small "$@"; }
+scaling() {
+    "$weft" scaling $small --batch 2 --steps 2 --rounds 1 "$@" >out 2>err </dev/null
+    status=$?
+    out=$(cat out)
+    err=$(cat err)
+}
+# nothing but what was there, and what is named, is in the folder
+expect_only() {
+    local left
+    left=$(find . -mindepth 1 ! -name out ! -name err ! -name config.json ! -path ./home ! -name "${1-none}" | head -3)
+    [ -z "$left" ] || fail "it left $left"
+}
+json() { python3 -c "import json, sys; d = json.load(open('$1')); $2"; }
+have_python=$(command -v python3 || true)
+
+# ---- weft train --benchmark --------------------------------------------------------------------
+
+name="benchmark on one rank"
+benchmark --steps 3 --batch 4
+expect_status 0
+expect_in "$out" "tokens/s"
+expect_in "$out" "where the time of a step goes"
+expect_in "$out" "MFU"
+expect_in "$out" "steps        3, after 3 to warm up"
+expect_only
+
+name="benchmark of a plan, as JSON"
+benchmark -n 4 --tp 2 --pp 2 --steps 3 --batch 8 --json b.json
+expect_status 0
+expect_in "$out" "pp 2 x tp 2"
+expect_only b.json
+if [ -n "$have_python" ]; then
+    json b.json '
+assert d["kind"] == "train" and d["format"] == 1 and d["ranks"] == 4 and d["plan"] == "pp 2 x tp 2", d["plan"]
+assert d["steps"] == 3 and len(d["step_ms"]) == 3 and len(d["loss"]) == 3 and d["tokens_per_s"] > 0
+t = d["time"]
+assert set(t) == {"compute", "communication", "bubble", "imbalance", "optimizer", "data", "rest"}
+assert abs(sum(t.values()) - sum(d["step_ms"]) / 3e3) < 1e-6 + 0.02 * sum(t.values())
+assert abs(d["tokens_per_s"] * sum(t.values()) / (d["batch"] * d["length"]) - 1) < 0.02
+assert {"weights", "gradients", "optimizer", "activations", "buffers", "host"} <= set(d["memory"])
+assert all(3.5 < x < 5 for x in d["loss"])' || fail "b.json"
+    benchmark --steps 3 --batch 8 --json one.json
+    python3 -c '
+import json
+a, b = (json.load(open(f))["loss"] for f in ("b.json", "one.json"))
+assert all(abs(x - y) < 1e-4 * y for x, y in zip(a, b)), (a, b)' || fail "a plan has other losses than one rank"
+fi
+rm -f b.json one.json
+
+name="benchmark of the configuration of a run: its data and folder are left alone"
+printf 'data = nowhere\nout = run\nsteps = 100000\nsave = 5\n' >run.config
+benchmark -c run.config --steps 2 --batch 2
+expect_status 0
+rm run.config
+expect_only
+
+name="benchmark with wrong options"
+benchmark --resume somewhere
+expect_status 2
+expect_in "$err" "--resume"
+train --json x.json --data config.json
+expect_status 2
+expect_in "$err" "--json is for --benchmark"
+benchmark -n 4 --tp 3
+expect_status 2
+benchmark --steps 0
+expect_status 2
+benchmark --steps 1 --batch 2 --json /nowhere/x.json
+expect_status 1
+expect_in "$err" "/nowhere"
+expect_only
+
+name="benchmark on 7 ranks"
+benchmark -n 7 --steps 1 --batch 7
+expect_status 0
+expect_in "$out" "dp 7"
+
+# ---- weft scaling ------------------------------------------------------------------------------
+
+name="scaling on 2 ranks, as JSON"
+scaling -n 2 --json s.json
+expect_status 0
+expect_in "$out" "weak scaling: 2 x 16 tokens on each rank"
+expect_in "$out" "strong scaling: 4 x 16 tokens in all"
+expect_in "$out" "dp 2, zero 3"
+expect_in "$out" "tp 2"
+expect_only s.json
+[ -z "$have_python" ] || json s.json '
+assert d["kind"] == "scaling" and d["format"] == 1 and d["remedies"] == []
+seen = {(p["mode"], p["ranks"], p["plan"]) for p in d["points"]}
+assert {("weak", 1, "dp 1"), ("weak", 2, "dp 2"), ("strong", 1, "dp 1"), ("strong", 2, "dp 2"), ("weak", 2, "pp 2"),
+        ("weak", 2, "dp 2, zero 1")} <= seen, seen
+one = {p["mode"]: p for p in d["points"] if p["ranks"] == 1}
+for p in d["points"]:
+    lost, efficiency = p["lost"], p["tokens_per_s"] / one[p["mode"]]["tokens_per_s"] / p["ranks"]
+    assert set(lost) == {"communication", "bubble", "imbalance", "optimizer", "data", "rest"}
+    assert abs(p["efficiency"] - efficiency) < 1e-9 * efficiency
+    assert abs(sum(lost.values()) - (1 - p["efficiency"])) < 0.02 * abs(1 - p["efficiency"]) + 1e-9
+    assert p["ranks"] > 1 or abs(p["efficiency"] - 1) < 1e-12
+assert any(p["lost"]["communication"] > 0 for p in d["points"])' || fail "s.json"
+rm -f s.json
+
+name="scaling on 1 rank"
+scaling -n 1
+expect_status 0
+expect_in "$out" "100.0"
+
+name="scaling on 7 ranks: weak at 1, 2, 4 and 7; strong where the batch divides"
+scaling -n 7 --no-plans --json s.json
+expect_status 0
+[ "$(grep -cE '^ +[1247] dp [1247] ' out)" = 6 ] || fail "not six points: $out"
+if [ "$(nproc)" -lt 7 ]; then
+    expect_in "$out" "Oversubscribed: 7 ranks share"
+    grep -q '"oversubscribed": true' s.json || fail "s.json does not say oversubscribed"
+fi
+rm -f s.json
+
+name="scaling, with remedies"
+scaling -n 2 --mode weak --no-plans --remedies --limit 0 --json s.json
+expect_status 0
+for remedy in "larger batch" "overlap, buckets" "compression" "another plan"; do
+    expect_in "$out" "$remedy"
+done
+[ -z "$have_python" ] || json s.json '
+assert {r["name"] for r in d["remedies"]} == {"larger batch", "overlap, buckets", "compression", "another plan"}
+assert all(r["tokens_per_s"] > 0 and r["gain"] > -1 for r in d["remedies"])' || fail "s.json"
+rm -f s.json
+scaling -n 2 --mode weak --no-plans --remedies --limit 100
+expect_status 0
+expect_in "$out" "no remedy is due"
+
+name="scaling with options of training"
+scaling -n 2 --mode weak --no-plans -- --overlap no
+expect_status 0
+expect_in "$out" "dp 2, no overlap"
+
+name="scaling with wrong options"
+for words in "--mode sideways" "--limit 101" "-n 0" "--rounds 0" "--batch 0" "--no-such-option" "--length 17" \
+    "--model nowhere" "-- --tp 2" "-- --batch 4" "-- --no-such-option" "-- --trace x" "-- -n 3" "-- --help"; do
+    scaling -n 2 $words
+    [ "$status" = 2 ] || fail "$words: status $status; $err"
+    [ -n "$err" ] || fail "$words: not a word"
+    [ "$(wc -l <err)" = 1 ] || fail "$words: more than a sentence: $err"
+done
+expect_only
+
+name="a launcher with other ranks"
+"$weft" run -n 2 "$weft" scaling $small -n 3 >out 2>err </dev/null
+status=$?
+err=$(cat err)
+expect_status 2
+expect_in "$err" "3"
+
+name="a file that cannot be written"
+scaling -n 2 --json /nowhere/x.json
+expect_status 1
+expect_in "$err" "/nowhere"
+
+name="a rank is killed: it is named, and nothing is left"
+for command in "scaling $small -n 3 --steps 1000000 --rounds 1 --mode weak --no-plans" \
+    "train --benchmark --device cpu $small -n 3 --steps 1000000 --batch 3"; do
+    "$weft" $command --json k.json >out 2>err </dev/null &
+    pid=$!
+    ranks() { cat /proc/$pid/task/$pid/children 2>/dev/null; }
+    started() { [ "$(ranks | wc -w)" -ge 3 ] && grep -q '^#' out; }
+    wait_for 60 started || fail "it does not start"
+    victim=$(ranks | awk '{ print $3 }')
+    all=$(ranks)
+    kill -9 "$victim"
+    wait $pid
+    status=$?
+    err=$(cat err)
+    expect_status 137
+    expect_in "$err" "killed by signal 9"
+    for rank in $all; do
+        ! kill -0 "$rank" 2>/dev/null || fail "process $rank is still there"
+    done
+    expect_only
+done
+
+[ $failures = 0 ] || exit 1
+echo "scaling: as it should be"
