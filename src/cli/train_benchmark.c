@@ -10,6 +10,7 @@
 #include "cli/ranks.h"
 #include "parallel/timeline.h"
 #include "train/benchmark.h"
+#include "train/record.h"
 #include "train/tracing.h"
 
 typedef struct benchmark {
@@ -71,7 +72,10 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
     if (status == WEFT_OK) {
         status = measure(b->setup, comm, trace, rank == 0, &result);
     }
-    status = weft__tracing_close(config->trace, &weft__tracks, comm, trace, status);
+    weft_tracks_t tracks = weft__tracks;
+    tracks.about = weft__record_describe;
+    tracks.ctx = b->setup;
+    status = weft__tracing_close(config->trace, &tracks, comm, trace, status);
     return weft__result_close(&result, status);
 }
 

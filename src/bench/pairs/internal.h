@@ -42,6 +42,9 @@ typedef struct weft_pairs_report {
     weft_pairs_outcome_t outcome;
 } weft_pairs_report_t;
 
+/* The head of its result files. */
+weft_result_head_t weft__pairs_head(const weft_pairs_t *pairs, const char *kind, int ranks);
+
 weft_status_t weft__pairs_report_open(weft_pairs_report_t *report, int ranks);
 weft_status_t weft__pairs_report_row(weft_pairs_report_t *report, const weft_pair_row_t *row);
 weft_status_t weft__pairs_report_left_out(weft_pairs_report_t *report, const weft_pair_t *pair,

@@ -54,11 +54,7 @@ static void json_pair(weft_json_t *json, const weft_pair_t *pair)
 weft_status_t weft__pairs_list(const weft_pairs_t *pairs)
 {
     weft_result_t result;
-    weft_result_head_t head = weft__samples_head(1, false);
-    head.kind = "pairs-list";
-    head.path = pairs->json;
-    head.command = pairs->command;
-    head.machine = &pairs->machine;
+    weft_result_head_t head = weft__pairs_head(pairs, "pairs-list", 1);
     WEFT_TRY(weft__result_open(&result, &head));
     if (result.file) {
         weft__json_array(&result.json, "pairs");

@@ -50,14 +50,20 @@ static void print_head(const weft_pairs_report_t *report)
            "verdict");
 }
 
-weft_status_t weft__pairs_report_open(weft_pairs_report_t *report, int ranks)
+weft_result_head_t weft__pairs_head(const weft_pairs_t *pairs, const char *kind, int ranks)
 {
-    const weft_pairs_t *pairs = report->pairs;
     weft_result_head_t head = weft__samples_head(ranks, pairs->threads);
-    head.kind = "pairs";
+    head.kind = kind;
     head.path = pairs->json;
     head.command = pairs->command;
     head.machine = &pairs->machine;
+    return head;
+}
+
+weft_status_t weft__pairs_report_open(weft_pairs_report_t *report, int ranks)
+{
+    const weft_pairs_t *pairs = report->pairs;
+    weft_result_head_t head = weft__pairs_head(pairs, "pairs", ranks);
     WEFT_TRY(weft__expectations_open(&report->expected, pairs, ranks));
     weft_status_t status = weft__result_open(&report->result, &head);
     if (status != WEFT_OK) {

@@ -9,7 +9,12 @@
 #include "train/tracing.h"
 
 static const char *const track_names[] = {"pairs", "loops"};
-static const weft_tracks_t tracks = {2, track_names};
+
+/* What a trace says of itself; `head` is that of the result. */
+static void describe(weft_json_t *json, void *head)
+{
+    weft__result_head(json, head);
+}
 
 static weft_status_t run_pair(const weft_pair_plan_t *plan, int sizes, const weft_pair_t *pair,
                               weft_comm_h comm, weft_pairs_report_t *report)
@@ -72,6 +77,9 @@ weft_status_t weft__pairs_run(const weft_pairs_t *pairs, weft_comm_h comm,
     if (report) {
         WEFT_TRY(weft__pairs_report_open(report, comm->size));
     }
+    weft_result_head_t head = weft__pairs_head(pairs, "pairs", comm->size);
+    const weft_tracks_t tracks = {
+        .count = 2, .names = track_names, .about = describe, .ctx = &head};
     weft_status_t status = weft__tracing_open(pairs->trace, comm, &plan.trace);
     status = status == WEFT_OK ? run_all(pairs, &plan, comm, report) : status;
     status = weft__tracing_close(pairs->trace, &tracks, comm, plan.trace, status);
