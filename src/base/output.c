@@ -560,7 +560,9 @@ static weft_status_t finish(weft_output_t *out, bool fresh)
         out->why = errno; /* as of files on other hosts; a whole one has been synced */
         status = write_failed(out);
     }
+    int why = out->why;
     weft__output_discard(out);
+    errno = why;
     return status;
 }
 

@@ -52,7 +52,8 @@ weft_status_t weft__output_write(weft_output_t *out, const void *bytes, size_t c
 weft_status_t weft__output_patch(weft_output_t *out, uint64_t offset, const void *bytes,
                                  size_t count);
 
-/* Make it durable and give it its name. Frees `out`, whatever comes of it. */
+/* Make it durable and give it its name. Frees `out`, whatever comes of it. After a write that
+ * failed, however long ago, errno is that write's: EPIPE if the reader left. */
 weft_status_t weft__output_commit(weft_output_t *out);
 
 /* Commit it if `status` is WEFT_OK, drop it otherwise; returns the first failure. One of the

@@ -28,7 +28,6 @@ static int write_page(const weft_report_t *report, const options_t *options)
     }
     FILE *out = weft__output_stream(file);
     weft_status_t status = weft__report_write(report, options->title, out);
-    errno = 0;
     if (weft__output_end(file, status) != WEFT_OK) {
         return errno == EPIPE ? 128 + SIGPIPE : fail(); /* as main does for stdout */
     }

@@ -348,11 +348,13 @@ static void a_failing_write_leaves_what_stood_there(void **state)
     weft_status_t wrote = weft__output_write(out, much, sizeof(much));
     weft_status_t again = weft__output_write(out, much, 1);
     weft_status_t ended = weft__output_end(out, wrote);
+    int why = errno;
     bool said = error_says("f: File too large; what stood there before is untouched");
     may_have(0);
     assert_int_equal(wrote, WEFT_ERR_SYSTEM);
     assert_int_equal(again, WEFT_ERR_SYSTEM);
     assert_int_equal(ended, WEFT_ERR_SYSTEM);
+    assert_int_equal(why, EFBIG);
     assert_true(said);
     assert_holds("f", "old");
     /* One that is noticed at the end only, as it fits the buffer. */
