@@ -1,4 +1,4 @@
-/* ctest: timeout=240 slow */
+/* ctest: timeout=300 slow plain */
 /* Pairs of training: all ways run, agree and are told apart where they do not. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,9 +90,11 @@ static void other_bits_are_found(team_t *team)
     static void name(void **state)                                                                 \
     {                                                                                              \
         (void)state;                                                                               \
-        assert_true(                                                                               \
-            team_run(&(team_plan_t){.ranks = (count), .procs = (threads) ? 1 : 0, .limit_s = 100}, \
-                     function));                                                                   \
+        assert_true(team_run(&(team_plan_t){.ranks = (count),                                      \
+                                            .procs = (threads) ? 1 : 0,                            \
+                                            .limit_s = 100,                                        \
+                                            .timeout_ms = 120000},                                 \
+                             function));                                                           \
     }
 
 CASE(all_ways_of_all_pairs_agree_on_4_ranks, 4, false, all_agree)
