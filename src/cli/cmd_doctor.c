@@ -1,4 +1,5 @@
 /* weft doctor: look for what makes this machine, its settings or a run slow or wrong. */
+#include <errno.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
@@ -154,8 +155,10 @@ static weft_status_t write_json(const options_t *o, const weft_doctor_t *doctor)
 static int report(const options_t *o, const weft_doctor_t *doctor)
 {
     bool to_stdout = o->json != NULL && strcmp(o->json, "-") == 0;
+    errno = 0;
     if (write_json(o, doctor) != WEFT_OK) {
-        return fail(weft_last_error());
+        /* as main does for stdout: whoever left knows it */
+        return errno == EPIPE ? 128 + SIGPIPE : fail(weft_last_error());
     }
     if (o->exports) {
         weft__doctor_print_exports(doctor, stdout);

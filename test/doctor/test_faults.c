@@ -1,4 +1,4 @@
-/* ctest: timeout=120 */
+/* ctest: timeout=120 cores=1 */
 /* Faults planted one by one into a healthy machine: each is named by its check, and by no other. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -757,6 +757,74 @@ static void an_empty_machine_has_no_finding(void **state)
     weft__doctor_cleanup(&doctor);
 }
 
+/* ---- exports --------------------------------------------------------------------------------- */
+
+/* The value that is recommended for `name`; NULL: none. */
+static const char *exported(const weft_doctor_t *doctor, const char *name)
+{
+    for (int i = 0; i < doctor->export_count; i++) {
+        if (strcmp(doctor->exports[i].name, name) == 0) {
+            assert_true(doctor->exports[i].why[0] != '\0');
+            return doctor->exports[i].value;
+        }
+    }
+    return NULL;
+}
+
+static void expect_export(const char *name, const char *value)
+{
+    weft_doctor_t doctor;
+    patient_see(&doctor);
+    const char *found = exported(&doctor, name);
+    if (value == NULL) {
+        assert_null(found);
+    } else {
+        assert_non_null(found);
+        assert_string_equal(found, value);
+    }
+    weft__doctor_cleanup(&doctor);
+}
+
+static void exports_are_what_the_machine_justifies(void **state)
+{
+    weft_doctor_t doctor;
+    (void)state;
+    patient_heal();
+    patient_see(&doctor);
+    assert_int_equal(doctor.export_count, 1); /* a healthy machine needs little */
+    assert_string_equal(exported(&doctor, "WEFT_DEVICE"), "cuda");
+    weft__doctor_cleanup(&doctor);
+    patient_export("WEFT_DEVICE=cuda"); /* done */
+    expect_export("WEFT_DEVICE", NULL);
+
+    patient_heal(); /* NCCL would take eno1 */
+    patient_change("/proc/net/route", "eno1\t00000000", "eno2\t00000000");
+    expect_export("NCCL_SOCKET_IFNAME", "=eno2");
+    patient_export("NCCL_SOCKET_IFNAME=eno2");
+    expect_export("NCCL_SOCKET_IFNAME", NULL);
+
+    patient_heal();
+    machine_put("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+    expect_export("NCCL_IB_HCA", "=mlx5_1:1");
+
+    patient_heal();
+    machine_put("/opt/microsoft/ndv5-topo.xml", "<system/>\n");
+    expect_export("NCCL_TOPO_FILE", "/opt/microsoft/ndv5-topo.xml");
+
+    patient_heal();
+    symmetric_small();
+    expect_export("NVSHMEM_SYMMETRIC_SIZE", "1G");
+
+    patient_heal();
+    quota_v2();
+    patient.ranks = 2;
+    expect_export("WEFT_THREADS", "2");
+
+    patient_heal();
+    mixed_gpus();
+    expect_export("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -767,6 +835,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_empty_machine_has_no_finding, patient_open,
                                         patient_close),
         cmocka_unit_test_setup_teardown(every_fault_is_named_and_nothing_else, patient_open,
+                                        patient_close),
+        cmocka_unit_test_setup_teardown(exports_are_what_the_machine_justifies, patient_open,
                                         patient_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

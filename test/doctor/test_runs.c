@@ -1,4 +1,4 @@
-/* ctest: timeout=60 */
+/* ctest: timeout=60 cores=1 */
 /* Run folders with one thing wrong, read by `weft doctor RUN`. */
 #include <setjmp.h>
 #include <stdarg.h>
