@@ -282,7 +282,8 @@ const char *weft__check_mig(weft_doctor_t *doctor)
         }
     }
     if (cut.count > 0) {
-        weft__doctor_add(doctor, WEFT_FINDING_WARNING, "GPUs are cut into MIG devices",
+        weft__doctor_add(doctor, doctor->ranks > 1 ? WEFT_FINDING_WARNING : WEFT_FINDING_NOTE,
+                         "GPUs are cut into MIG devices",
                          weft__doctor_text(doctor, "MIG is on: %s", cut.text),
                          "a process sees one part of one GPU, without NVLink and without access to "
                          "other GPUs",

@@ -300,7 +300,7 @@ const char *weft__check_overcommit(weft_doctor_t *doctor)
         read_memory(doctor, "CommitLimit", &limit);
         read_memory(doctor, "Committed_AS", &used);
         weft__doctor_add(
-            doctor, WEFT_FINDING_WARNING, "the kernel reserves no memory before it is used",
+            doctor, WEFT_FINDING_WARNING, "the kernel promises no more memory than there is",
             weft__doctor_text(
                 doctor, "/proc/sys/vm/overcommit_memory: 2; %s of %s are promised already",
                 weft__bytes_text((uint64_t)used, a), weft__bytes_text((uint64_t)limit, b)),

@@ -250,8 +250,8 @@ static const variable_t variables[] = {
     {"NCCL_ALGO", IS_SET, "", ALWAYS, WARNING,
      "one algorithm for all sizes: several times as slow where another one fits"},
     {"NCCL_PROTO", IS_SET, "", ALWAYS, WARNING,
-     "one protocol for all sizes: LL has a half and Simple several times the latency or bandwidth "
-     "of what fits"},
+     "one protocol for all sizes: LL reaches half the bandwidth, Simple has several times the "
+     "latency"},
     {"NCCL_MAX_NCHANNELS", IS_LESS, "4", ALWAYS, WARNING,
      "too few blocks to fill NVLink or several network cards"},
     {"NCCL_MAX_CTAS", IS_LESS, "4", ALWAYS, WARNING,

@@ -145,13 +145,15 @@ static void check_speed_of(weft_doctor_t *doctor, const char *name)
     char duplex[WEFT_LOOK_LINE];
     int64_t speed = 0, faster = 0;
     const char *than = "";
+    bool several = doctor->asked.hosts > 1;
     if (!weft__look_number(doctor, &speed, "/sys/class/net/%s/speed", name) || speed <= 0) {
         return; /* virtual cards do not say */
     }
     weft__look_line(doctor, duplex, "/sys/class/net/%s/duplex", name);
     if (strcmp(duplex, "half") == 0 || speed < 1000) {
         weft__doctor_add(
-            doctor, WEFT_FINDING_WARNING,
+            doctor,
+            several || strcmp(duplex, "half") == 0 ? WEFT_FINDING_WARNING : WEFT_FINDING_NOTE,
             weft__doctor_text(doctor, "%s runs at %lld Mbit/s%s", name, (long long)speed,
                               strcmp(duplex, "half") == 0 ? ", one way at a time" : ""),
             weft__doctor_text(doctor, "/sys/class/net/%s: speed %lld, duplex %s", name,

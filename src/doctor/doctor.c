@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "doctor/checks.h"
 #include "doctor/look.h"
@@ -212,9 +213,9 @@ bool weft__doctor_level(const char *word, weft_doctor_level_t *level_p)
 
 void weft__doctor_list(FILE *out)
 {
-    fprintf(out, "%-16s %-9s %-14s %s\n", "check", "level", "about", "is fine if");
+    fprintf(out, "%-16s %-9s %s\n", "check", "level", "is fine if");
     for (int i = 0; i < ROWS; i++) {
-        fprintf(out, "%-16s %-9s %-14s %s\n", table[i].name, level_words[table[i].level],
-                table[i].subject, table[i].text);
+        fprintf(out, "%-16s %-9s ", table[i].name, level_words[table[i].level]);
+        weft__print_wrapped(out, table[i].text, 27, 27);
     }
 }

@@ -123,7 +123,7 @@ int weft__doctor_count(const weft_doctor_t *doctor, weft_finding_level_t level);
 void weft__doctor_print(const weft_doctor_t *doctor, bool verbose, FILE *out);
 void weft__doctor_print_exports(const weft_doctor_t *doctor, FILE *out);
 
-/* Every check there is: name, level, subject, what it looks at. */
+/* Every check there is: name, level, what it looks at. */
 void weft__doctor_list(FILE *out);
 
 /* "findings": [...], "exports": [...] of the object that is open. */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -79,6 +80,11 @@ const char *weft__look_text(weft_doctor_t *doctor, size_t *size_p, const char *f
     }
     /* files of /proc do not tell their size: of a longer one the last bytes are kept */
     size_t room = (size_t)1 << 14, size = 0, got;
+    struct stat about;
+    if (fstat(fileno(file), &about) == 0 && S_ISREG(about.st_mode) &&
+        about.st_size > (off_t)TEXT_MOST) {
+        fseek(file, -(long)TEXT_MOST, SEEK_END); /* a log may have gigabytes */
+    }
     char *text = malloc(room + 1);
     while (text != NULL && (got = fread(text + size, 1, room - size, file)) > 0) {
         size += got;
