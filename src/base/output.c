@@ -582,7 +582,12 @@ weft_status_t weft__output_end(weft_output_t *out, weft_status_t status)
         weft__output_discard(out);
         return status;
     }
-    return weft__output_commit(out);
+    int why = out->why;
+    status = weft__output_commit(out);
+    if (status != WEFT_OK && why != 0) {
+        errno = why;
+    }
+    return status;
 }
 
 void weft__output_discard(weft_output_t *out)

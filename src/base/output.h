@@ -58,7 +58,7 @@ weft_status_t weft__output_commit(weft_output_t *out);
 
 /* Commit it if `status` is WEFT_OK, drop it otherwise; returns the first failure. One of the
  * stream's writer who could only tell that a write failed becomes the sentence with path and
- * reason. */
+ * reason; errno is then the first write's, so that a broken pipe can be told from a full disk. */
 weft_status_t weft__output_end(weft_output_t *out, weft_status_t status);
 
 /* As commit, but what has the name meanwhile keeps it, and `out` is dropped. */

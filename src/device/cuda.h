@@ -20,6 +20,10 @@ bool weft__cuda_load(const char **why_p);
 #define WEFT_CUDA_CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"
 bool weft__cuda_widened(void);
 
+/* The CUDA that the module was built with (13000: 13.0); 0: there is no module, or it does not say.
+ * Neither driver nor GPUs are started. */
+int weft__cuda_module_version(void);
+
 /* All that follows: only after weft__cuda_load was true. */
 
 /* A layer's table in the module, by name; static, and looked up once. */

@@ -99,6 +99,11 @@ typedef struct weft_cuda_device_ops {
 #define WEFT_CUDA_DEVICE "weft_cuda_device"
 WEFT_CUDA_EXPORT const weft_cuda_device_ops_t weft_cuda_device;
 
+/* The CUDA that the module was built with, as CUDART_VERSION has it (13000: 13.0); to be read
+ * where no driver is needed. */
+#define WEFT_CUDA_VERSION "weft_cuda_version"
+WEFT_CUDA_EXPORT const int weft_cuda_version;
+
 #ifdef __cplusplus
 }
 #endif

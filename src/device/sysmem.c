@@ -76,7 +76,8 @@ static bool list_has(const char *list, const char *word)
 }
 
 /* The path of our group: the line "0::PATH" for version 2, "N:...,memory,...:PATH" for 1. */
-static bool group_path(const char *root, bool v2, char path[WEFT_SYSMEM_PATH])
+static bool group_path(const char *root, const char *controller, bool v2,
+                       char path[WEFT_SYSMEM_PATH])
 {
     char name[WEFT_SYSMEM_PATH];
     char *line = NULL;
@@ -97,7 +98,7 @@ static bool group_path(const char *root, bool v2, char path[WEFT_SYSMEM_PATH])
         at[strcspn(at, "\n")] = '\0';
         controllers++;
         if (v2 ? strcmp(line, "0:") == 0 && *controllers == '\0'
-               : list_has(controllers, "memory")) {
+               : list_has(controllers, controller)) {
             snprintf(path, WEFT_SYSMEM_PATH, "%s", at);
             found = true;
         }
@@ -108,7 +109,8 @@ static bool group_path(const char *root, bool v2, char path[WEFT_SYSMEM_PATH])
 }
 
 /* One line of mountinfo: "36 35 98:0 ROOT POINT options [fields] - TYPE source SUPEROPTIONS". */
-static bool parse_mount(char *line, char **root_p, char **point_p, bool *v2_p)
+static bool parse_mount(char *line, const char *controller, char **root_p, char **point_p,
+                        bool *v2_p)
 {
     char *rest = strstr(line, " - ");
     char *save = NULL;
@@ -132,17 +134,23 @@ static bool parse_mount(char *line, char **root_p, char **point_p, bool *v2_p)
     unescape(*root_p);
     unescape(*point_p);
     *v2_p = strcmp(type, "cgroup2") == 0;
-    return *v2_p || (strcmp(type, "cgroup") == 0 && list_has(options, "memory"));
+    return *v2_p || (strcmp(type, "cgroup") == 0 && list_has(options, controller));
 }
 
-static void add_group(const char *root, const char *mount_root, const char *point, bool v2,
-                      weft_sysmem_t *sysmem)
+/* The groups of one controller, while they are found. */
+typedef struct search {
+    const char *root, *controller;
+    weft_sysmem_group_t *groups; /* room for 2 */
+    int count;
+} search_t;
+
+static void add_group(search_t *search, const char *mount_root, const char *point, bool v2)
 {
     char path[WEFT_SYSMEM_PATH];
-    if (sysmem->group_count == 2 || (sysmem->group_count == 1 && sysmem->groups[0].v2 == v2)) {
+    if (search->count == 2 || (search->count == 1 && search->groups[0].v2 == v2)) {
         return; /* mounted again elsewhere */
     }
-    if (!group_path(root, v2, path)) {
+    if (!group_path(search->root, search->controller, v2, path)) {
         return;
     }
     size_t skip = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
@@ -155,36 +163,43 @@ static void add_group(const char *root, const char *mount_root, const char *poin
     if (strcmp(below, "/") == 0 || strstr(below, "/..") != NULL) {
         below = "";
     }
-    weft_sysmem_group_t *group = &sysmem->groups[sysmem->group_count];
-    int length = snprintf(group->path, sizeof(group->path), "%s%s%s", root, point, below);
+    weft_sysmem_group_t *group = &search->groups[search->count];
+    int length = snprintf(group->path, sizeof(group->path), "%s%s%s", search->root, point, below);
     if (length > 0 && (size_t)length < sizeof(group->path)) {
-        group->mount_length = strlen(root) + strlen(point);
+        group->mount_length = strlen(search->root) + strlen(point);
         group->v2 = v2;
-        sysmem->group_count++;
+        search->count++;
     }
 }
 
-void weft__sysmem_find(const char *root, weft_sysmem_t *sysmem_p)
+int weft__cgroups_find(const char *root, const char *controller, weft_sysmem_group_t groups[2])
 {
+    search_t search = {.root = root, .controller = controller, .groups = groups};
     char name[WEFT_SYSMEM_PATH];
     char *line = NULL;
     size_t room = 0;
-    memset(sysmem_p, 0, sizeof(*sysmem_p));
-    snprintf(sysmem_p->meminfo, sizeof(sysmem_p->meminfo), "%s/proc/meminfo", root);
     snprintf(name, sizeof(name), "%s/proc/self/mountinfo", root);
     FILE *file = fopen(name, "re");
     if (file == NULL) {
-        return;
+        return 0;
     }
     while (getline(&line, &room, file) > 0) {
         char *mount_root, *point;
         bool v2;
-        if (parse_mount(line, &mount_root, &point, &v2)) {
-            add_group(root, mount_root, point, v2, sysmem_p);
+        if (parse_mount(line, controller, &mount_root, &point, &v2)) {
+            add_group(&search, mount_root, point, v2);
         }
     }
     free(line);
     fclose(file);
+    return search.count;
+}
+
+void weft__sysmem_find(const char *root, weft_sysmem_t *sysmem_p)
+{
+    memset(sysmem_p, 0, sizeof(*sysmem_p));
+    snprintf(sysmem_p->meminfo, sizeof(sysmem_p->meminfo), "%s/proc/meminfo", root);
+    sysmem_p->group_count = weft__cgroups_find(root, "memory", sysmem_p->groups);
 }
 
 static weft_sysmem_t ours; /* written once, inside find_ours */

@@ -16,13 +16,17 @@ typedef struct weft_sysmem_group {
     bool v2;
 } weft_sysmem_group_t;
 
+/* Our control groups of `controller` ("memory", "cpu"): of version 1, 2 or both; returns how many.
+ * `root` is put before every path: "" for the real ones, a folder in tests. */
+int weft__cgroups_find(const char *root, const char *controller, weft_sysmem_group_t groups[2]);
+
 typedef struct weft_sysmem {
     char meminfo[WEFT_SYSMEM_PATH];
     weft_sysmem_group_t groups[2];
     int group_count;
 } weft_sysmem_t;
 
-/* Find the files. `root` is put before every path: "" for the real ones, a folder in tests. */
+/* Find the files. `root` as above. */
 void weft__sysmem_find(const char *root, weft_sysmem_t *sysmem_p);
 
 /* The files of this process, found once. */

@@ -218,8 +218,8 @@ static weft_status_t allocate(int count, weft_gpus_t *gpus, weft_nvml_device_t *
 
 /* A GPU that cannot be asked (lost, or not ours to use) is left out: CUDA does not show it
  * either. */
-static void read_gpu(const weft_nvml_t *nvml, int index, const char *root, weft_gpus_t *gpus,
-                     weft_nvml_device_t *handles)
+static void read_gpu(const weft_nvml_t *nvml, int index, const weft_gpu_source_t *source,
+                     weft_gpus_t *gpus, weft_nvml_device_t *handles)
 {
     weft_nvml_device_t handle;
     int error = nvml->handle((unsigned)index, &handle);
@@ -235,8 +235,9 @@ static void read_gpu(const weft_nvml_t *nvml, int index, const char *root, weft_
     gpu->cuda = -1;
     ask_identity(nvml, handle, gpu);
     ask_modes(nvml, handle, gpu);
-    read_numa(nvml, handle, root, gpu);
-    read_near(nvml, handle, root, gpu);
+    read_numa(nvml, handle, source->root, gpu);
+    read_near(nvml, handle, source->root, gpu);
+    weft__gpu_read_health(nvml, handle, source->health, gpu);
     handles[gpus->count++] = handle;
 }
 
@@ -260,7 +261,7 @@ static weft_status_t read_all(const weft_nvml_t *nvml, const weft_gpu_source_t *
     }
     WEFT_TRY(allocate((int)count, gpus, &handles));
     for (unsigned i = 0; i < count; i++) {
-        read_gpu(nvml, (int)i, source->root, gpus, handles);
+        read_gpu(nvml, (int)i, source, gpus, handles);
     }
     if (gpus->count == 0) {
         snprintf(gpus->reason, sizeof(gpus->reason), "%s", gpus->trouble);

@@ -27,6 +27,29 @@ typedef enum weft_gpu_mode {
     WEFT_GPU_EXCLUSIVE = 3 /* one process, or one MPS server */
 } weft_gpu_mode_t;
 
+/* Why a GPU runs below its clocks; NVML's bits. */
+#define WEFT_THROTTLE_IDLE 0x1
+#define WEFT_THROTTLE_SETTING 0x2 /* somebody set application clocks */
+#define WEFT_THROTTLE_POWER_CAP 0x4
+#define WEFT_THROTTLE_HARDWARE 0x8
+#define WEFT_THROTTLE_THERMAL 0x20
+#define WEFT_THROTTLE_HARDWARE_THERMAL 0x40
+#define WEFT_THROTTLE_POWER_BRAKE 0x80
+
+/* How a GPU fares; every number is -1 where the driver does not tell, or was not asked. */
+typedef struct weft_gpu_health {
+    bool asked;
+    int busy;                /* percent */
+    int64_t throttle;        /* WEFT_THROTTLE_* */
+    int ecc;                 /* 1: on */
+    int64_t ecc_uncorrected; /* errors since the driver was loaded */
+    int retire_pending;      /* 1: memory pages are to be retired at the next reset */
+    int rows_pending;        /* 1: memory rows are to be replaced at the next reset */
+    int rows_failed;         /* 1: no spare row was left */
+    int persistence;         /* 1: the driver stays loaded while nobody uses the GPU */
+    int pcie_generation_own; /* what the GPU can, in whatever slot */
+} weft_gpu_health_t;
+
 typedef struct weft_gpu {
     int index;                /* NVML's number */
     int cuda;                 /* CUDA's number; -1: CUDA does not show it */
@@ -48,6 +71,7 @@ typedef struct weft_gpu {
     int mig;   /* 1: cut into MIG devices, 0: whole */
     int parts; /* MIG devices */
     char part_uuids[WEFT_GPU_PARTS][WEFT_GPU_TEXT];
+    weft_gpu_health_t health;
 } weft_gpu_t;
 
 /* The nearest thing in the PCIe tree that two GPUs have in common. One row each: name, NVML's
@@ -108,6 +132,7 @@ typedef struct weft_gpu_source {
     const char *visible; /* CUDA_VISIBLE_DEVICES; NULL: not set, as with the next two */
     const char *order;   /* CUDA_DEVICE_ORDER */
     const char *mps;     /* CUDA_MPS_PIPE_DIRECTORY */
+    bool health;         /* ask for it; that takes some milliseconds a GPU */
 } weft_gpu_source_t;
 
 /* Everything above, from the setting WEFT_NVML and this process's environment. Fails only for lack

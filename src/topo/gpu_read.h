@@ -8,6 +8,10 @@
 /* Domain, bus and device as one number that sorts like them. */
 int64_t weft__gpu_bus(const weft_nvml_pci_t *pci);
 
+/* Fill in gpu->health, all unknown unless `asked`. */
+void weft__gpu_read_health(const weft_nvml_t *nvml, weft_nvml_device_t handle, bool asked,
+                           weft_gpu_t *gpu);
+
 /* Fill in the links of every GPU and every pair; handles[i] is NVML's of gpus->gpus[i]. */
 void weft__gpus_read_pairs(const weft_nvml_t *nvml, const weft_nvml_device_t *handles,
                            weft_gpus_t *gpus);

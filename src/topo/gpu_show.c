@@ -240,6 +240,21 @@ static void put_version(weft_json_t *json, const char *key, int value)
     put_text(json, key, value < 0 ? NULL : tenths(value, room));
 }
 
+static void put_health(weft_json_t *json, const weft_gpu_health_t *health)
+{
+    weft__json_object(json, "health");
+    put_number(json, "busy_percent", health->busy);
+    put_number(json, "throttle_reasons", health->throttle);
+    put_truth(json, "ecc", health->ecc);
+    put_number(json, "ecc_uncorrected", health->ecc_uncorrected);
+    put_truth(json, "retire_pending", health->retire_pending);
+    put_truth(json, "rows_pending", health->rows_pending);
+    put_truth(json, "rows_failed", health->rows_failed);
+    put_truth(json, "persistence", health->persistence);
+    put_number(json, "pcie_generation_own", health->pcie_generation_own);
+    weft__json_end(json);
+}
+
 static void put_gpu(weft_json_t *json, const weft_gpu_t *gpu)
 {
     char text[WEFT_TOPO_CPUS];
@@ -271,6 +286,9 @@ static void put_gpu(weft_json_t *json, const weft_gpu_t *gpu)
         weft__json_string(json, NULL, gpu->part_uuids[i]);
     }
     weft__json_end(json);
+    if (gpu->health.asked) {
+        put_health(json, &gpu->health);
+    }
     weft__json_end(json);
 }
 

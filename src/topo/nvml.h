@@ -24,6 +24,8 @@
 
 #define WEFT_NVML_CLOCK_SM 1
 #define WEFT_NVML_SCOPE_NODE 0 /* of an affinity: the NUMA node, not the socket */
+#define WEFT_NVML_ECC_UNCORRECTED 1
+#define WEFT_NVML_ECC_SINCE_BOOT 0 /* "volatile": since the driver was loaded */
 
 typedef struct weft_nvml_device_st *weft_nvml_device_t; /* NVML's; valid until close */
 
@@ -37,6 +39,10 @@ typedef struct weft_nvml_pci {
 typedef struct weft_nvml_memory {
     unsigned long long total, free, used; /* bytes */
 } weft_nvml_memory_t;
+
+typedef struct weft_nvml_utilization {
+    unsigned gpu, memory; /* percent of the last moment */
+} weft_nvml_utilization_t;
 
 /* Kind of the other end of an NVLink (nvmlIntNvLinkDeviceType_t). */
 enum { WEFT_NVML_REMOTE_GPU = 0, WEFT_NVML_REMOTE_CPU = 1, WEFT_NVML_REMOTE_SWITCH = 2 };
@@ -92,7 +98,22 @@ enum { WEFT_NVML_REMOTE_GPU = 0, WEFT_NVML_REMOTE_CPU = 1, WEFT_NVML_REMOTE_SWIT
     X(int, peer_status, "nvmlDeviceGetP2PStatus",                                                  \
       (weft_nvml_device_t from, weft_nvml_device_t to, int access, int *status_p))                 \
     X(int, common_ancestor, "nvmlDeviceGetTopologyCommonAncestor",                                 \
-      (weft_nvml_device_t a, weft_nvml_device_t b, int *level_p))
+      (weft_nvml_device_t a, weft_nvml_device_t b, int *level_p))                                  \
+    X(int, pcie_generation_own, "nvmlDeviceGetGpuMaxPcieLinkGeneration",                           \
+      (weft_nvml_device_t gpu, unsigned *value_p))                                                 \
+    X(int, utilization, "nvmlDeviceGetUtilizationRates",                                           \
+      (weft_nvml_device_t gpu, weft_nvml_utilization_t * rates_p))                                 \
+    X(int, throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons",                          \
+      (weft_nvml_device_t gpu, unsigned long long *reasons_p))                                     \
+    X(int, ecc_mode, "nvmlDeviceGetEccMode", (weft_nvml_device_t gpu, int *now_p, int *pending_p)) \
+    X(int, ecc_errors, "nvmlDeviceGetTotalEccErrors",                                              \
+      (weft_nvml_device_t gpu, int kind, int counter, unsigned long long *count_p))                \
+    X(int, retired_pending, "nvmlDeviceGetRetiredPagesPendingStatus",                              \
+      (weft_nvml_device_t gpu, int *pending_p))                                                    \
+    X(int, remapped_rows, "nvmlDeviceGetRemappedRows",                                             \
+      (weft_nvml_device_t gpu, unsigned *corrected_p, unsigned *uncorrected_p,                     \
+       unsigned *pending_p, unsigned *failed_p))                                                   \
+    X(int, persistence, "nvmlDeviceGetPersistenceMode", (weft_nvml_device_t gpu, int *mode_p))
 
 #define WEFT_NVML_REQUIRED 4
 

@@ -16,6 +16,7 @@ cat >config.json <<'END'
  "n_head": 2, "n_positions": 32, "vocab_size": 257, "activation_function": "gelu_new"}
 END
 echo 'int main(void) { return 0; }' >program.c
+mkdir empty
 train="$weft train --device cpu --model ./config.json --data text --batch 4 --eval-share 0"
 name="a model to write with"
 $train --steps 2 --out model >out 2>err || fail "$(cat err)"
@@ -31,6 +32,8 @@ short() {
     report) echo "$weft report model" ;;
     scaling) echo "$weft scaling --device cpu --model ./config.json -n 2 -b 1 --steps 1 --rounds 1 --mode weak --no-plans" ;;
     topo | info) echo "$weft $1" ;;
+    # an empty machine: what is wrong with this one is no concern here
+    doctor) echo "env WEFT_NVML=none.so $weft doctor --level quick --root $work/empty" ;;
     oshrun) echo "$bin/oshrun -np 2 echo x" ;;
     oshcc) echo "$bin/oshcc --showme:compile" ;;
     esac
@@ -47,6 +50,7 @@ more() {
     report) printf '%s\n' "$weft report model -o -" "$weft report --help" ;;
     scaling) printf '%s\n' "$(short scaling) --json -" "$weft scaling --help" ;;
     topo) printf '%s\n' "$weft topo --json -" "$weft topo --help" ;;
+    doctor) printf '%s\n' "$(short doctor) --json -" "$weft doctor --list" "$weft doctor --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
     oshcc) echo "$bin/oshcc --showme x.c" ;;
     *) printf '%s\n' "$weft $1 --help" "$weft --help" "$weft --version" ;;

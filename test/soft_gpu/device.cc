@@ -670,6 +670,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream_)
     return stream_sync(0, stream_);
 }
 
+extern "C" const int weft_cuda_version = 12000; /* it needs none */
+
 extern "C" const weft_cuda_device_ops_t weft_cuda_device = {
     WEFT_CUDA_ABI, error_text,    count,        props,        memory_left,      alloc,
     release,       host_alloc,    host_release, host_register, host_unregister, range,

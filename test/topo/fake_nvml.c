@@ -7,10 +7,13 @@
  *   gpu BUS [KEY=VALUE]...      the next GPU, BUS as in /sys. Keys: name, with _ for a blank; uuid
  *                               memory free cc cores clock; pcie and pcie_max (5x16); numa; cpus
  *                               (first-last); mode mig; part, the UUID of a MIG device, once for
- *                               each
+ *                               each; how it fares: busy throttle (NVML's bits) ecc errors retire
+ *                               rows (pending:failed) persistence own (PCIe generation)
+ *   set GPU KEY=VALUE           another value of a GPU before
  *   link GPU FAR COUNT VERSION  active NVLinks of a GPU. FAR: a GPU's number, switch, cpu, or
  *                               hidden
  *   path A B LEVEL              NVML's number; 50 (SYS) for pairs without a line
+ *   unlink GPU COUNT            so many of its last links are down
  *   peer A B R W N A            from A to B, NVML's status of each access; 5 for pairs without a
  *                               line
  *   error FUNCTION CODE [GPU]   the function fails, for every GPU or for one
@@ -45,6 +48,9 @@ typedef struct weft_nvml_device_st {
     int major, minor;
     unsigned cores, clock, pcie[2], pcie_max[2], mig;
     int numa, first_cpu, last_cpu, mode;
+    int ecc, retire, persistence;
+    unsigned busy, own, rows_pending, rows_failed;
+    unsigned long long throttle, errors;
     int parts, links;
     struct weft_nvml_device_st *part[PARTS];
     int far[WEFT_NVML_LINKS];
@@ -100,7 +106,11 @@ static void read_key(gpu_t *gpu, const char *word)
         !IS("pcie=%ux%u", &gpu->pcie[0], &gpu->pcie[1]) &&
         !IS("pcie_max=%ux%u", &gpu->pcie_max[0], &gpu->pcie_max[1]) && !IS("numa=%d", &gpu->numa) &&
         !IS("cpus=%d-%d", &gpu->first_cpu, &gpu->last_cpu) && !IS("mode=%d", &gpu->mode) &&
-        !IS("mig=%u", &gpu->mig)) {
+        !IS("mig=%u", &gpu->mig) && !IS("busy=%u", &gpu->busy) &&
+        !IS("throttle=%llu", &gpu->throttle) && !IS("ecc=%d", &gpu->ecc) &&
+        !IS("errors=%llu", &gpu->errors) && !IS("retire=%d", &gpu->retire) &&
+        !IS("rows=%u:%u", &gpu->rows_pending, &gpu->rows_failed) &&
+        !IS("persistence=%d", &gpu->persistence) && !IS("own=%u", &gpu->own)) {
         complain(word);
     }
 #undef IS
@@ -115,7 +125,7 @@ static void read_gpu(char *words)
         return;
     }
     gpu_t *gpu = &gpus[gpu_count];
-    *gpu = (gpu_t){.index = gpu_count++, .numa = -1, .last_cpu = -1};
+    *gpu = (gpu_t){.index = gpu_count++, .numa = -1, .last_cpu = -1, .ecc = 1, .persistence = 1};
     if (sscanf(word, "%x:%x:%x.0", &gpu->domain, &gpu->bus, &gpu->device) != 3) {
         complain(word);
     }
@@ -142,6 +152,18 @@ static void read_link(const char *line)
     }
 }
 
+/* A value of a GPU that was there before. */
+static void read_set(const char *line)
+{
+    int index;
+    char word[128];
+    if (sscanf(line, "set %d %127s", &index, word) != 2 || index < 0 || index >= gpu_count) {
+        complain(line);
+        return;
+    }
+    read_key(&gpus[index], word);
+}
+
 static void read_line(char *line)
 {
     int a, b, level, status[4];
@@ -151,6 +173,10 @@ static void read_line(char *line)
         read_gpu(line + 4);
     } else if (strncmp(line, "link ", 5) == 0) {
         read_link(line);
+    } else if (strncmp(line, "set ", 4) == 0) {
+        read_set(line);
+    } else if (sscanf(line, "unlink %d %d", &a, &b) == 2) {
+        gpus[a].links -= b;
     } else if (sscanf(line, "path %d %d %d", &a, &b, &level) == 3) {
         paths[a][b] = paths[b][a] = level;
     } else if (sscanf(line, "peer %d %d %d %d %d %d", &a, &b, &status[0], &status[1], &status[2],
@@ -352,6 +378,53 @@ int nvmlDeviceGetComputeMode(weft_nvml_device_t gpu, int *mode_p)
     return WEFT_NVML_OK;
 }
 
+/* ---- how it fares ------------------------------------------------------------------------- */
+
+int nvmlDeviceGetUtilizationRates(weft_nvml_device_t gpu, weft_nvml_utilization_t *rates_p)
+{
+    CHECK(check(__func__, gpu));
+    *rates_p = (weft_nvml_utilization_t){.gpu = gpu->busy, .memory = 1};
+    return WEFT_NVML_OK;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(weft_nvml_device_t gpu, unsigned long long *reasons_p)
+{
+    CHECK(check(__func__, gpu));
+    *reasons_p = gpu->throttle;
+    return WEFT_NVML_OK;
+}
+
+int nvmlDeviceGetEccMode(weft_nvml_device_t gpu, int *now_p, int *pending_p)
+{
+    CHECK(check(__func__, gpu));
+    *now_p = *pending_p = gpu->ecc;
+    return WEFT_NVML_OK;
+}
+
+int nvmlDeviceGetTotalEccErrors(weft_nvml_device_t gpu, int kind, int counter,
+                                unsigned long long *count_p)
+{
+    CHECK(check(__func__, gpu));
+    *count_p = kind == WEFT_NVML_ECC_UNCORRECTED && counter == WEFT_NVML_ECC_SINCE_BOOT
+                   ? gpu->errors
+                   : 7777; /* those that do no harm */
+    return WEFT_NVML_OK;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(weft_nvml_device_t gpu, int *pending_p)
+{
+    CHECK(check(__func__, gpu));
+    *pending_p = gpu->retire;
+    return WEFT_NVML_OK;
+}
+
+int nvmlDeviceGetPersistenceMode(weft_nvml_device_t gpu, int *mode_p)
+{
+    CHECK(check(__func__, gpu));
+    *mode_p = gpu->persistence;
+    return WEFT_NVML_OK;
+}
+
 /* ---- links and pairs ---------------------------------------------------------------------- */
 
 static int check_link(const char *function, const gpu_t *gpu, unsigned link)
@@ -409,6 +482,24 @@ int nvmlDeviceGetTopologyCommonAncestor(weft_nvml_device_t a, weft_nvml_device_t
 
 NUMBER(nvmlDeviceGetNumGpuCores, gpu->cores)
 NUMBER(nvmlDeviceGetMaxMigDeviceCount, 7)
+
+int nvmlDeviceGetGpuMaxPcieLinkGeneration(weft_nvml_device_t gpu, unsigned *value_p)
+{
+    CHECK(check(__func__, gpu));
+    *value_p = gpu->own;
+    return gpu->own == 0 ? WEFT_NVML_NOT_SUPPORTED : WEFT_NVML_OK;
+}
+
+int nvmlDeviceGetRemappedRows(weft_nvml_device_t gpu, unsigned *corrected_p,
+                              unsigned *uncorrected_p, unsigned *pending_p, unsigned *failed_p)
+{
+    CHECK(check(__func__, gpu));
+    *corrected_p = 3;
+    *uncorrected_p = 0;
+    *pending_p = gpu->rows_pending;
+    *failed_p = gpu->rows_failed;
+    return WEFT_NVML_OK;
+}
 
 int nvmlDeviceGetMigMode(weft_nvml_device_t gpu, unsigned *now_p, unsigned *pending_p)
 {
@@ -482,6 +573,14 @@ __attribute__((unused)) static const weft_nvml_t same_types = {
     .link_remote_kind = nvmlDeviceGetNvLinkRemoteDeviceType,
     .peer_status = nvmlDeviceGetP2PStatus,
     .common_ancestor = nvmlDeviceGetTopologyCommonAncestor,
+    .pcie_generation_own = nvmlDeviceGetGpuMaxPcieLinkGeneration,
+    .utilization = nvmlDeviceGetUtilizationRates,
+    .throttle_reasons = nvmlDeviceGetCurrentClocksThrottleReasons,
+    .ecc_mode = nvmlDeviceGetEccMode,
+    .ecc_errors = nvmlDeviceGetTotalEccErrors,
+    .retired_pending = nvmlDeviceGetRetiredPagesPendingStatus,
+    .remapped_rows = nvmlDeviceGetRemappedRows,
+    .persistence = nvmlDeviceGetPersistenceMode,
 };
 
 #endif

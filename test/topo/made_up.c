@@ -63,7 +63,7 @@ void machine_add_dgx(void)
     for (int i = 0; i < 8; i++) {
         machine_add("gpu 0000:%02x:00.0 name=NVIDIA_H100_80GB_HBM3 uuid=GPU-%d%d000000 cc=9.0 "
                     "memory=85899345920 free=85899345920 cores=16896 clock=1980 pcie=5x16 "
-                    "pcie_max=5x16 numa=%d cpus=%s\n",
+                    "pcie_max=5x16 own=5 numa=%d cpus=%s\n",
                     0x10 + 8 * i, i, i, i / 4, i < 4 ? "0-15" : "16-31");
         machine_add("link %d switch 18 6\n", i);
         for (int k = 0; k < 8; k++) {
@@ -123,7 +123,8 @@ const char *machine_library(const char *name)
 
 weft_gpu_source_t machine_source(void)
 {
-    return (weft_gpu_source_t){.library = machine_library("fake_nvml.so"), .root = root};
+    return (weft_gpu_source_t){
+        .library = machine_library("fake_nvml.so"), .root = root, .health = true};
 }
 
 void machine_read(weft_gpus_t *gpus_p)

@@ -267,6 +267,7 @@ static bool is_unknown(const char *function, const weft_gpus_t *gpus)
 {
     const weft_gpu_t *gpu = &gpus->gpus[1];
     const weft_gpu_pair_t *pair = weft__gpu_pair(gpus, 1, 6);
+    const weft_gpu_health_t *health = &gpu->health;
     const struct {
         const char *function;
         bool unknown;
@@ -293,6 +294,14 @@ static bool is_unknown(const char *function, const weft_gpus_t *gpus)
         {"nvmlDeviceGetNvLinkRemoteDeviceType", gpu->switch_links == 0 && gpu->unknown_links == 18},
         {"nvmlDeviceGetP2PStatus", pair->access[0] == -1 && pair->access[3] == -1},
         {"nvmlDeviceGetTopologyCommonAncestor", pair->path == WEFT_PATH_UNKNOWN},
+        {"nvmlDeviceGetGpuMaxPcieLinkGeneration", health->pcie_generation_own == -1},
+        {"nvmlDeviceGetUtilizationRates", health->busy == -1},
+        {"nvmlDeviceGetCurrentClocksThrottleReasons", health->throttle == -1},
+        {"nvmlDeviceGetEccMode", health->ecc == -1},
+        {"nvmlDeviceGetTotalEccErrors", health->ecc_uncorrected == -1},
+        {"nvmlDeviceGetRetiredPagesPendingStatus", health->retire_pending == -1},
+        {"nvmlDeviceGetRemappedRows", health->rows_pending == -1 && health->rows_failed == -1},
+        {"nvmlDeviceGetPersistenceMode", health->persistence == -1},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (strcmp(rows[i].function, function) == 0) {
@@ -352,6 +361,34 @@ static void a_field_that_fails_is_unknown_alone(void **state)
             weft__gpus_cleanup(&gpus);
         }
     }
+}
+
+static void health_is_what_the_driver_tells_if_asked(void **state)
+{
+    (void)state;
+    weft_gpus_t gpus;
+    weft_gpu_source_t source = machine_source();
+    machine_add(MACHINE_H200);
+    machine_add("set 0 busy=97\nset 0 throttle=68\nset 0 ecc=1\nset 0 errors=5\nset 0 retire=1\n"
+                "set 0 rows=1:0\nset 0 persistence=0\nset 0 own=6\n");
+    machine_read(&gpus);
+    const weft_gpu_health_t *health = &gpus.gpus[0].health;
+    assert_true(health->asked);
+    assert_int_equal(health->busy, 97);
+    assert_int_equal(health->throttle, WEFT_THROTTLE_HARDWARE_THERMAL | WEFT_THROTTLE_POWER_CAP);
+    assert_int_equal(health->ecc, 1);
+    assert_int_equal(health->ecc_uncorrected, 5);
+    assert_int_equal(health->retire_pending, 1);
+    assert_int_equal(health->rows_pending, 1);
+    assert_int_equal(health->rows_failed, 0);
+    assert_int_equal(health->persistence, 0);
+    assert_int_equal(health->pcie_generation_own, 6);
+    weft__gpus_cleanup(&gpus);
+    source.health = false;
+    assert_int_equal(weft__gpus_read_from(&source, &gpus), WEFT_OK);
+    assert_false(gpus.gpus[0].health.asked);
+    assert_int_equal(gpus.gpus[0].health.ecc_uncorrected, -1);
+    weft__gpus_cleanup(&gpus);
 }
 
 /* ---- files -------------------------------------------------------------------------------- */
@@ -445,6 +482,7 @@ int main(void)
         TEST(a_lost_gpu_is_left_out),
         TEST(an_old_driver_lacks_functions),
         TEST(a_field_that_fails_is_unknown_alone),
+        TEST(health_is_what_the_driver_tells_if_asked),
         TEST(sysfs_tells_node_and_cpus),
         TEST(mps_runs_if_its_daemon_does),
         TEST(modes_are_told),

@@ -329,6 +329,8 @@ static int reach(int gpu, int other, bool *reached_p)
     return error == cudaErrorPeerAccessAlreadyEnabled ? 0 : (int)error;
 }
 
+extern "C" const int weft_cuda_version = CUDART_VERSION;
+
 extern "C" const weft_cuda_device_ops_t weft_cuda_device = {
     WEFT_CUDA_ABI, error_text,    count,        props,        memory,           alloc,
     release,       host_alloc,    host_release, host_register, host_unregister, range,

@@ -156,6 +156,22 @@ static void load_module(void)
     }
 }
 
+int weft__cuda_module_version(void)
+{
+    const char *asked = weft__settings()->cuda_module;
+    char path[4352];
+    if (asked[0] == '\0') {
+        asked = find_beside(path, sizeof(path)) ? path : MODULE;
+    }
+    void *library = dlopen(asked, RTLD_LAZY | RTLD_LOCAL);
+    const int *version = library != NULL ? dlsym(library, WEFT_CUDA_VERSION) : NULL;
+    int found = version != NULL ? *version : 0;
+    if (library != NULL) {
+        dlclose(library);
+    }
+    return found;
+}
+
 /* CUDA starts threads of its own. They must not take signals that the program waits for: a launcher
  * would not learn that a rank has ended. */
 static void load(void)
