@@ -63,9 +63,17 @@ void weft__order_note(weft_launcher_t *launcher)
 
 /* ---- blame -------------------------------------------------------------------------------- */
 
-static bool is_failure(int status)
+/* It did its work, and found a problem. */
+static bool has_found(const weft_launcher_t *launcher, const weft_child_t *child)
 {
-    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    int finding = launcher->launch->finding;
+    return finding != 0 && WIFEXITED(child->status) && WEXITSTATUS(child->status) == finding;
+}
+
+static bool is_failure(const weft_launcher_t *launcher, const weft_child_t *child)
+{
+    bool fine = WIFEXITED(child->status) && WEXITSTATUS(child->status) == 0;
+    return !fine && !has_found(launcher, child);
 }
 
 /* Did it say something just now? */
@@ -105,7 +113,7 @@ int weft__find_failed(weft_launcher_t *launcher)
     const weft_child_t *first = NULL;
     for (int i = 0; i < launcher->started; i++) {
         const weft_child_t *child = &launcher->children[i];
-        bool counts = !child->running && !child->ended && is_failure(child->status);
+        bool counts = !child->running && !child->ended && is_failure(launcher, child);
         if (counts && (first == NULL || comes_before(child, first))) {
             first = child;
         }
@@ -145,9 +153,7 @@ void weft__report_failure(weft_launcher_t *launcher)
 {
     int rank = launcher->failed;
     const weft_child_t *child = &launcher->children[rank];
-    int finding = launcher->launch->finding;
-    bool found = finding != 0 && exit_of(child->status) == finding;
-    if (found || has_obeyed(launcher, child)) {
+    if (has_obeyed(launcher, child)) {
         return;
     }
     if (WIFSIGNALED(child->status)) {
@@ -184,8 +190,15 @@ int weft__exit_status(const weft_launcher_t *launcher)
     if (launcher->failed >= 0) {
         return exit_of(launcher->children[launcher->failed].status);
     }
-    return launcher->interrupted != 0 && count_ended(launcher) > 0 ? 128 + launcher->interrupted
-                                                                   : 0;
+    if (launcher->interrupted != 0 && count_ended(launcher) > 0) {
+        return 128 + launcher->interrupted;
+    }
+    for (int i = 0; i < launcher->started; i++) {
+        if (has_found(launcher, &launcher->children[i])) {
+            return launcher->launch->finding;
+        }
+    }
+    return 0;
 }
 
 /* "rank 0 (pid 4711), rank 3 (pid 4714) and 5 more" */
@@ -232,7 +245,7 @@ void weft__report_end(weft_launcher_t *launcher)
     int failed = 0, ended = count_ended(launcher), alike = 0;
     for (int i = 0; i < launcher->started; i++) {
         failed += i != launcher->failed && !launcher->children[i].ended &&
-                  is_failure(launcher->children[i].status);
+                  is_failure(launcher, &launcher->children[i]);
         alike += launcher->children[i].err.repeated; /* all but one of those who say it */
     }
     if (launcher->interrupted != 0 && weft__exit_status(launcher) != 0) {

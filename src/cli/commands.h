@@ -11,6 +11,7 @@
     X("train", weft__cmd_train, "train a language model, on one rank or many")                     \
     X("generate", weft__cmd_generate, "write text with a trained model")                           \
     X("bench", weft__cmd_bench, "measure and verify collectives, one-sided calls and patterns")    \
+    X("links", weft__cmd_links, "measure how fast ranks reach each other, and name slow links")    \
     X("topo", weft__cmd_topo, "show cores, caches, NUMA nodes, GPUs, and how ranks are bound")     \
     X("info", weft__cmd_info, "show versions, libraries that were found, and all settings")
 
