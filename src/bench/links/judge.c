@@ -160,10 +160,18 @@ static void find_residuals(work_t *work)
 
 /* ---- who is slow ------------------------------------------------------------------------ */
 
+/* What was taken out of rows and columns makes residuals smaller than the noise is: so much. */
+static double correction(const weft_judge_t *judge)
+{
+    double size = judge->size, pairs = size * (size - 1);
+    return judge->size < WEFT_JUDGE_RANKS ? 1 : pairs / (pairs - 2 * size + 1);
+}
+
 static void flag_pairs(work_t *work, double margin)
 {
     const weft_judge_t *judge = work->judge;
     size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    double mads = WEFT_JUDGE_MADS * correction(judge);
     for (int kind = 0; kind < work->kind_count; kind++) {
         int count = 0;
         for (size_t pair = 0; pair < pairs; pair++) {
@@ -171,7 +179,7 @@ static void flag_pairs(work_t *work, double margin)
                 work->room[count++] = fabs(judge->residual[pair]);
             }
         }
-        double mad = weft__judge_median(work->room, count), limit = WEFT_JUDGE_MADS * mad;
+        double limit = mads * weft__judge_median(work->room, count);
         limit = limit > log(margin) ? limit : log(margin);
         for (size_t pair = 0; pair < pairs; pair++) {
             if (judge->kinds[pair] == kind && is_judged(work, pair) &&

@@ -8,7 +8,8 @@
  *       / what its row and its column have in common                  (median polish)
  *       -> the residual, as a logarithm: 0 for a pair as any other
  *
- * A pair is slow if its residual is above 3 MAD of its kind, and above a margin, so that links that
+ * A pair is slow if its residual is above 3 MAD (scaled, as usual, to be a standard deviation where
+ * values are normal) of its kind, and above a margin, so that links that
  * are all but equal raise no alarm. Rows and columns are taken out because memory differs: a rank
  * whose pages lie badly receives everything some percent slower, and that is no link's fault. A
  * whole row or column is judged as well, with a wider margin.
@@ -23,9 +24,9 @@
 
 #include <weft/status.h>
 
-#define WEFT_JUDGE_PAIRS 4  /* of a kind, at least */
-#define WEFT_JUDGE_RANKS 5  /* for rows and columns */
-#define WEFT_JUDGE_MADS 3.0 /* of the kind */
+#define WEFT_JUDGE_PAIRS 4           /* of a kind, at least */
+#define WEFT_JUDGE_RANKS 5           /* for rows and columns */
+#define WEFT_JUDGE_MADS (3 * 1.4826) /* 3, each scaled to a standard deviation */
 
 /* Margins, as times of a pair over what is expected of it. First measurement: worth another look.
  * Second: slow. A link that takes 30% longer lies in the middle between the second one and none. */

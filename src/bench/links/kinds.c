@@ -58,6 +58,7 @@ static double share_of(weft_gpu_path_t path)
 void weft__link_of_gpus(const weft_gpus_t *gpus, int from, int to, weft_link_t *link)
 {
     const char *source = "";
+    double gbs;
     snprintf(link->text, sizeof(link->text), "other GPU");
     if (from < 0 || to < 0) {
         return;
@@ -67,8 +68,8 @@ void weft__link_of_gpus(const weft_gpus_t *gpus, int from, int to, weft_link_t *
         int generation = pair->link_version / 10;
         snprintf(link->text, sizeof(link->text),
                  pair->link_version > 0 ? "NV%d (NVLink %d)" : "NV%d", pair->links, generation);
-        expect(link, weft__link_expected(WEFT_LINK_NVLINK, generation, pair->links, &source),
-               source);
+        gbs = weft__link_expected(WEFT_LINK_NVLINK, generation, pair->links, &source);
+        expect(link, gbs, source);
         return;
     }
     if (pair->path < 0) {
@@ -76,9 +77,8 @@ void weft__link_of_gpus(const weft_gpus_t *gpus, int from, int to, weft_link_t *
     }
     const weft_gpu_t *a = &gpus->gpus[from], *b = &gpus->gpus[to];
     snprintf(link->text, sizeof(link->text), "PCIe %s", weft__gpu_path_letters(pair->path));
-    double gbs = weft__link_expected(WEFT_LINK_PCIE,
-                                     least(a->pcie_generation_max, b->pcie_generation_max),
-                                     least(a->pcie_width_max, b->pcie_width_max), &source);
+    gbs = weft__link_expected(WEFT_LINK_PCIE, least(a->pcie_generation_max, b->pcie_generation_max),
+                              least(a->pcie_width_max, b->pcie_width_max), &source);
     expect(link, gbs > 0 ? gbs * share_of(pair->path) : 0, source);
 }
 
@@ -92,7 +92,8 @@ void weft__link_of_network(bool infiniband, int rate, weft_link_t *link)
     snprintf(link->text, sizeof(link->text), "network (%s %d)",
              infiniband ? "InfiniBand" : "Ethernet", rate);
     weft_link_kind_t kind = infiniband ? WEFT_LINK_INFINIBAND : WEFT_LINK_ETHERNET;
-    expect(link, weft__link_expected(kind, rate, 1, &source), source);
+    double gbs = weft__link_expected(kind, rate, 1, &source);
+    expect(link, gbs, source);
 }
 
 /* ---- where ranks are -------------------------------------------------------------------- */

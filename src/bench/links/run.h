@@ -10,7 +10,7 @@
 #include "bench/links.h"
 
 #define WEFT_LINK_TEXT 32
-#define WEFT_LINKS_ALGOS 3
+#define WEFT_LINKS_ALGOS 4
 #define WEFT_LINKS_SIZES 3
 #define WEFT_LINKS_MEMORY 7
 #define WEFT_LINKS_SENTENCE 512

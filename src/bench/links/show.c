@@ -163,25 +163,37 @@ static void print_together(const weft_links_found_t *found)
     printf("\n  in sum %s GB/s\n", text);
 }
 
+/* A row for each size, a column for each algorithm. */
 static void print_reduces(const weft_links_found_t *found)
 {
+    const char *algos[WEFT_LINKS_ALGOS];
     char text[32];
-    if (found->reduces == 0) {
-        printf("#\n# all-reduce: these ranks have one way of it, see weft bench allreduce\n");
-        return;
-    }
+    int count = 0;
     printf("#\n# all-reduce, us\n# %10s", "bytes");
-    for (int i = 0; i < found->reduces && found->reduce[i].bytes == found->reduce[0].bytes; i++) {
-        printf(" %10s", found->reduce[i].algo);
-    }
     for (int i = 0; i < found->reduces; i++) {
-        if (i == 0 || found->reduce[i].bytes != found->reduce[i - 1].bytes) {
-            weft__print_size(text, sizeof(text), found->reduce[i].bytes);
-            printf("\n  %10s", text);
+        int at = 0;
+        while (at < count && strcmp(algos[at], found->reduce[i].algo) != 0) {
+            at++;
         }
-        printf(" %10.1f", found->reduce[i].us);
+        if (at == count && count < WEFT_LINKS_ALGOS) {
+            algos[count++] = found->reduce[i].algo;
+            printf(" %10s", found->reduce[i].algo);
+        }
     }
     printf("\n");
+    for (int i = 0; i < found->reduces;) {
+        size_t bytes = found->reduce[i].bytes;
+        weft__print_size(text, sizeof(text), bytes);
+        printf("  %10s", text);
+        for (int at = 0; at < count; at++) {
+            bool is = i < found->reduces && found->reduce[i].bytes == bytes &&
+                      strcmp(found->reduce[i].algo, algos[at]) == 0;
+            snprintf(text, sizeof(text), "%.1f", is ? found->reduce[i].us : 0);
+            printf(" %10s", is ? text : "-");
+            i += is;
+        }
+        printf("\n");
+    }
 }
 
 static void print_memory(const weft_links_found_t *found)
@@ -216,7 +228,6 @@ static void print_findings(const weft_links_found_t *found)
     printf("#\n");
     for (const weft_links_finding_t *at = found->findings; at; at = at->next) {
         weft__print_wrapped(stdout, at->text, 0, 2);
-        printf("\n");
     }
     if (found->size > 1 && found->finding_count == 0) {
         printf("# no slow link, no wrong byte\n");

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "bench/links/judge.h"
 #include "bench/links/run.h"
+#include "comm/backends.h"
 #include "comm/comm.h"
 
 #define LOOP_NS 2e6
@@ -166,27 +167,41 @@ static weft_status_t check_allreduce(weft_links_run_t *run, const loop_t *loop, 
     return weft_allreduce(&wrong, wrong_p, 1, WEFT_U64, WEFT_SUM, run->comm, NULL);
 }
 
-static weft_status_t measure_allreduce(weft_links_run_t *run, int repeats, const loop_t *loop,
-                                       weft_algo_t algo, weft_links_found_t *found)
+static weft_status_t measure_row(weft_links_run_t *run, int repeats, const loop_t *loop,
+                                 const char *name, weft_links_found_t *found)
 {
-    weft_tuner_t *tuner = &run->comm->tuner, kept = *tuner;
     weft_links_reduce_t *row = &found->reduce[found->reduces];
-    double mine, slowest;
-    void *host = NULL;
-    tuner->forced[WEFT_COLL_ALLREDUCE] = algo;
-    weft__tuner_settle(tuner, kept.size, kept.oversubscribed);
-    weft_choice_t choice = weft__comm_choose(run->comm, WEFT_COLL_ALLREDUCE, loop->bytes);
+    double mine, all;
+    void *host;
+    *row = (weft_links_reduce_t){.algo = name, .bytes = loop->bytes};
+    WEFT_TRY(weft_host_malloc(&host, loop->bytes));
+    weft_status_t status = check_allreduce(run, loop, host, &row->wrong);
+    weft_host_free(host);
+    WEFT_TRY(status);
+    WEFT_TRY(time_median(run, loop, repeats, &mine, &all));
+    row->us = all / 1e3;
+    found->reduces++;
+    return WEFT_OK;
+}
+
+/* Every algorithm that this communicator has for the size; if its library chooses, that one. */
+static weft_status_t measure_size(weft_links_run_t *run, int repeats, const loop_t *loop,
+                                  weft_links_found_t *found)
+{
+    static const weft_algo_t algos[WEFT_LINKS_ALGOS] = {WEFT_ALGO_RING, WEFT_ALGO_TREE,
+                                                        WEFT_ALGO_DIRECT, WEFT_ALGO_ONESHOT};
+    weft_tuner_t *tuner = &run->comm->tuner, kept = *tuner;
     weft_status_t status = WEFT_OK;
-    if (choice.algo == algo) { /* kernels of GPUs do not know all of them */
-        *row = (weft_links_reduce_t){.algo = weft__algo_name(algo), .bytes = loop->bytes};
-        status = weft_host_malloc(&host, loop->bytes);
-        status = status == WEFT_OK ? check_allreduce(run, loop, host, &row->wrong) : status;
-        status = status == WEFT_OK ? time_median(run, loop, repeats, &mine, &slowest) : status;
-        if (status == WEFT_OK) {
-            row->us = slowest / 1e3;
-            found->reduces++;
+    if (!run->comm->host) {
+        return measure_row(run, repeats, loop, run->comm->backend->name, found);
+    }
+    for (int i = 0; i < WEFT_LINKS_ALGOS && status == WEFT_OK; i++) {
+        tuner->forced[WEFT_COLL_ALLREDUCE] = algos[i];
+        weft__tuner_settle(tuner, run->size, kept.oversubscribed);
+        weft_choice_t choice = weft__comm_choose(run->comm, WEFT_COLL_ALLREDUCE, loop->bytes);
+        if (choice.algo == algos[i]) { /* kernels of GPUs do not know all of them */
+            status = measure_row(run, repeats, loop, weft__algo_name(algos[i]), found);
         }
-        weft_host_free(host);
     }
     *tuner = kept;
     return status;
@@ -196,18 +211,14 @@ static weft_status_t measure_allreduces(weft_links_run_t *run, int repeats,
                                         weft_links_found_t *found)
 {
     static const size_t sizes[WEFT_LINKS_SIZES] = {32 << 10, 1 << 20, 8 << 20};
-    static const weft_algo_t algos[WEFT_LINKS_ALGOS] = {WEFT_ALGO_RING, WEFT_ALGO_TREE,
-                                                        WEFT_ALGO_DIRECT};
     void *buffers[2] = {NULL, NULL};
     size_t most = sizes[WEFT_LINKS_SIZES - 1];
     weft_status_t status = weft_malloc(&buffers[0], most);
     status = status == WEFT_OK ? weft_malloc(&buffers[1], most) : status;
-    for (int size = 0; size < WEFT_LINKS_SIZES; size++) {
+    for (int size = 0; size < WEFT_LINKS_SIZES && status == WEFT_OK; size++) {
         loop_t loop = {
             .work = reduce_all, .bytes = sizes[size], .src = buffers[0], .dst = buffers[1]};
-        for (int algo = 0; algo < WEFT_LINKS_ALGOS && status == WEFT_OK; algo++) {
-            status = measure_allreduce(run, repeats, &loop, algos[algo], found);
-        }
+        status = measure_size(run, repeats, &loop, found);
     }
     weft_free(buffers[0]);
     weft_free(buffers[1]);
