@@ -21,10 +21,12 @@ typedef struct profile {
     const char *name;
     int sweeps;
     double seconds;
+    double together;
     int repeats;
 } profile_t;
 
-#define PROFILE(name, sweeps, seconds, repeats) {name, sweeps, seconds, repeats},
+#define PROFILE(name, sweeps, seconds, together, repeats)                                          \
+    {name, sweeps, seconds, together, repeats},
 static const profile_t profiles[] = {WEFT_LINKS_PROFILES(PROFILE)};
 #undef PROFILE
 #define PROFILES ((int)(sizeof(profiles) / sizeof(profiles[0])))
@@ -172,7 +174,8 @@ static weft_status_t allocate(weft_links_found_t *found, weft_links_verdict_t *v
 static weft_status_t measure(weft_links_run_t *run, weft_links_found_t *found,
                              weft_links_verdict_t *verdict, int *kinds)
 {
-    int repeats = profiles[run->links->profile].repeats;
+    const profile_t *profile = &profiles[run->links->profile];
+    int repeats = profile->repeats;
     WEFT_TRY(weft__links_open(run));
     if (run->size > 1) {
         WEFT_TRY(weft__links_kinds(run, found));
@@ -182,7 +185,7 @@ static weft_status_t measure(weft_links_run_t *run, weft_links_found_t *found,
         WEFT_TRY(weft__links_verify(run, found));
         WEFT_TRY(measure_one_way(run, found, kinds, verdict));
         WEFT_TRY(weft__links_exchange(run, repeats, found));
-        WEFT_TRY(weft__links_together(run, repeats, found));
+        WEFT_TRY(weft__links_together(run, repeats, profile->together, found));
     }
     WEFT_TRY(weft__links_memory(run, repeats, found));
     return run->rank == 0 ? weft__links_judged(found, run->size > 1 ? verdict : NULL) : WEFT_OK;

@@ -25,11 +25,12 @@
 #include "topo/gpu.h"
 #include "topo/machine.h"
 
-/* name, sweeps of one-way samples, seconds that these may take, repeats of the rest */
+/* name, sweeps of one-way samples, seconds that these may take, seconds for all ranks at once,
+ * repeats of all but sweeps */
 #define WEFT_LINKS_PROFILES(X)                                                                     \
-    X("quick", 120, 2, 3)                                                                          \
-    X("standard", 240, 8, 5)                                                                       \
-    X("thorough", 960, 60, 15)
+    X("quick", 120, 2, 1, 3)                                                                       \
+    X("standard", 240, 8, 2, 5)                                                                    \
+    X("thorough", 960, 60, 20, 15)
 
 typedef struct weft_links {
     int profile;          /* row of the table above */

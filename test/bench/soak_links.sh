@@ -41,6 +41,7 @@ for ((i = 0; i < runs; i++)); do
     else
         echo "false alarm: $(grep 'is slow' "$work/out")"
     fi
+    [ $(((i + 1) % 10)) != 0 ] || echo "$((i + 1)) of each: found $found, clean $clean"
 done
 echo "$profile: found $found of $runs planted; false alarms in $((runs - clean)) of $runs clean runs," \
     "beside a planted one in $named; longest run $longest ms"

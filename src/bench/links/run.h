@@ -151,8 +151,9 @@ weft_status_t weft__links_verify(weft_links_run_t *run, weft_links_found_t *foun
 
 /* exchange.c */
 weft_status_t weft__links_exchange(weft_links_run_t *run, int repeats, weft_links_found_t *found);
-/* together.c */
-weft_status_t weft__links_together(weft_links_run_t *run, int repeats, weft_links_found_t *found);
+/* together.c: takes about `seconds`. */
+weft_status_t weft__links_together(weft_links_run_t *run, int repeats, double seconds,
+                                   weft_links_found_t *found);
 /* memory.c */
 weft_status_t weft__links_memory(weft_links_run_t *run, int repeats, weft_links_found_t *found);
 

@@ -10,9 +10,8 @@
 #include "comm/comm.h"
 
 #define LOOP_NS 2e6
-#define LOOP_LEAST 2
 #define LOOP_MOST 256
-#define TRIES 4
+#define REPEATS_MOST 64
 #define BLOCK_MOST ((size_t)8 << 20) /* all-to-all: to each rank */
 
 typedef struct loop {
@@ -21,6 +20,14 @@ typedef struct loop {
     size_t bytes; /* all-reduce: all of it; all-to-all: of a block */
     char *src, *dst;
 } loop_t;
+
+typedef struct together {
+    weft_links_run_t *run;
+    weft_links_found_t *found;
+    int repeats;
+    int rows;       /* that are still to come, at most */
+    double left_ns; /* for them */
+} together_t;
 
 /* ---- one round -------------------------------------------------------------------------- */
 
@@ -73,23 +80,28 @@ static weft_status_t time_loop(weft_links_run_t *run, const loop_t *loop, int it
     return weft_allreduce(&ns, all_p, 1, WEFT_F64, WEFT_MAX, run->comm, NULL);
 }
 
-/* Medians over `repeats` loops: of this rank's own time, and of all ranks' together. */
-static weft_status_t time_median(weft_links_run_t *run, const loop_t *loop, int repeats,
-                                 double *mine_p, double *slowest_p)
+/* Medians over up to `repeats` loops: of this rank's own time, and of all ranks' together. On a
+ * machine that others use a collective of many ranks may take a hundred times as long as usual, so
+ * each row has its share of the time that is left: it is spent as all ranks saw it, and all of them
+ * stop at the same loop. */
+static weft_status_t time_median(together_t *t, const loop_t *loop, double *mine_p, double *all_p)
 {
-    double most = 0, mine[64], all[64];
-    repeats = repeats > 64 ? 64 : repeats;
-    for (int i = 0; i < TRIES; i++) { /* the shortest: others were held up */
-        WEFT_TRY(time_loop(run, loop, 1, mine, &all[0]));
-        most = i == 0 || all[0] < most ? all[0] : most;
-    }
-    double fit = most > 0 ? LOOP_NS / most : LOOP_MOST;
-    int iters = fit < LOOP_LEAST ? LOOP_LEAST : fit > LOOP_MOST ? LOOP_MOST : (int)fit;
-    for (int i = 0; i < repeats; i++) {
-        WEFT_TRY(time_loop(run, loop, iters, &mine[i], &all[i]));
-    }
-    *mine_p = weft__judge_median(mine, repeats);
-    *slowest_p = weft__judge_median(all, repeats);
+    double first, mine[REPEATS_MOST], all[REPEATS_MOST];
+    double share = t->left_ns / (t->rows > 0 ? t->rows : 1), spent;
+    int count = 0, repeats = t->repeats > REPEATS_MOST ? REPEATS_MOST : t->repeats;
+    WEFT_TRY(time_loop(t->run, loop, 1, mine, &first));
+    spent = first;
+    double target = share / (repeats + 1) < LOOP_NS ? share / (repeats + 1) : LOOP_NS;
+    double fit = first > 0 ? target / first : LOOP_MOST;
+    int iters = fit < 1 ? 1 : fit > LOOP_MOST ? LOOP_MOST : (int)fit;
+    do {
+        WEFT_TRY(time_loop(t->run, loop, iters, &mine[count], &all[count]));
+        spent += all[count] * iters;
+    } while (++count < repeats && spent < share);
+    t->left_ns = t->left_ns > spent ? t->left_ns - spent : 0;
+    t->rows--;
+    *mine_p = weft__judge_median(mine, count);
+    *all_p = weft__judge_median(all, count);
     return WEFT_OK;
 }
 
@@ -124,8 +136,10 @@ static weft_status_t check_alltoall(weft_links_run_t *run, const loop_t *loop, c
     return weft_allreduce(&wrong, &found->alltoall_wrong, 1, WEFT_U64, WEFT_SUM, run->comm, NULL);
 }
 
-static weft_status_t measure_alltoall(weft_links_run_t *run, int repeats, weft_links_found_t *found)
+static weft_status_t measure_alltoall(together_t *t)
 {
+    weft_links_run_t *run = t->run;
+    weft_links_found_t *found = t->found;
     loop_t loop = {.work = exchange_all,
                    .bytes = run->bytes < BLOCK_MOST ? run->bytes : BLOCK_MOST};
     double mine, slowest, others = (double)loop.bytes * (run->size - 1);
@@ -139,7 +153,7 @@ static weft_status_t measure_alltoall(weft_links_run_t *run, int repeats, weft_l
     weft_status_t status = check_alltoall(run, &loop, host, found);
     weft_host_free(host);
     WEFT_TRY(status);
-    WEFT_TRY(time_median(run, &loop, repeats, &mine, &slowest));
+    WEFT_TRY(time_median(t, &loop, &mine, &slowest));
     double gbs = others / mine;
     found->alltoall_sum = others * run->size / slowest;
     return weft__links_gather(run, &gbs, found->alltoall, sizeof(gbs));
@@ -167,48 +181,47 @@ static weft_status_t check_allreduce(weft_links_run_t *run, const loop_t *loop, 
     return weft_allreduce(&wrong, wrong_p, 1, WEFT_U64, WEFT_SUM, run->comm, NULL);
 }
 
-static weft_status_t measure_row(weft_links_run_t *run, int repeats, const loop_t *loop,
-                                 const char *name, weft_links_found_t *found)
+static weft_status_t measure_row(together_t *t, const loop_t *loop, const char *name)
 {
-    weft_links_reduce_t *row = &found->reduce[found->reduces];
+    weft_links_reduce_t *row = &t->found->reduce[t->found->reduces];
     double mine, all;
     void *host;
     *row = (weft_links_reduce_t){.algo = name, .bytes = loop->bytes};
     WEFT_TRY(weft_host_malloc(&host, loop->bytes));
-    weft_status_t status = check_allreduce(run, loop, host, &row->wrong);
+    weft_status_t status = check_allreduce(t->run, loop, host, &row->wrong);
     weft_host_free(host);
     WEFT_TRY(status);
-    WEFT_TRY(time_median(run, loop, repeats, &mine, &all));
+    WEFT_TRY(time_median(t, loop, &mine, &all));
     row->us = all / 1e3;
-    found->reduces++;
+    t->found->reduces++;
     return WEFT_OK;
 }
 
 /* Every algorithm that this communicator has for the size; if its library chooses, that one. */
-static weft_status_t measure_size(weft_links_run_t *run, int repeats, const loop_t *loop,
-                                  weft_links_found_t *found)
+static weft_status_t measure_size(together_t *t, const loop_t *loop)
 {
     static const weft_algo_t algos[WEFT_LINKS_ALGOS] = {WEFT_ALGO_RING, WEFT_ALGO_TREE,
                                                         WEFT_ALGO_DIRECT, WEFT_ALGO_ONESHOT};
+    weft_links_run_t *run = t->run;
     weft_tuner_t *tuner = &run->comm->tuner, kept = *tuner;
     weft_status_t status = WEFT_OK;
     if (!run->comm->host) {
-        return measure_row(run, repeats, loop, run->comm->backend->name, found);
+        return measure_row(t, loop, run->comm->backend->name);
     }
     for (int i = 0; i < WEFT_LINKS_ALGOS && status == WEFT_OK; i++) {
         tuner->forced[WEFT_COLL_ALLREDUCE] = algos[i];
         weft__tuner_settle(tuner, run->size, kept.oversubscribed);
         weft_choice_t choice = weft__comm_choose(run->comm, WEFT_COLL_ALLREDUCE, loop->bytes);
-        if (choice.algo == algos[i]) { /* kernels of GPUs do not know all of them */
-            status = measure_row(run, repeats, loop, weft__algo_name(algos[i]), found);
+        bool fits = algos[i] != WEFT_ALGO_ONESHOT || loop->bytes <= WEFT_SLOT_BYTES;
+        if (choice.algo == algos[i] && fits) { /* kernels of GPUs do not know all of them */
+            status = measure_row(t, loop, weft__algo_name(algos[i]));
         }
     }
     *tuner = kept;
     return status;
 }
 
-static weft_status_t measure_allreduces(weft_links_run_t *run, int repeats,
-                                        weft_links_found_t *found)
+static weft_status_t measure_allreduces(together_t *t)
 {
     static const size_t sizes[WEFT_LINKS_SIZES] = {32 << 10, 1 << 20, 8 << 20};
     void *buffers[2] = {NULL, NULL};
@@ -218,21 +231,24 @@ static weft_status_t measure_allreduces(weft_links_run_t *run, int repeats,
     for (int size = 0; size < WEFT_LINKS_SIZES && status == WEFT_OK; size++) {
         loop_t loop = {
             .work = reduce_all, .bytes = sizes[size], .src = buffers[0], .dst = buffers[1]};
-        status = measure_size(run, repeats, &loop, found);
+        status = measure_size(t, &loop);
     }
     weft_free(buffers[0]);
     weft_free(buffers[1]);
     return status;
 }
 
-weft_status_t weft__links_together(weft_links_run_t *run, int repeats, weft_links_found_t *found)
+weft_status_t weft__links_together(weft_links_run_t *run, int repeats, double seconds,
+                                   weft_links_found_t *found)
 {
-    double mine, slowest;
+    together_t t = {run, found, repeats, run->size + WEFT_LINKS_ALGOS * WEFT_LINKS_SIZES,
+                    seconds * 1e9};
+    double mine, all;
     for (int shift = 1; shift < run->size; shift++) {
         loop_t loop = {.work = permute, .shift = shift};
-        WEFT_TRY(time_median(run, &loop, repeats, &mine, &slowest));
-        found->permutations[shift - 1] = (double)run->bytes * run->size / slowest;
+        WEFT_TRY(time_median(&t, &loop, &mine, &all));
+        found->permutations[shift - 1] = (double)run->bytes * run->size / all;
     }
-    WEFT_TRY(measure_alltoall(run, repeats, found));
-    return measure_allreduces(run, repeats, found);
+    WEFT_TRY(measure_alltoall(&t));
+    return measure_allreduces(&t);
 }
