@@ -94,7 +94,7 @@
       "what a client of the job's store must know, 32 hex digits: set by weft run")                \
     X(STR, test_slow_link, "WEFT_TEST_SLOW_LINK", "",                                              \
       "for tests: 2:5:30 makes weft links find transfers from rank 2 to 5 take 30% longer")        \
-    X(STR, terminal, "WEFT_TERMINAL", "", "set by weft train: terminal that shows progress")       \
+    X(STR, terminal, "WEFT_TERMINAL", "", "set by commands that start ranks: terminal of theirs")  \
     X(INT, restart, "WEFT_RESTART", "0", "set by weft run: how often the job was restarted")
 
 #define WEFT_SETTING_INT int

@@ -28,7 +28,7 @@
 /* name, sweeps of one-way samples, seconds that these may take, seconds for all ranks at once,
  * repeats of all but sweeps */
 #define WEFT_LINKS_PROFILES(X)                                                                     \
-    X("quick", 120, 2, 1, 3)                                                                       \
+    X("quick", 120, 3, 1, 3)                                                                       \
     X("standard", 240, 8, 2, 5)                                                                    \
     X("thorough", 960, 60, 20, 15)
 

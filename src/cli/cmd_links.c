@@ -80,8 +80,19 @@ static int resolve(options_t *o)
     weft__settings_set("WEFT_DEVICE", o->device);
     o->asked = o->ranks;
     o->ranks = o->ranks ? o->ranks : choose_ranks(o->device);
-    links->colour = isatty(STDOUT_FILENO) && getenv("NO_COLOR") == NULL;
     return 0;
+}
+
+/* Tables that go to a terminal have colours. What ranks print goes through a pipe to whoever
+ * started them, which tells them. */
+static void choose_colours(weft_links_t *links)
+{
+    const char *terminal = isatty(STDOUT_FILENO) ? ttyname(STDOUT_FILENO) : NULL;
+    bool aside = links->json && strcmp(links->json, "-") == 0; /* stdout has the JSON */
+    if (terminal != NULL) {
+        weft__settings_set("WEFT_TERMINAL", terminal);
+    }
+    links->colour = weft__settings()->terminal[0] != '\0' && getenv("NO_COLOR") == NULL && !aside;
 }
 
 /* ---- ranks ------------------------------------------------------------------------------ */
@@ -173,6 +184,7 @@ int weft__cmd_links(int argc, char **argv)
                                found.positionals[0]);
     } else {
         o.links.command = typed;
+        choose_colours(&o.links);
         exit_status = resolve(&o);
         const weft_ranks_t ranks = {.name = "weft links",
                                     .ranks = o.ranks,

@@ -41,12 +41,13 @@ one() {
     threads) "$weft" bench barrier -n 2 --threads --iters 2 --repeat 1 --json "$2" >out 2>err </dev/null ;;
     advise) "$weft" bench --advise -n 2 -b 256 -e 256 --iters 1 --repeat 1 --json "$2" >out 2>err </dev/null ;;
     swap) "$weft" bench swap -n 2 -e 8K --iters 1 --repeat 1 --json "$2" >out 2>err </dev/null ;;
+    links) "$weft" links -n 2 --profile quick --size 64K --json "$2" >out 2>err </dev/null ;;
     topo) "$weft" topo --json "$2" >out 2>err </dev/null ;;
     esac
     status=$?
     err=$(cat err)
 }
-commands="train train1 bench threads swap topo"
+commands="train train1 bench threads swap links topo"
 
 name="a file appears whole, with the mode that it had, through links that stay"
 for command in $commands advise; do

@@ -27,6 +27,7 @@ short() {
     train) echo "$train -n 2 --steps 3" ;;
     generate) echo "$weft generate --from model -n 4" ;;
     bench) echo "$weft bench barrier -n 2 --iters 2 --repeat 1" ;;
+    links) echo "$weft links -n 2 --profile quick" ;; # of two links nothing can be said but what they reach
     topo | info) echo "$weft $1" ;;
     oshrun) echo "$bin/oshrun -np 2 echo x" ;;
     oshcc) echo "$bin/oshcc --showme:compile" ;;
@@ -38,6 +39,7 @@ more() {
     train) printf '%s\n' "$train --steps 3" "$train --dry-run" "$weft train --help" "$weft train --model help" ;;
     bench) printf '%s\n' "$weft bench barrier -n 2 --threads --iters 2 --repeat 1" "$weft bench --help" \
         "$weft bench barrier -n 2 --iters 2 --repeat 1 --json -" ;;
+    links) printf '%s\n' "$weft links -n 2 --profile quick --threads --json -" "$weft links --help" ;;
     topo) printf '%s\n' "$weft topo --json -" "$weft topo --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
     oshcc) echo "$bin/oshcc --showme x.c" ;;
@@ -52,6 +54,7 @@ long() {
     # always the likeliest token, which is never the end of the text
     generate) echo "$weft generate --from model -n 100000000 --temperature 0" ;;
     bench) echo "$weft bench allreduce -n 2 -b 8 -e 8 --iters 1000000000" ;;
+    links) echo "$weft links -n 2 --profile thorough --size 64M" ;;
     oshrun) echo "$bin/oshrun -np 2 --grace 20s sleep 600" ;;
     esac
 }

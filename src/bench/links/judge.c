@@ -169,7 +169,7 @@ static double correction(const weft_judge_t *judge)
 
 static void flag_pairs(work_t *work, double margin)
 {
-    const weft_judge_t *judge = work->judge;
+    weft_judge_t *judge = work->judge;
     size_t pairs = (size_t)judge->size * (size_t)judge->size;
     double mads = WEFT_JUDGE_MADS * correction(judge);
     for (int kind = 0; kind < work->kind_count; kind++) {
@@ -181,6 +181,7 @@ static void flag_pairs(work_t *work, double margin)
         }
         double limit = mads * weft__judge_median(work->room, count);
         limit = limit > log(margin) ? limit : log(margin);
+        judge->limit = count > 0 && limit > judge->limit ? limit : judge->limit;
         for (size_t pair = 0; pair < pairs; pair++) {
             if (judge->kinds[pair] == kind && is_judged(work, pair) &&
                 judge->residual[pair] > limit) {

@@ -45,6 +45,8 @@ typedef struct weft_judge {
     double *sends, *receives; /* [rank]: what a row and a column have in common, as logarithms */
     unsigned char *slow;      /* [from][to]: WEFT_JUDGE_PAIR, _SENDS, _RECEIVES */
     int slow_count;
+    double
+        limit; /* a pair is slow above this residual: the largest of all kinds, margin included */
 } weft_judge_t;
 
 /* Judge `sweeps` sweeps; `margin` is for pairs. All arrays are allocated here. */

@@ -223,23 +223,42 @@ static void print_memory(const weft_links_found_t *found)
     }
 }
 
-static void print_findings(const weft_links_found_t *found)
+/* Is there anything to hold a link of some kind against: a table, or enough others? */
+static bool is_judged(const weft_links_found_t *found, double *room)
+{
+    bool judged = false;
+    for (int kind = 0; kind < found->kinds; kind++) {
+        judged = judged || sum_up(found, kind, ONE_WAY, room).pairs >= WEFT_JUDGE_PAIRS;
+    }
+    for (int i = 0; i < found->size * found->size; i++) {
+        judged = judged || found->pairs[i].link.expected_gbs > 0;
+    }
+    return judged;
+}
+
+static void print_findings(const weft_links_found_t *found, double *room)
 {
     printf("#\n");
     for (const weft_links_finding_t *at = found->findings; at; at = at->next) {
         weft__print_wrapped(stdout, at->text, 0, 2);
     }
-    if (found->size > 1 && found->finding_count == 0) {
-        printf("# no slow link, no wrong byte\n");
-    } else if (found->size < 2) {
+    if (found->size < 2) {
         printf("# links need 2 ranks or more: give -n 2\n");
+    } else if (found->finding_count == 0 && is_judged(found, room)) {
+        printf("# no slow link, no wrong byte\n");
+    } else if (found->finding_count == 0) {
+        printf("# no wrong byte; too few links of a kind to call one slow: give -n 4, or --min\n");
     }
 }
 
 void weft__links_show(const weft_links_t *links, const weft_links_found_t *found)
 {
     double *room = calloc((size_t)found->size * (size_t)found->size, sizeof(*room));
-    if (room && found->size > 1) {
+    if (!room) {
+        printf("# no memory for tables\n");
+        return;
+    }
+    if (found->size > 1) {
         if (found->size <= RANKS_SHOWN) {
             print_matrices(links, found, room);
         } else {
@@ -251,7 +270,7 @@ void weft__links_show(const weft_links_t *links, const weft_links_found_t *found
         print_reduces(found);
     }
     print_memory(found);
-    print_findings(found);
+    print_findings(found, room);
     fflush(stdout);
     free(room);
 }

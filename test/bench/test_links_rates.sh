@@ -1,14 +1,15 @@
 #!/bin/bash
-# soak_links.sh [RUNS [PROFILE]]: how often weft links names a link that takes 30% longer, and how often it names one
-# where there is none. RUNS runs each (default 100), 8 virtual GPUs on whatever cores there are. Every planted run has
-# another pair. Prints the counts, and fails above 5 missed or 2 false alarms in 100, or if a run takes 30 s.
+# ctest: timeout=3600 serial slow plain long
+# test_links_rates.sh [RUNS [PROFILE]]: how often weft links names a link that takes 30% longer, and how often it names
+# one where there is none. RUNS runs of each (default 100), with 8 virtual GPUs on whatever cores there are. Every
+# planted run has another pair. Fails above 5 missed or 2 false alarms in 100, or if a run takes 30 s.
 set -u
 runs=${1:-100}
 profile=${2:-standard}
-weft=${WEFT_BIN:-build/weft}
+weft=$WEFT_BIN
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-found=0 named=0 clean=0 longest=0
+found=0 besides=0 clean=0 longest=0
 
 # once: weft links, with its status in $status and its seconds in $took
 once() {
@@ -30,7 +31,7 @@ for ((i = 0; i < runs; i++)); do
     sentences=$(grep -c 'is slow' "$work/out")
     if grep -q "from rank $from to rank $to .* is slow" "$work/out" && [ $status = 3 ]; then
         found=$((found + 1))
-        [ "$sentences" = 1 ] || { named=$((named + 1)) && echo "planted $from>$to, others too: $(grep 'is slow' "$work/out")"; }
+        [ "$sentences" = 1 ] || { besides=$((besides + 1)) && echo "planted $from>$to, others too: $(grep 'is slow' "$work/out")"; }
     else
         echo "missed $from>$to, status $status: $(grep 'is slow' "$work/out")"
     fi
@@ -44,5 +45,5 @@ for ((i = 0; i < runs; i++)); do
     [ $(((i + 1) % 10)) != 0 ] || echo "$((i + 1)) of each: found $found, clean $clean"
 done
 echo "$profile: found $found of $runs planted; false alarms in $((runs - clean)) of $runs clean runs," \
-    "beside a planted one in $named; longest run $longest ms"
+    "beside a planted one in $besides; longest run $longest ms"
 [ $((100 * found)) -ge $((95 * runs)) ] && [ $((100 * (runs - clean))) -le $((2 * runs)) ] && [ $longest -lt 30000 ]
