@@ -273,14 +273,17 @@ weft_status_t weft__links_run(const weft_links_t *links, weft_comm_h comm, int *
         weft_comm_abort(comm); /* others may wait for this rank, and closing would wait for them */
     }
     weft__links_close(&run);
+    int findings = found.finding_count;
+    weft_status_t reported = WEFT_OK;
     if (status == WEFT_OK && comm->rank == 0) {
-        status = report(links, &found);
-        snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
+        reported = report(links, &found);
+        snprintf(why, sizeof(why), "%s", reported == WEFT_OK ? "" : weft_last_error());
     }
-    *findings_p = found.finding_count;
-    if (status == WEFT_OK) {
-        status = weft_broadcast(findings_p, findings_p, 1, WEFT_I32, 0, comm, NULL);
+    if (status == WEFT_OK) { /* also if rank 0 could not report: the others wait for its word */
+        status = weft_broadcast(&findings, &findings, 1, WEFT_I32, 0, comm, NULL);
+        status = reported == WEFT_OK ? status : reported;
     }
+    *findings_p = findings;
     weft__links_forget(&found);
     free(verdict.slow);
     free(verdict.likely_ns);
