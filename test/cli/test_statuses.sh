@@ -39,7 +39,8 @@ more() {
     train) printf '%s\n' "$train --steps 3" "$train --dry-run" "$weft train --help" "$weft train --model help" ;;
     bench) printf '%s\n' "$weft bench barrier -n 2 --threads --iters 2 --repeat 1" "$weft bench --help" \
         "$weft bench barrier -n 2 --iters 2 --repeat 1 --json -" ;;
-    links) printf '%s\n' "$weft links -n 2 --profile quick --threads --json -" "$weft links --help" ;;
+    links) printf '%s\n' "$weft links -n 2 --profile quick --threads" "$weft links --help" \
+        "$weft links -n 2 --profile quick --json -" ;;
     topo) printf '%s\n' "$weft topo --json -" "$weft topo --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
     oshcc) echo "$bin/oshcc --showme x.c" ;;
