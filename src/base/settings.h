@@ -98,7 +98,9 @@
       "port of the job's store: set by weft run; under other launchers, a free one of rank 0's")   \
     X(STR, secret, "WEFT_SECRET", "",                                                              \
       "what a client of the job's store must know, 32 hex digits: set by weft run")                \
-    X(STR, terminal, "WEFT_TERMINAL", "", "set by weft train: terminal that shows progress")       \
+    X(STR, test_slow_link, "WEFT_TEST_SLOW_LINK", "",                                              \
+      "for tests: 2:5:30 makes weft links find transfers from rank 2 to 5 take 30% longer")        \
+    X(STR, terminal, "WEFT_TERMINAL", "", "set by commands that start ranks: terminal of theirs")  \
     X(INT, restart, "WEFT_RESTART", "0", "set by weft run: how often the job was restarted")       \
     X(BOOL, prefixed, "WEFT_PREFIXED", "no",                                                       \
       "set by weft run: yes if it puts the rank in front of each line")                            \

@@ -16,6 +16,7 @@
     X("report", weft__cmd_report, "make one HTML page of results, runs and traces")                \
     X("scaling", weft__cmd_scaling, "measure training on 1, 2, 4, ... ranks, and what is lost")    \
     X("doctor", weft__cmd_doctor, "look for what makes this machine or a run slow or wrong")       \
+    X("links", weft__cmd_links, "measure how fast ranks reach each other, and name slow links")    \
     X("topo", weft__cmd_topo, "show cores, caches, NUMA nodes, GPUs, and how ranks are bound")     \
     X("info", weft__cmd_info, "show versions, libraries that were found, and all settings")
 

@@ -10,6 +10,7 @@
 #include "comm/watch.h"
 #include "device/device.h"
 #include "device/sysmem.h"
+#include "symm/cuda/cuda.h"
 #include "symm/symm.h"
 
 /* ---- agreement -------------------------------------------------------------------------- */
@@ -214,6 +215,10 @@ static weft_symm_h alloc_heap(weft_comm_h comm, size_t bytes)
 weft_status_t weft_symm_create(weft_comm_h comm, size_t bytes, weft_symm_h *symm_p)
 {
     WEFT_TRY(weft__reach_check(comm, "symm_create"));
+    if (weft__device_is_cuda() && !weft__symm_kernels()) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED,
+                          "weft_symm_create: the CUDA module has no kernels for symmetric heaps");
+    }
     if (!symm_p || weft__group_open()) {
         return weft__fail(WEFT_ERR_INVALID, "weft_symm_create: %s",
                           symm_p

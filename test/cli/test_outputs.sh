@@ -44,12 +44,13 @@ one() {
     benchmark) "$weft" train --benchmark --model ./config.json --batch 4 --steps 1 -n 2 --json "$2" >out 2>err </dev/null ;;
     scaling) "$weft" scaling --model ./config.json -b 1 --steps 1 --rounds 1 -n 2 --mode weak --no-plans --json "$2" \
         >out 2>err </dev/null ;;
+    links) "$weft" links -n 2 --profile quick --size 64K --json "$2" >out 2>err </dev/null ;;
     topo) "$weft" topo --json "$2" >out 2>err </dev/null ;;
     esac
     status=$?
     err=$(cat err)
 }
-commands="train train1 bench threads swap topo benchmark scaling"
+commands="train train1 bench threads swap topo links benchmark scaling"
 
 name="a file appears whole, with the mode that it had, through links that stay"
 for command in $commands advise; do

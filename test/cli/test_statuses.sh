@@ -31,6 +31,7 @@ short() {
     pairs) echo "$weft pairs run put-signal -p quick -i 2" ;;
     report) echo "$weft report model" ;;
     scaling) echo "$weft scaling --device cpu --model ./config.json -n 2 -b 1 --steps 1 --rounds 1 --mode weak --no-plans" ;;
+    links) echo "$weft links -n 2 --profile quick" ;; # of two links nothing can be said but what they reach
     topo | info) echo "$weft $1" ;;
     # an empty machine: what is wrong with this one is no concern here
     doctor) echo "env WEFT_NVML=none.so $weft doctor --level quick --root $work/empty" ;;
@@ -49,6 +50,8 @@ more() {
         "$weft pairs run put-signal -p quick -i 2 --json -" ;;
     report) printf '%s\n' "$weft report model -o -" "$weft report --help" ;;
     scaling) printf '%s\n' "$(short scaling) --json -" "$weft scaling --help" ;;
+    links) printf '%s\n' "$weft links -n 2 --profile quick --threads" "$weft links --help" \
+        "$weft links -n 2 --profile quick --json -" ;;
     topo) printf '%s\n' "$weft topo --json -" "$weft topo --help" ;;
     doctor) printf '%s\n' "$(short doctor) --json -" "$weft doctor --list" "$weft doctor --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
@@ -66,6 +69,7 @@ long() {
     bench) echo "$weft bench allreduce -n 2 -b 8 -e 8 --iters 1000000000" ;;
     pairs) echo "$weft pairs run halo -p thorough -i 10000000" ;;
     scaling) echo "$(short scaling) --steps 1000000" ;;
+    links) echo "$weft links -n 2 --profile thorough --size 64M" ;;
     oshrun) echo "$bin/oshrun -np 2 --grace 20s sleep 600" ;;
     esac
 }

@@ -1,0 +1,274 @@
+#include "bench/links/judge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define POLISHES 10
+
+typedef struct work {
+    weft_judge_t *judge;
+    double *room;  /* size x size, or sweeps, values */
+    double *level; /* [kind]: the logarithm of its median; NAN: too few pairs */
+    int kind_count;
+} work_t;
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double weft__judge_median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(*values), by_value);
+    return count == 0 ? 0 : (values[count / 2] + values[(count - 1) / 2]) / 2;
+}
+
+/* ---- the time of a pair ----------------------------------------------------------------- */
+
+static double usual(const double *samples, int sweeps, size_t pairs, size_t pair, double *room)
+{
+    int count = 0;
+    for (int i = 0; i < sweeps; i++) {
+        double ns = samples[(size_t)i * pairs + pair];
+        if (ns > 0) {
+            room[count++] = ns;
+        }
+    }
+    return weft__judge_median(room, count);
+}
+
+/* slowdown[sweep]: how much longer than usual a pair took in it, the median over pairs. */
+static void find_slowdowns(const weft_judge_t *judge, int sweeps, const double *samples,
+                           double *room, double *slowdown)
+{
+    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    for (int i = 0; i < sweeps; i++) {
+        int count = 0;
+        for (size_t pair = 0; pair < pairs; pair++) {
+            double ns = samples[(size_t)i * pairs + pair];
+            if (ns > 0 && judge->ns[pair] > 0) {
+                room[count++] = ns / judge->ns[pair];
+            }
+        }
+        slowdown[i] = count > 0 ? weft__judge_median(room, count) : 1;
+    }
+}
+
+static void find_times(weft_judge_t *judge, int sweeps, const double *samples, double *room,
+                       double *slowdown)
+{
+    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    for (size_t pair = 0; pair < pairs; pair++) {
+        judge->ns[pair] = usual(samples, sweeps, pairs, pair, room);
+    }
+    find_slowdowns(judge, sweeps, samples, room, slowdown);
+    for (size_t pair = 0; pair < pairs; pair++) {
+        int count = 0;
+        for (int i = 0; i < sweeps; i++) {
+            double ns = samples[(size_t)i * pairs + pair];
+            if (ns > 0) {
+                room[count++] = ns / slowdown[i];
+            }
+        }
+        judge->ns[pair] = weft__judge_median(room, count);
+    }
+}
+
+/* ---- what is expected of it ------------------------------------------------------------- */
+
+static bool is_judged(const work_t *work, size_t pair)
+{
+    const weft_judge_t *judge = work->judge;
+    int kind = judge->kinds[pair];
+    return kind >= 0 && judge->ns[pair] > 0 && !isnan(work->level[kind]);
+}
+
+static void find_levels(work_t *work)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    for (int kind = 0; kind < work->kind_count; kind++) {
+        int count = 0;
+        for (size_t pair = 0; pair < pairs; pair++) {
+            if (judge->kinds[pair] == kind && judge->ns[pair] > 0) {
+                work->room[count++] = log(judge->ns[pair]);
+            }
+        }
+        work->level[kind] = count < WEFT_JUDGE_PAIRS ? NAN : weft__judge_median(work->room, count);
+    }
+}
+
+/* Take the median of a row (step 1) or a column (step size) out of its residuals. */
+static double take_out(work_t *work, size_t first, size_t step)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t size = (size_t)judge->size;
+    int count = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (is_judged(work, first + i * step)) {
+            work->room[count++] = judge->residual[first + i * step];
+        }
+    }
+    double median = weft__judge_median(work->room, count);
+    for (size_t i = 0; i < size && count > 0; i++) {
+        if (is_judged(work, first + i * step)) {
+            judge->residual[first + i * step] -= median;
+        }
+    }
+    return median;
+}
+
+/* Only differences between ranks are theirs: what all have in common belongs to the kinds. */
+static void centre(work_t *work, double *effects)
+{
+    int size = work->judge->size;
+    memcpy(work->room, effects, (size_t)size * sizeof(*effects));
+    double median = weft__judge_median(work->room, size);
+    for (int i = 0; i < size; i++) {
+        effects[i] -= median;
+    }
+}
+
+static void find_residuals(work_t *work)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t size = (size_t)judge->size, pairs = size * size;
+    for (size_t pair = 0; pair < pairs; pair++) {
+        judge->residual[pair] = is_judged(work, pair)
+                                    ? log(judge->ns[pair]) - work->level[judge->kinds[pair]]
+                                    : 0;
+    }
+    for (int i = 0; i < POLISHES && judge->size >= WEFT_JUDGE_RANKS; i++) {
+        for (size_t rank = 0; rank < size; rank++) {
+            judge->sends[rank] += take_out(work, rank * size, 1);
+        }
+        for (size_t rank = 0; rank < size; rank++) {
+            judge->receives[rank] += take_out(work, rank, size);
+        }
+    }
+    centre(work, judge->sends);
+    centre(work, judge->receives);
+    for (size_t pair = 0; pair < pairs; pair++) {
+        judge->likely[pair] = is_judged(work, pair) ? judge->ns[pair] * exp(-judge->residual[pair])
+                                                    : 0;
+    }
+}
+
+/* ---- who is slow ------------------------------------------------------------------------ */
+
+/* What was taken out of rows and columns makes residuals smaller than the noise is: so much. */
+static double correction(const weft_judge_t *judge)
+{
+    double size = judge->size, pairs = size * (size - 1);
+    return judge->size < WEFT_JUDGE_RANKS ? 1 : pairs / (pairs - 2 * size + 1);
+}
+
+static void flag_pairs(work_t *work, double margin)
+{
+    weft_judge_t *judge = work->judge;
+    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    double mads = WEFT_JUDGE_MADS * correction(judge);
+    for (int kind = 0; kind < work->kind_count; kind++) {
+        int count = 0;
+        for (size_t pair = 0; pair < pairs; pair++) {
+            if (judge->kinds[pair] == kind && is_judged(work, pair)) {
+                work->room[count++] = fabs(judge->residual[pair]);
+            }
+        }
+        double limit = mads * weft__judge_median(work->room, count);
+        limit = limit > log(margin) ? limit : log(margin);
+        judge->limit = count > 0 && limit > judge->limit ? limit : judge->limit;
+        for (size_t pair = 0; pair < pairs; pair++) {
+            if (judge->kinds[pair] == kind && is_judged(work, pair) &&
+                judge->residual[pair] > limit) {
+                judge->slow[pair] |= WEFT_JUDGE_PAIR;
+            }
+        }
+    }
+}
+
+/* All links from, or to, a rank. */
+static void flag_ranks(work_t *work, const double *effects, unsigned char flag)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t size = (size_t)judge->size;
+    for (size_t rank = 0; rank < size; rank++) {
+        work->room[rank] = fabs(effects[rank]);
+    }
+    double limit = WEFT_JUDGE_MADS * weft__judge_median(work->room, judge->size);
+    limit = limit > log(WEFT_JUDGE_RANK) ? limit : log(WEFT_JUDGE_RANK);
+    for (size_t pair = 0; pair < size * size; pair++) {
+        size_t rank = flag == WEFT_JUDGE_SENDS ? pair / size : pair % size;
+        if (is_judged(work, pair) && effects[rank] > limit) {
+            judge->slow[pair] |= flag;
+        }
+    }
+}
+
+static weft_status_t allocate(weft_judge_t *judge)
+{
+    size_t size = (size_t)judge->size, pairs = size * size;
+    judge->ns = calloc(pairs, sizeof(double));
+    judge->residual = calloc(pairs, sizeof(double));
+    judge->likely = calloc(pairs, sizeof(double));
+    judge->sends = calloc(size, sizeof(double));
+    judge->receives = calloc(size, sizeof(double));
+    judge->slow = calloc(pairs, 1);
+    return judge->ns && judge->residual && judge->likely && judge->sends && judge->receives &&
+                   judge->slow
+               ? WEFT_OK
+               : weft__fail(WEFT_ERR_NO_MEMORY, "no memory to judge %d ranks", judge->size);
+}
+
+weft_status_t weft__judge(int size, const int *kinds, int sweeps, const double *samples,
+                          double margin, weft_judge_t *judge_p)
+{
+    weft_judge_t judge = {.size = size, .kinds = kinds};
+    size_t pairs = (size_t)size * (size_t)size;
+    work_t work = {.judge = &judge};
+    for (size_t pair = 0; pair < pairs; pair++) {
+        work.kind_count = kinds[pair] >= work.kind_count ? kinds[pair] + 1 : work.kind_count;
+    }
+    work.level = calloc((size_t)work.kind_count + 1, sizeof(double));
+    work.room = calloc(pairs > (size_t)sweeps ? pairs : (size_t)sweeps, sizeof(double));
+    double *slowdown = calloc((size_t)sweeps + 1, sizeof(double));
+    weft_status_t status = allocate(&judge);
+    if (status == WEFT_OK && !(work.level && work.room && slowdown)) {
+        status = weft__fail(WEFT_ERR_NO_MEMORY, "no memory to judge %d sweeps", sweeps);
+    }
+    if (status == WEFT_OK) {
+        find_times(&judge, sweeps, samples, work.room, slowdown);
+        find_levels(&work);
+        find_residuals(&work);
+        flag_pairs(&work, margin);
+        flag_ranks(&work, judge.sends, WEFT_JUDGE_SENDS);
+        flag_ranks(&work, judge.receives, WEFT_JUDGE_RECEIVES);
+        for (size_t pair = 0; pair < pairs; pair++) {
+            judge.slow_count += judge.slow[pair] != 0;
+        }
+    }
+    free(slowdown);
+    free(work.room);
+    free(work.level);
+    if (status != WEFT_OK) {
+        weft__judge_cleanup(&judge);
+        return status;
+    }
+    *judge_p = judge;
+    return WEFT_OK;
+}
+
+void weft__judge_cleanup(weft_judge_t *judge)
+{
+    free(judge->ns);
+    free(judge->residual);
+    free(judge->likely);
+    free(judge->sends);
+    free(judge->receives);
+    free(judge->slow);
+    memset(judge, 0, sizeof(*judge));
+}

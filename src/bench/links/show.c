@@ -1,0 +1,276 @@
+/* The matrices and tables in the terminal. Eight ranks fit into 80 columns. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/args.h"
+#include "base/settings.h"
+#include "bench/links/judge.h"
+#include "bench/links/run.h"
+
+#define RANKS_SHOWN 32 /* with more, summaries only */
+
+/* Four significant digits at most: "0.532", "12.61", "396.4". */
+static void print_number(char text[16], double value)
+{
+    int digits = value < 10 ? 3 : value < 100 ? 2 : value < 10000 ? 1 : 0;
+    snprintf(text, 16, "%.*f", digits, value);
+}
+
+static const char *colour_of(const weft_links_t *links, const weft_links_pair_t *pair,
+                             double median)
+{
+    if (!links->colour) {
+        return "";
+    }
+    double share = median > 0 ? pair->one_way_gbs / median : 1;
+    return pair->slow || pair->wrong ? "\033[31m" : share < 0.9 ? "\033[33m" : "\033[32m";
+}
+
+/* ---- one kind of link ------------------------------------------------------------------- */
+
+typedef enum field { ONE_WAY, BOTH_WAYS, LATENCY } field_t;
+
+static double value_of(const weft_links_pair_t *pair, field_t field)
+{
+    return field == ONE_WAY     ? pair->one_way_gbs
+           : field == BOTH_WAYS ? pair->both_ways_gbs
+                                : pair->latency_us;
+}
+
+typedef struct summary {
+    int pairs, least_from, least_to;
+    double median, least, most;
+} summary_t;
+
+/* Of all pairs of a kind; `room` has a place a pair. */
+static summary_t sum_up(const weft_links_found_t *found, int kind, field_t field, double *room)
+{
+    summary_t sum = {.pairs = 0};
+    for (int from = 0; from < found->size; from++) {
+        for (int to = 0; to < found->size; to++) {
+            const weft_links_pair_t *pair = weft__links_pair(found, from, to);
+            double value = value_of(pair, field);
+            if (pair->kind != kind) {
+                continue;
+            }
+            if (sum.pairs == 0 || value < sum.least) {
+                sum.least = value;
+                sum.least_from = from;
+                sum.least_to = to;
+            }
+            sum.most = value > sum.most ? value : sum.most;
+            room[sum.pairs++] = value;
+        }
+    }
+    sum.median = weft__judge_median(room, sum.pairs);
+    return sum;
+}
+
+static char letter_of(const weft_links_found_t *found, int kind)
+{
+    return found->kinds == 1 ? ' ' : kind < 26 ? (char)('a' + kind) : '*';
+}
+
+/* ---- matrices --------------------------------------------------------------------------- */
+
+static void print_matrix(const weft_links_t *links, const weft_links_found_t *found, field_t field,
+                         const char *title, double *room)
+{
+    printf("#\n# %s\n#   ", title);
+    for (int to = 0; to < found->size; to++) {
+        printf(" %7d", to);
+    }
+    printf("\n");
+    for (int from = 0; from < found->size; from++) {
+        printf("%4d", from);
+        for (int to = 0; to < found->size; to++) {
+            const weft_links_pair_t *pair = weft__links_pair(found, from, to);
+            char text[16];
+            if (from == to) {
+                printf(" %6s ", "-");
+                continue;
+            }
+            print_number(text, value_of(pair, field));
+            const char *colour = "";
+            if (field == ONE_WAY && links->colour) {
+                colour = colour_of(links, pair, sum_up(found, pair->kind, field, room).median);
+            }
+            printf(" %s%6s%s%c", colour, text, colour[0] ? "\033[0m" : "",
+                   field == ONE_WAY && pair->slow ? '!' : letter_of(found, pair->kind));
+        }
+        printf("\n");
+    }
+}
+
+static void print_matrices(const weft_links_t *links, const weft_links_found_t *found, double *room)
+{
+    char title[160], size[32];
+    weft__print_size(size, sizeof(size), found->bytes);
+    snprintf(title, sizeof(title), "one way, GB/s: row to column, transfers of %s%s", size,
+             found->kinds > 1 ? "; letters: see links below" : "");
+    print_matrix(links, found, ONE_WAY, title, room);
+    print_matrix(links, found, BOTH_WAYS, "both ways at once, GB/s of both together", room);
+    print_matrix(links, found, LATENCY, "latency of 8 bytes with a signal, us, one way", room);
+}
+
+static void print_kinds(const weft_links_found_t *found, double *room)
+{
+    printf("#\n# links\n# %-24s %5s %7s %7s %7s %7s %7s %7s\n", "kind", "pairs", "median", "least",
+           "(pair)", "most", "both", "latency");
+    for (int kind = 0; kind < found->kinds; kind++) {
+        const char *name = "";
+        for (int i = 0; i < found->size * found->size; i++) {
+            name = found->pairs[i].kind == kind ? found->pairs[i].link.text : name;
+        }
+        summary_t one = sum_up(found, kind, ONE_WAY, room);
+        char median[16], least[16], most[16], both[16], late[16], pair[32];
+        print_number(median, one.median);
+        print_number(least, one.least);
+        print_number(most, one.most);
+        print_number(both, sum_up(found, kind, BOTH_WAYS, room).median);
+        print_number(late, sum_up(found, kind, LATENCY, room).median);
+        snprintf(pair, sizeof(pair), "%d>%d", one.least_from, one.least_to);
+        printf("%c %-24s %5d %7s %7s %7s %7s %7s %7s\n", letter_of(found, kind), name, one.pairs,
+               median, least, pair, most, both, late);
+    }
+}
+
+/* ---- the rest --------------------------------------------------------------------------- */
+
+static void print_together(const weft_links_found_t *found)
+{
+    char text[16];
+    printf("#\n# all ranks at once, GB/s of all together: rank r to r + shift\n# shift");
+    for (int i = 1; i < found->size; i++) {
+        printf(" %7d%s", i, i % 8 == 0 && i + 1 < found->size ? "\n#      " : "");
+    }
+    printf("\n       ");
+    for (int i = 1; i < found->size; i++) {
+        print_number(text, found->permutations[i - 1]);
+        printf(" %7s%s", text, i % 8 == 0 && i + 1 < found->size ? "\n       " : "");
+    }
+    printf("\n# all-to-all, GB/s that each rank sends to others\n# rank ");
+    for (int i = 0; i < found->size; i++) {
+        printf(" %7d%s", i, i % 8 == 7 && i + 1 < found->size ? "\n#      " : "");
+    }
+    printf("\n       ");
+    for (int i = 0; i < found->size; i++) {
+        print_number(text, found->alltoall[i]);
+        printf(" %7s%s", text, i % 8 == 7 && i + 1 < found->size ? "\n       " : "");
+    }
+    print_number(text, found->alltoall_sum);
+    printf("\n  in sum %s GB/s\n", text);
+}
+
+/* A row for each size, a column for each algorithm. */
+static void print_reduces(const weft_links_found_t *found)
+{
+    const char *algos[WEFT_LINKS_ALGOS];
+    char text[32];
+    int count = 0;
+    printf("#\n# all-reduce, us\n# %10s", "bytes");
+    for (int i = 0; i < found->reduces; i++) {
+        int at = 0;
+        while (at < count && strcmp(algos[at], found->reduce[i].algo) != 0) {
+            at++;
+        }
+        if (at == count && count < WEFT_LINKS_ALGOS) {
+            algos[count++] = found->reduce[i].algo;
+            printf(" %10s", found->reduce[i].algo);
+        }
+    }
+    printf("\n");
+    for (int i = 0; i < found->reduces;) {
+        size_t bytes = found->reduce[i].bytes;
+        weft__print_size(text, sizeof(text), bytes);
+        printf("  %10s", text);
+        for (int at = 0; at < count; at++) {
+            bool is = i < found->reduces && found->reduce[i].bytes == bytes &&
+                      strcmp(found->reduce[i].algo, algos[at]) == 0;
+            snprintf(text, sizeof(text), "%.1f", is ? found->reduce[i].us : 0);
+            printf(" %10s", is ? text : "-");
+            i += is;
+        }
+        printf("\n");
+    }
+}
+
+static void print_memory(const weft_links_found_t *found)
+{
+    static const char *const wheres[] = {"local", "peer", "host"}, *const whats[] = {"copy", "read",
+                                                                                     "write"};
+    printf("#\n# memory, GB/s by one rank at a time: median over ranks (least)\n# %-8s", "of");
+    for (int what = 0; what < 3; what++) {
+        printf(" %20s", whats[what]);
+    }
+    printf("\n");
+    for (int where = 0; where < 3; where++) {
+        printf("  %-8s", wheres[where]);
+        for (int what = 0; what < 3; what++) {
+            char cell[48] = "-", median[16], least[16];
+            for (int i = 0; i < found->memories; i++) {
+                const weft_links_memory_t *row = &found->memory[i];
+                if (strcmp(row->where, wheres[where]) == 0 && strcmp(row->what, whats[what]) == 0) {
+                    print_number(median, row->gbs);
+                    print_number(least, row->least_gbs);
+                    snprintf(cell, sizeof(cell), "%s (%s)", median, least);
+                }
+            }
+            printf(" %20s", cell);
+        }
+        printf("\n");
+    }
+}
+
+/* Is there anything to hold a link of some kind against: a table, or enough others? */
+static bool is_judged(const weft_links_found_t *found, double *room)
+{
+    bool judged = false;
+    for (int kind = 0; kind < found->kinds; kind++) {
+        judged = judged || sum_up(found, kind, ONE_WAY, room).pairs >= WEFT_JUDGE_PAIRS;
+    }
+    for (int i = 0; i < found->size * found->size; i++) {
+        judged = judged || found->pairs[i].link.expected_gbs > 0;
+    }
+    return judged;
+}
+
+static void print_findings(const weft_links_found_t *found, double *room)
+{
+    printf("#\n");
+    for (const weft_links_finding_t *at = found->findings; at; at = at->next) {
+        weft__print_wrapped(stdout, at->text, 0, 2);
+    }
+    if (found->size < 2) {
+        printf("# links need 2 ranks or more: give -n 2\n");
+    } else if (found->finding_count == 0 && is_judged(found, room)) {
+        printf("# no slow link, no wrong byte\n");
+    } else if (found->finding_count == 0) {
+        printf("# no wrong byte; too few links of a kind to call one slow: give -n 4, or --min\n");
+    }
+}
+
+void weft__links_show(const weft_links_t *links, const weft_links_found_t *found)
+{
+    double *room = calloc((size_t)found->size * (size_t)found->size, sizeof(*room));
+    if (!room) {
+        printf("# no memory for tables\n");
+        return;
+    }
+    if (found->size > 1) {
+        if (found->size <= RANKS_SHOWN) {
+            print_matrices(links, found, room);
+        } else {
+            printf("#\n# matrices of more than %d ranks are in the file of --json only\n",
+                   RANKS_SHOWN);
+        }
+        print_kinds(found, room);
+        print_together(found);
+        print_reduces(found);
+    }
+    print_memory(found);
+    print_findings(found, room);
+    fflush(stdout);
+    free(room);
+}

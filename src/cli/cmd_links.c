@@ -1,0 +1,204 @@
+/* weft links: how fast ranks reach each other, and which links are slow. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <weft/weft.h>
+
+#include "base/args.h"
+#include "base/log.h"
+#include "base/output.h"
+#include "base/settings.h"
+#include "bench/links.h"
+#include "boot/job.h"
+#include "cli/commands.h"
+#include "cli/rank.h"
+#include "cli/ranks.h"
+#include "comm/comm.h"
+
+#define RANKS_MOST 8 /* of virtual GPUs, unless more are asked for */
+
+typedef struct options {
+    weft_links_t links;
+    int ranks;
+    int asked; /* -n of the command line; 0: none */
+    const char *profile, *bind, *device;
+} options_t;
+
+/* Wrong use, which every rank finds: one says so. */
+static int complain(const char *format, const char *text)
+{
+    char sentence[1024];
+    int at = snprintf(sentence, sizeof(sentence), "weft links: ");
+    snprintf(sentence + at, sizeof(sentence) - (size_t)at, format, text);
+    weft__rank_say(sentence);
+    return WEFT_EXIT_USAGE;
+}
+
+/* As many as there are GPUs, or cores. */
+static int choose_ranks(const char *device)
+{
+    int count = 0;
+    if (strcmp(device, "cpu") != 0) {
+        weft_gpus_t gpus;
+        if (weft__gpus_read(&gpus) == WEFT_OK) {
+            count = gpus.cuda_count;
+            weft__gpus_cleanup(&gpus);
+        }
+    } else {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        count = cores > RANKS_MOST ? RANKS_MOST : (int)cores;
+    }
+    return count < 2 ? 2 : count;
+}
+
+/* Turn what was typed into what is run; 0, or the exit status. */
+static int resolve(options_t *o)
+{
+    weft_links_t *links = &o->links;
+    const char *devices[] = {"cpu", "cuda", "auto"};
+    bool known = false;
+    links->profile = weft__links_profile(o->profile);
+    if (links->profile < 0) {
+        return complain("there is no profile \"%.100s\"; there are quick, standard, thorough",
+                        o->profile);
+    }
+    for (int i = 0; i < 3; i++) {
+        known = known || strcmp(o->device, devices[i]) == 0;
+    }
+    if (!known) {
+        return complain("there is no device \"%.100s\"; there are cpu, cuda, auto", o->device);
+    }
+    if (strcmp(o->bind, "core") != 0 && strcmp(o->bind, "none") != 0) {
+        return complain("--bind is \"%.100s\", and must be core or none", o->bind);
+    }
+    if (!(links->min_gbs >= 0)) {
+        return complain("--min must be 0 or more GB/s%s", "");
+    }
+    weft__settings_set("WEFT_DEVICE", o->device);
+    o->asked = o->ranks;
+    o->ranks = o->ranks ? o->ranks : choose_ranks(o->device);
+    return 0;
+}
+
+/* Tables that go to a terminal have colours. What ranks print goes through a pipe to whoever
+ * started them, which tells them. */
+static void choose_colours(weft_links_t *links)
+{
+    const char *terminal = isatty(STDOUT_FILENO) ? ttyname(STDOUT_FILENO) : NULL;
+    bool aside = links->json && strcmp(links->json, "-") == 0; /* stdout has the JSON */
+    if (terminal != NULL) {
+        weft__settings_set("WEFT_TERMINAL", terminal);
+    }
+    links->colour = weft__settings()->terminal[0] != '\0' && getenv("NO_COLOR") == NULL && !aside;
+}
+
+/* ---- ranks ------------------------------------------------------------------------------ */
+
+static void read_machine(void *ctx)
+{
+    options_t *o = ctx;
+    weft__machine_read(weft__device_is_cuda(), &o->links.machine);
+    weft__links_read_machine(&o->links);
+}
+
+static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
+{
+    options_t *o = ctx;
+    int findings;
+    if (!o->links.threads) { /* threads have it from read_machine, once for all */
+        weft__links_read_machine(&o->links);
+    }
+    WEFT_TRY(weft__links_run(&o->links, comm, &findings));
+    *exit_p = findings > 0 ? WEFT_EXIT_FINDING : 0;
+    return WEFT_OK;
+}
+
+/* What every rank would find, and say, before there are any. */
+static int look_ahead(void *ctx)
+{
+    const options_t *o = ctx;
+    if (o->links.json && weft__output_check(o->links.json) != WEFT_OK) {
+        fprintf(stderr, "weft links: %s\n", weft_last_error());
+        return 1;
+    }
+    return 0;
+}
+
+int weft__cmd_links(int argc, char **argv)
+{
+    options_t o = {
+        .profile = "standard", .bind = weft__settings()->bind, .device = weft__settings()->device};
+    const weft_arg_t options[] = {
+        {"ranks", 'n', WEFT_ARG_INT, "N", &o.ranks,
+         "number of ranks (default: GPUs, or cores up to 8)"},
+        {"profile", 'p', WEFT_ARG_STR, "P", &o.profile,
+         "how long to measure: quick, standard (default), thorough"},
+        {"min", 0, WEFT_ARG_REAL, "GB/S", &o.links.min_gbs,
+         "every link must reach this one way (default: what its kind should)"},
+        {"size", 's', WEFT_ARG_SIZE, "SIZE", &o.links.bytes,
+         "bytes of a transfer (default 256K; on GPUs 64M)"},
+        {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
+        {"threads", 0, WEFT_ARG_FLAG, NULL, &o.links.threads, "ranks are threads of one process"},
+        {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
+        {"json", 0, WEFT_ARG_STR, "FILE", &o.links.json,
+         "write what was found to FILE as JSON; -: to stdout, and the tables to stderr"},
+        {"output", 'o', WEFT_ARG_STR, "FILE", &o.links.json, "the same as --json"},
+    };
+    static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS}};
+    const weft_args_t args = {
+        .command = "weft links",
+        .synopsis = "[OPTION]...",
+        .text = "Measure every ordered pair of ranks, one at a time: GB/s one way and both ways at "
+                "once, latency, and the kind of link between them; then all ranks at once "
+                "(permutations, all-to-all, all-reduce by ring, tree and direct), and memory of "
+                "the device, of a peer and of the host. Links that are slower than their kind "
+                "should be, or than others of their kind, are measured again and named.",
+        .footer = "Exit status: 0 if all is well, 3 if a link is slow or corrupts data, 1 if "
+                  "measuring\nfailed. docs/links.md explains the tables.\n\n"
+                  "examples:\n"
+                  "  weft links -n 8 --json links.json\n"
+                  "  weft links --device cuda --profile thorough --min 335",
+        .options = options,
+        .count = (int)(sizeof(options) / sizeof(options[0])),
+        .ranges = ranges,
+        .range_count = 1,
+    };
+    char **typed = weft__ranks_typed("weft links", argc, argv);
+    if (!typed) {
+        return 1;
+    }
+    weft_args_found_t found;
+    int exit_status;
+    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
+    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
+        weft__rank_say(weft_last_error()); /* it begins with the command */
+        exit_status = WEFT_EXIT_USAGE;
+    } else if (found.help) {
+        weft__args_help(&args, stdout);
+        exit_status = 0;
+    } else if (found.count > 0) {
+        exit_status = complain("there is nothing to give but options, not \"%.100s\"",
+                               found.positionals[0]);
+    } else {
+        o.links.command = typed;
+        choose_colours(&o.links);
+        exit_status = resolve(&o);
+        const weft_ranks_t ranks = {.name = "weft links",
+                                    .ranks = o.ranks,
+                                    .asked = o.asked,
+                                    .threads = o.links.threads,
+                                    .bind = strcmp(o.bind, "none") != 0,
+                                    .typed = typed,
+                                    .look_ahead = look_ahead,
+                                    .prepare = read_machine,
+                                    .run = run,
+                                    .ctx = &o};
+        exit_status = exit_status == 0 ? weft__ranks_run(&ranks) : exit_status;
+        weft__links_cleanup(&o.links);
+    }
+    free(typed);
+    return exit_status;
+}
