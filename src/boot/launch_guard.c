@@ -49,6 +49,7 @@ static void be_guard(int fd, pid_t *groups, int room)
     /* out of reach of what is sent to the launcher's group, a terminal's ^C above all */
     setsid();
     prctl(PR_SET_NAME, "weft-guard");
+    prctl(PR_SET_PDEATHSIG, SIGCONT); /* or one that is stopped would not notice the end either */
     /* nobody must have to wait for us, be it the reader of the launcher's output or an umount */
     if (dup2(fd, 0) != 0 || chdir("/") != 0) {
         _exit(1);

@@ -404,11 +404,17 @@ expect_equal "$?" 143
 kill $reader
 wait $reader 2>/dev/null
 
+# guard_of LAUNCHER: the child that runs no other program
+guard_of() {
+    local child
+    for child in $(pgrep -P "$1"); do
+        [ "$(readlink "/proc/$child/exe")" = "$(readlink "/proc/$1/exe")" ] && echo "$child"
+    done
+}
+
 name="a guard that was stopped keeps nobody waiting"
 start sh -c "echo ready; exec sleep 0.5"
-for child in $(pgrep -P $launcher); do # the one that runs no other program
-    [ "$(readlink "/proc/$child/exe")" = "$(readlink "/proc/$launcher/exe")" ] && kill -STOP "$child"
-done
+kill -STOP "$(guard_of $launcher)"
 ended() { ! kill -0 $launcher 2>/dev/null; }
 wait_for 30 ended || { fail "the launcher waits for it"; pkill -CONT -P $launcher; }
 wait $launcher
@@ -419,6 +425,15 @@ start sh -c "sleep $tag & echo ready; sleep $tag; true"
 kill -9 $launcher
 wait $launcher 2>/dev/null
 wait_for 30 none_left || fail "left: $(pgrep -af "sleep $tag")"
+
+name="nor does it with a guard that was stopped"
+start sh -c "sleep $tag & echo ready; sleep $tag; true"
+guard=$(guard_of $launcher)
+kill -STOP "$guard" || fail "there is no guard"
+kill -9 $launcher
+wait $launcher 2>/dev/null
+wait_for 30 none_left || fail "left: $(pgrep -af "sleep $tag")"
+wait_for 30 eval "! kill -0 $guard 2>/dev/null" || { fail "the guard is left"; kill -9 "$guard"; }
 
 name="children from before are left alone, and not waited for"
 for rank in true false; do
