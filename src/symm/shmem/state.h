@@ -32,7 +32,11 @@
 /* The way from a call to memory is to be a few instructions, whatever the compiler thinks of its
  * length. */
 #define FAST static inline __attribute__((always_inline))
+#ifdef WEFT_SHARED_TESTS /* see CMakeLists.txt */
+#define HIDDEN
+#else
 #define HIDDEN __attribute__((visibility("hidden")))
+#endif
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
