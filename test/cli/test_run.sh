@@ -404,6 +404,15 @@ expect_equal "$?" 143
 kill $reader
 wait $reader 2>/dev/null
 
+name="ranks that wait for a rank 0 that failed before it joined do not use up the grace"
+began=$SECONDS
+"$weft" run --grace 60s -n 3 sh -c "[ \$WEFT_RANK != 0 ] || { sleep 0.5; exit 7; }
+    exec '$weft' bench allreduce -e 8 --device cpu" >"$work/out" 2>"$work/err"
+expect_equal "$?" 7
+expect_in "$(cat "$work/err")" "rank 0 "
+expect_in "$(cat "$work/err")" "a rank of this job failed while others waited for it"
+[ $((SECONDS - began)) -lt 50 ] || fail "it took $((SECONDS - began)) s: $(cat "$work/err")"
+
 # guard_of LAUNCHER: the child that runs no other program
 guard_of() {
     local child

@@ -86,7 +86,7 @@ for moment in $(seq 1 "$moments"); do
     draw
     rate_of=rate_$model
     rate=${!rate_of}
-    accumulate=$(slow "$(awk -v s="$seconds" -v n="$n" -v c="$(nproc)" 'BEGIN { print n > c ? s * c / n : s }')")
+    accumulate=$(slow "$(awk -v s="$seconds" -v n="$n" -v c="$(nproc)" 'BEGIN { print (n > c ? s * c / n : s) }')")
     case $plan in *pp*) accumulate=$((accumulate < 2 ? 2 : accumulate)) ;; esac
     name="moment $moment of seed $seed: $model -n $n $plan $keeps, steps of $seconds s, $signal to $target $after s after $since"
     before=$failures
