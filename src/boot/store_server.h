@@ -71,9 +71,9 @@ struct weft_store_server {
     int listen_fd, epoll_fd, wake_fd;
     bool same_user, running;
     _Atomic bool abandoned, stopping; /* set by others, who then write to wake_fd */
-    bool listening;         /* false while we are out of descriptors */
-    uint64_t listen_again;  /* when to look whether there are some again */
-    uint64_t next_deadline; /* no deadline is earlier */
+    bool listening;                   /* false while we are out of descriptors */
+    uint64_t listen_again;            /* when to look whether there are some again */
+    uint64_t next_deadline;           /* no deadline is earlier */
     uint8_t secret[WEFT_SECRET_BYTES];
     weft_store_table_t table;
     weft_store_client_t *clients, *gone;
