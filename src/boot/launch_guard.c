@@ -115,10 +115,17 @@ void weft__guard_forget(weft_guard_t *guard, pid_t group)
 void weft__guard_stop(weft_guard_t *guard)
 {
     close(guard->fd);
+    int status = 0;
+    pid_t got = 0;
     if (guard->pid > 0) {
         kill(guard->pid, SIGCONT); /* a stopped one would not notice */
     }
-    while (guard->pid > 0 && waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
+    while (guard->pid > 0 && got != guard->pid && (got == 0 || errno == EINTR)) {
+        got = waitpid(guard->pid, &status, WUNTRACED);
+        if (got == guard->pid && WIFSTOPPED(status)) { /* since then */
+            kill(guard->pid, SIGCONT);
+            got = 0;
+        }
     }
     guard->pid = 0;
 }

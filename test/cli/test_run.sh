@@ -429,6 +429,17 @@ wait_for 30 ended || { fail "the launcher waits for it"; pkill -CONT -P $launche
 wait $launcher
 expect_equal "$?" 0
 
+name="nor does one that is stopped again and again while the launcher ends"
+start sh -c "echo ready; exec sleep 0.5"
+guard=$(guard_of $launcher)
+stops=0
+until ((stops == 200000)) || ! kill -STOP "$guard" 2>/dev/null; do
+    ((stops += 1))
+done
+wait_for 30 ended || { fail "the launcher waits for it"; kill -CONT "$guard"; }
+wait $launcher
+expect_equal "$?" 0
+
 name="kill -9 of the launcher leaves nothing"
 start sh -c "sleep $tag & echo ready; sleep $tag; true"
 kill -9 $launcher
