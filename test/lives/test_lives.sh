@@ -11,6 +11,7 @@
 #   - status 0 only when the job is complete, or when it was asked to end and says which checkpoint it wrote;
 #   - any other status has a sentence beside it, unless the launcher itself was killed, or hit by a signal so early
 #     that it did not catch it yet (oshrun is a shell script until it becomes weft run);
+#   - a job ends: after 10 minutes it hangs;
 #   - a job that nobody disturbs does not fail, whatever happened to the jobs before it;
 #   - no process and no temporary file outlives a job. (All shared memory is anonymous, and ends with them.)
 set -u
@@ -159,6 +160,15 @@ attempt() {
         nap
         kill -0 "$launcher" 2>/dev/null || break
         blow "$launcher" "$kinds"
+    done
+    local tenths=0
+    while kill -0 "$launcher" 2>/dev/null; do
+        if ((++tenths > 6000)); then
+            fail "it has not ended after 10 minutes: $(ps -o pid,stat,wchan,cmd -p "$(members | paste -sd,)")"
+            kill_members
+            break
+        fi
+        sleep 0.1
     done
     wait "$launcher" 2>/dev/null
     status=$?
