@@ -71,5 +71,9 @@ check_checkpoint() {
         --micro-batch 1 --accumulate 1 --batch 1 --steps $((last + 1)) >later 2>&1 || fail "$1 cannot be gone on from: $(cat later)"
 }
 
-# Is there somebody who will hear SIGTERM? By a handler, or through a descriptor.
-hears() { awk '/^Sig(Cgt|Blk)/ { if (index("4567cdef", substr($2, 13, 1))) found = 1 } END { exit !found }' "/proc/$1/status" 2>/dev/null; }
+# Is there somebody who will hear SIGTERM? By a handler, or through a descriptor. Before it becomes weft it is a shell,
+# whose handlers do not count.
+hears() {
+    [ "/proc/$1/exe" -ef "$weft" ] &&
+        awk '/^Sig(Cgt|Blk)/ { if (index("4567cdef", substr($2, 13, 1))) found = 1 } END { exit !found }' "/proc/$1/status" 2>/dev/null
+}

@@ -101,8 +101,12 @@ expect_gone() {
     fi
 }
 
-# Does it catch SIGTERM? By a handler, or through a descriptor.
-hears() { awk '/^Sig(Cgt|Blk)/ { if (index("4567cdef", substr($2, 13, 1))) found = 1 } END { exit !found }' "/proc/$1/status"; }
+# Does it catch SIGTERM? By a handler, or through a descriptor. Before it becomes weft it is a shell, whose handlers
+# do not count.
+hears() {
+    [ "/proc/$1/exe" -ef "$WEFT_BIN" ] &&
+        awk '/^Sig(Cgt|Blk)/ { if (index("4567cdef", substr($2, 13, 1))) found = 1 } END { exit !found }' "/proc/$1/status"
+}
 
 # ---- blows -----------------------------------------------------------------------------------------------
 
