@@ -77,15 +77,15 @@ check_refused() {
     [ ! -e moment/latest ] || check_checkpoint moment
 }
 
-measure large
-rate_large=$rate
-measure config
-rate_config=$rate
+declare -A rates
+for model in large config; do
+    measure $model
+    rates[$model]=$rate
+done
 saved=0 refused=0 bad=0
 for moment in $(seq 1 "$moments"); do
     draw
-    rate_of=rate_$model
-    rate=${!rate_of}
+    rate=${rates[$model]}
     accumulate=$(slow "$(awk -v s="$seconds" -v n="$n" -v c="$(nproc)" 'BEGIN { print (n > c ? s * c / n : s) }')")
     case $plan in *pp*) accumulate=$((accumulate < 2 ? 2 : accumulate)) ;; esac
     name="moment $moment of seed $seed: $model -n $n $plan $keeps, steps of $seconds s, $signal to $target $after s after $since"

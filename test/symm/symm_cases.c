@@ -153,7 +153,7 @@ void symm_refused(team_t *team)
     CHECK_OK(weft_symm_destroy(symm));
 }
 
-/* What is freed is refused, what lies beside it is not, and what is allocated there anew is good. */
+/* What is freed is refused; what lies beside it, or is allocated there anew, is not. */
 void symm_freed(team_t *team)
 {
     enum { BYTES = 5000 }; /* more granules than a word of the books has bits */

@@ -318,7 +318,7 @@ weft_status_t weft__stream_create_lane(int device, weft_stream_h *stream_p)
     return create(device, true, stream_p);
 }
 
-/* Is it one of ours at all? Streams are never freed, so what a thread has found is true for ever. */
+/* Is it one of ours at all? Streams are never freed, so what a thread has found stays true. */
 static bool is_stream(weft_stream_h stream)
 {
     static _Thread_local weft_stream_h known;
