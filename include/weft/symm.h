@@ -16,9 +16,9 @@
  * What holds for every call:
  *
  *  - "Symmetric" pointers point into the caller's own heap; others, at any memory of the caller. A
- *    pointer outside the heap, or one whose bytes do not fit in it, is WEFT_ERR_INVALID with a
- *    sentence that says where it lies; so is a rank that does not exist. `rank` may be the caller's
- *    own.
+ *    pointer outside the heap, one whose bytes do not fit in it, or one whose first or last byte is
+ *    not allocated, is WEFT_ERR_INVALID with a sentence that says where it lies; so is a rank that
+ *    does not exist. `rank` may be the caller's own.
  *  - Collective calls are made by every rank, in the same order and with the same sizes, one at a
  *    time and not while other calls of the same communicator are under way. A rank that passes
  *    another size gives WEFT_ERR_MISMATCH on all, naming two ranks and their sizes, and changes

@@ -238,6 +238,7 @@ static void judge(weft_launcher_t *launcher)
     if (launcher->failed >= 0) {
         launcher->judge_deadline = WEFT_NEVER;
         weft__report_failure(launcher);
+        weft__store_abandon(launcher->store);
         enter(launcher, WEFT_PHASE_GRACE, launcher->launch->grace_ms);
     }
 }
@@ -526,7 +527,6 @@ static void watch_ranks(weft_launcher_t *launcher)
 static weft_status_t run_once(weft_launcher_t *launcher)
 {
     const char *host = weft__settings()->store_host;
-    weft_store_server_t *store;
     bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
     launcher->started = launcher->running = 0;
     launcher->phase = WEFT_PHASE_RUN;
@@ -535,7 +535,8 @@ static weft_status_t run_once(weft_launcher_t *launcher)
     memset(launcher->children, 0, (size_t)launcher->launch->ranks * sizeof(weft_child_t));
     weft__repeats_reset(launcher->repeats);
     WEFT_TRY(weft__secret_create(launcher->secret));
-    WEFT_TRY(weft__store_serve(host, 0, launcher->secret, &store, &launcher->spawn.master_port));
+    WEFT_TRY(weft__store_serve(host, 0, launcher->secret, &launcher->store,
+                               &launcher->spawn.master_port));
     weft__secret_print(launcher->secret, launcher->spawn.secret);
     launcher->spawn.master_addr = any ? "127.0.0.1" : host;
     weft_status_t status = weft__spawn_free_port(launcher->spawn.master_addr,
@@ -552,7 +553,7 @@ static weft_status_t run_once(weft_launcher_t *launcher)
         close(launcher->error_fd);
         launcher->error_fd = -1;
     }
-    weft__store_stop(store);
+    weft__store_stop(launcher->store);
     weft__report_end(launcher);
     return status;
 }

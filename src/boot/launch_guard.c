@@ -49,6 +49,7 @@ static void be_guard(int fd, pid_t *groups, int room)
     /* out of reach of what is sent to the launcher's group, a terminal's ^C above all */
     setsid();
     prctl(PR_SET_NAME, "weft-guard");
+    prctl(PR_SET_PDEATHSIG, SIGCONT); /* or one that is stopped would not notice the end either */
     /* nobody must have to wait for us, be it the reader of the launcher's output or an umount */
     if (dup2(fd, 0) != 0 || chdir("/") != 0) {
         _exit(1);
@@ -114,10 +115,17 @@ void weft__guard_forget(weft_guard_t *guard, pid_t group)
 void weft__guard_stop(weft_guard_t *guard)
 {
     close(guard->fd);
+    int status = 0;
+    pid_t got = 0;
     if (guard->pid > 0) {
         kill(guard->pid, SIGCONT); /* a stopped one would not notice */
     }
-    while (guard->pid > 0 && waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
+    while (guard->pid > 0 && got != guard->pid && (got == 0 || errno == EINTR)) {
+        got = waitpid(guard->pid, &status, WUNTRACED);
+        if (got == guard->pid && WIFSTOPPED(status)) { /* since then */
+            kill(guard->pid, SIGCONT);
+            got = 0;
+        }
     }
     guard->pid = 0;
 }

@@ -37,6 +37,7 @@ typedef struct weft_launcher {
     weft_spawn_t spawn;
     weft_bind_t bind;
     weft_guard_t guard;
+    weft_store_server_t *store; /* of the ranks that run now */
     weft_sink_t out, err;
     weft_repeats_t *repeats; /* NULL: the program is not ours */
     int signal_fd, error_fd;

@@ -29,6 +29,9 @@ weft_status_t weft__secret_parse(const char *hex, uint8_t secret[WEFT_SECRET_BYT
 /* Start a server on `host`:`port` (0: any free port); *port_p is the port it got. */
 weft_status_t weft__store_serve(const char *host, int port, const uint8_t secret[WEFT_SECRET_BYTES],
                                 weft_store_server_t **server_p, int *port_p);
+/* A rank has failed, so others that are waited for may never come: whoever waits for a key or in a
+ * barrier now or later gets WEFT_ERR_RANK_DEAD at once. Any thread. */
+void weft__store_abandon(weft_store_server_t *server);
 /* Close all connections and stop. */
 void weft__store_stop(weft_store_server_t *server);
 

@@ -271,6 +271,12 @@ static weft_status_t no_room(const weft_store_conn_t *store, const char *key)
     return weft__fail(WEFT_ERR_NO_MEMORY, "store: %s has no room for key '%s'", store->where, key);
 }
 
+static weft_status_t abandoned(void)
+{
+    return weft__fail(WEFT_ERR_RANK_DEAD, "a rank of this job failed while others waited for it, "
+                                          "or for each other");
+}
+
 static weft_status_t too_large(const char *key, size_t bytes, size_t most)
 {
     return weft__fail(WEFT_ERR_INVALID,
@@ -341,6 +347,8 @@ weft_status_t weft__store_get(weft_store_conn_t *store, const char *key, void *v
     case WEFT_ERR_TIMEOUT:
         return weft__fail(WEFT_ERR_TIMEOUT, "store: nobody set key '%s' within %d ms", key,
                           timeout_ms);
+    case WEFT_ERR_RANK_DEAD:
+        return abandoned();
     default:
         return no_room(store, key);
     }
@@ -451,6 +459,8 @@ weft_status_t weft__store_barrier(weft_store_conn_t *store, const char *key, int
                           "store: barrier '%s' of %d clients, but others are "
                           "waiting there for %d",
                           key, size, (int)reply.number);
+    case WEFT_ERR_RANK_DEAD:
+        return abandoned();
     default:
         return no_room(store, key);
     }

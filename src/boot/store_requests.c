@@ -32,7 +32,11 @@ static void park(weft_store_server_t *server, weft_store_client_t *client,
     }
     entry->waiters = client;
     entry->arrived++;
-    weft__store_watch(server, client);
+    if (atomic_load(&server->abandoned)) {
+        weft__store_give_up(server, client);
+    } else {
+        weft__store_watch(server, client);
+    }
 }
 
 /* Leaves the entry in place even if nothing is left in it: the caller may still need it. */
@@ -65,7 +69,8 @@ void weft__store_give_up(weft_store_server_t *server, weft_store_client_t *clien
 {
     int arrived = client->entry->arrived; /* with the one that gives up: it did arrive */
     weft__store_unpark(server, client);
-    reply_status(server, client, WEFT_ERR_TIMEOUT, arrived);
+    reply_status(server, client,
+                 atomic_load(&server->abandoned) ? WEFT_ERR_RANK_DEAD : WEFT_ERR_TIMEOUT, arrived);
 }
 
 /* Answer all who wait at `entry`, and `client` (may be NULL), who made it possible. Those in this

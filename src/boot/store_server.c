@@ -431,6 +431,22 @@ static void expire(weft_store_server_t *server)
     }
 }
 
+/* Another thread wants something. */
+static void woken(weft_store_server_t *server)
+{
+    uint64_t times;
+    if (read(server->wake_fd, &times, sizeof(times)) < 0) {
+        return; /* seen already */
+    }
+    server->running = !atomic_load(&server->stopping);
+    for (weft_store_client_t *client = server->clients; client != NULL; client = client->next) {
+        if (client->state == WEFT_STORE_PARKED && atomic_load(&server->abandoned)) {
+            client->deadline = 0; /* expire does the rest */
+            server->next_deadline = 0;
+        }
+    }
+}
+
 bool weft__store_server_step(weft_store_server_t *server, int timeout_ms)
 {
     struct epoll_event events[EVENTS_PER_STEP];
@@ -442,8 +458,8 @@ bool weft__store_server_step(weft_store_server_t *server, int timeout_ms)
         return false;
     }
     for (int i = 0; i < count; i++) {
-        if (events[i].data.ptr == &server->stop_fd) {
-            server->running = false;
+        if (events[i].data.ptr == &server->wake_fd) {
+            woken(server);
         } else if (events[i].data.ptr == &server->listen_fd) {
             accept_clients(server);
         } else {
@@ -505,11 +521,11 @@ weft_status_t weft__store_server_create(int listen_fd, const uint8_t secret[WEFT
         goto err_free;
     }
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event stop = {.events = EPOLLIN, .data.ptr = &server->stop_fd};
+    server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event wake = {.events = EPOLLIN, .data.ptr = &server->wake_fd};
     struct epoll_event news = {.events = EPOLLIN, .data.ptr = &server->listen_fd};
-    if (server->epoll_fd < 0 || server->stop_fd < 0 ||
-        epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->stop_fd, &stop) != 0 ||
+    if (server->epoll_fd < 0 || server->wake_fd < 0 ||
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->wake_fd, &wake) != 0 ||
         (listen_fd >= 0 && epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, listen_fd, &news) != 0)) {
         status = weft__fail(WEFT_ERR_SYSTEM, "store: cannot set up a server: %s", strerror(errno));
         goto err_close_fds;
@@ -517,8 +533,8 @@ weft_status_t weft__store_server_create(int listen_fd, const uint8_t secret[WEFT
     *server_p = server;
     return WEFT_OK;
 err_close_fds:
-    if (server->stop_fd >= 0) {
-        close(server->stop_fd);
+    if (server->wake_fd >= 0) {
+        close(server->wake_fd);
     }
     if (server->epoll_fd >= 0) {
         close(server->epoll_fd);
@@ -544,7 +560,7 @@ void weft__store_server_destroy(weft_store_server_t *server)
     if (server->listen_fd >= 0) {
         close(server->listen_fd);
     }
-    close(server->stop_fd);
+    close(server->wake_fd);
     close(server->epoll_fd);
     free(server);
 }
@@ -616,16 +632,28 @@ void weft__store_leave_running(weft_store_server_t *server)
     pthread_detach(server->thread);
 }
 
-void weft__store_stop(weft_store_server_t *server)
+static void wake(weft_store_server_t *server)
 {
     const uint64_t one = 1;
+    /* cannot fail: the counter is far from full */
+    if (write(server->wake_fd, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
+        weft__warn("store: cannot wake the server: %s", strerror(errno));
+    }
+}
+
+void weft__store_abandon(weft_store_server_t *server)
+{
+    atomic_store(&server->abandoned, true);
+    wake(server);
+}
+
+void weft__store_stop(weft_store_server_t *server)
+{
     if (server == NULL) {
         return;
     }
-    /* cannot fail: the counter is far from full */
-    if (write(server->stop_fd, &one, sizeof(one)) != (ssize_t)sizeof(one)) {
-        weft__warn("store: cannot ask the server to stop: %s", strerror(errno));
-    }
+    atomic_store(&server->stopping, true);
+    wake(server);
     pthread_join(server->thread, NULL);
     weft__store_server_destroy(server);
 }

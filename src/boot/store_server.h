@@ -68,11 +68,12 @@ typedef struct weft_store_client {
 } weft_store_client_t;
 
 struct weft_store_server {
-    int listen_fd, epoll_fd, stop_fd;
+    int listen_fd, epoll_fd, wake_fd;
     bool same_user, running;
-    bool listening;         /* false while we are out of descriptors */
-    uint64_t listen_again;  /* when to look whether there are some again */
-    uint64_t next_deadline; /* no deadline is earlier */
+    _Atomic bool abandoned, stopping; /* set by others, who then write to wake_fd */
+    bool listening;                   /* false while we are out of descriptors */
+    uint64_t listen_again;            /* when to look whether there are some again */
+    uint64_t next_deadline;           /* no deadline is earlier */
     uint8_t secret[WEFT_SECRET_BYTES];
     weft_store_table_t table;
     weft_store_client_t *clients, *gone;
@@ -85,7 +86,7 @@ struct weft_store_server {
 /* store_requests.c: answer `request`, or park the client until it can be answered. */
 void weft__store_handle(weft_store_server_t *server, weft_store_client_t *client,
                         const weft_store_request_t *request);
-/* Its deadline passed while it was parked. */
+/* Its deadline passed while it was parked, or the server is abandoned. */
 void weft__store_give_up(weft_store_server_t *server, weft_store_client_t *client);
 /* Take a parked client out of the list it waits in. */
 void weft__store_unpark(weft_store_server_t *server, weft_store_client_t *client);

@@ -12,6 +12,7 @@ static weft_status_t check_word(weft_symm_h symm, const char *who, const uint64_
 {
     WEFT_TRY(weft__symm_check(symm, who));
     WEFT_TRY(weft__symm_check_range(symm, who, "the word", word, 8, rank));
+    WEFT_TRY(weft__symm_check_live(symm, who, "the word", word, 8));
     if (((uintptr_t)word & 7) != 0) {
         return weft__fail(WEFT_ERR_INVALID, "weft_%s: the word at %p is not aligned to 8 bytes",
                           who, (const void *)word);
@@ -26,6 +27,7 @@ static weft_status_t check_copy(weft_symm_h symm, const char *who, const void *r
     bool put = who[5] == 'p'; /* symm_put..., symm_get */
     WEFT_TRY(weft__symm_check(symm, who));
     WEFT_TRY(weft__symm_check_range(symm, who, put ? "dst" : "src", remote, bytes, rank));
+    WEFT_TRY(weft__symm_check_live(symm, who, put ? "dst" : "src", remote, bytes));
     return check_local(who, put ? "src" : "dst", local, bytes);
 }
 

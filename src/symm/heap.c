@@ -109,6 +109,15 @@ weft_status_t weft__symm_check_range(weft_symm_h symm, const char *who, const ch
     return WEFT_OK;
 }
 
+weft_status_t weft__symm_refuse_freed(weft_symm_h symm, const char *who, const char *what,
+                                      const void *addr, size_t bytes)
+{
+    return weft__fail(WEFT_ERR_INVALID,
+                      "weft_%s: %s is at offset %td of the symmetric heap, where %zu bytes are not "
+                      "allocated, or freed already",
+                      who, what, (const char *)addr - symm->base, bytes);
+}
+
 weft_status_t weft__symm_check_host(weft_symm_h symm, const char *who)
 {
     WEFT_TRY(weft__symm_check(symm, who));
@@ -177,6 +186,41 @@ static weft_status_t share_memory(weft_symm_h symm)
     return status;
 }
 
+/* ---- what is allocated ------------------------------------------------------------------ */
+
+static void mark(weft_symm_h symm, uint64_t offset, bool live)
+{
+    uint64_t at = offset / WEFT_ARENA_GRANULE;
+    uint64_t end = at + weft__arena_size(&symm->arena, offset) / WEFT_ARENA_GRANULE;
+    while (at < end) {
+        uint64_t count = end - at < 64 - at % 64 ? end - at : 64 - at % 64;
+        uint64_t bits = (count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1) << at % 64;
+        uint64_t old = atomic_load_explicit(&symm->live[at / 64], memory_order_relaxed);
+        atomic_store_explicit(&symm->live[at / 64], live ? old | bits : old & ~bits,
+                              memory_order_relaxed);
+        at += count;
+    }
+}
+
+static uint64_t take(weft_symm_h symm, size_t bytes)
+{
+    uint64_t offset = weft__arena_alloc(&symm->arena, bytes, WEFT_SYMM_ALIGN);
+    if (offset != WEFT_ARENA_NONE) {
+        mark(symm, offset, true);
+    }
+    return offset;
+}
+
+static void give_back(weft_symm_h symm, uint64_t offset)
+{
+    pthread_mutex_lock(&symm->lock);
+    mark(symm, offset, false);
+    weft__arena_free(&symm->arena, offset);
+    pthread_mutex_unlock(&symm->lock);
+}
+
+/* ---- ends ------------------------------------------------------------------------------- */
+
 static void free_heap(weft_symm_h symm, bool keep)
 {
     symm->magic = 0;
@@ -187,6 +231,7 @@ static void free_heap(weft_symm_h symm, bool keep)
     pthread_mutex_destroy(&symm->lock);
     weft__comm_let_go(symm->comm);
     free(symm->at);
+    free(symm->live);
     free(symm);
 }
 
@@ -194,11 +239,14 @@ static weft_symm_h alloc_heap(weft_comm_h comm, size_t bytes)
 {
     weft_symm_h symm = calloc(1, sizeof(*symm));
     char **at = calloc((size_t)comm->size, sizeof(*at));
-    if (!symm || !at || weft__arena_init(&symm->arena, bytes) != WEFT_OK) {
+    _Atomic uint64_t *live = calloc(bytes / WEFT_ARENA_GRANULE / 64 + 1, sizeof(*live));
+    if (!symm || !at || !live || weft__arena_init(&symm->arena, bytes) != WEFT_OK) {
         free(symm);
         free(at);
+        free(live);
         return NULL;
     }
+    symm->live = live;
     pthread_mutex_init(&symm->lock, NULL);
     weft__comm_hold(comm);
     symm->magic = WEFT_SYMM_MAGIC;
@@ -293,7 +341,7 @@ weft_status_t weft_symm_malloc(weft_symm_h symm, size_t bytes, void **ptr_p)
         return weft__fail(WEFT_ERR_INVALID, "weft_symm_malloc: no place for the address");
     }
     pthread_mutex_lock(&symm->lock);
-    uint64_t offset = weft__arena_alloc(&symm->arena, bytes, WEFT_SYMM_ALIGN);
+    uint64_t offset = take(symm, bytes);
     uint64_t largest = weft__arena_largest(&symm->arena), need = weft__arena_need(bytes);
     pthread_mutex_unlock(&symm->lock);
     if (offset == WEFT_ARENA_NONE && largest >= WEFT_SYMM_ALIGN &&
@@ -315,9 +363,7 @@ weft_status_t weft_symm_malloc(weft_symm_h symm, size_t bytes, void **ptr_p)
     }
     status = status == WEFT_OK ? filled : status;
     if (status != WEFT_OK && offset != WEFT_ARENA_NONE) {
-        pthread_mutex_lock(&symm->lock);
-        weft__arena_free(&symm->arena, offset);
-        pthread_mutex_unlock(&symm->lock);
+        give_back(symm, offset);
     } else if (status == WEFT_OK) {
         *ptr_p = symm->base + offset;
     }
@@ -344,9 +390,7 @@ weft_status_t weft_symm_free(weft_symm_h symm, void *ptr)
     static const char *const texts[1] = {"what is freed is at offset"};
     status = weft__symm_agree(symm, "symm_free", &offset, 1, texts);
     if (status == WEFT_OK) {
-        pthread_mutex_lock(&symm->lock);
-        weft__arena_free(&symm->arena, offset);
-        pthread_mutex_unlock(&symm->lock);
+        give_back(symm, offset);
     }
     return status;
 }

@@ -47,8 +47,10 @@ struct weft_symm {
     char *base; /* of this rank */
     char **at;  /* [size]: of every rank, as mapped here */
     weft_arena_t arena;
-    pthread_mutex_t lock; /* of the arena: weft_symm_stats may be asked by any thread */
-    void *kind;           /* the ops' own */
+    pthread_mutex_t lock;   /* of the arena: weft_symm_stats may be asked by any thread */
+    _Atomic uint64_t *live; /* a bit for each granule of the arena: it is allocated. Written under
+                             * the lock; read without it, by whoever was given the memory */
+    void *kind;             /* the ops' own */
 };
 
 /* WEFT_ERR_INVALID with a sentence unless `symm` is a heap. `who` is the API call without weft_. */
@@ -57,6 +59,28 @@ weft_status_t weft__symm_check(weft_symm_h symm, const char *who);
 /* Is [addr, addr + bytes) in this rank's heap, and `rank` a rank? */
 weft_status_t weft__symm_check_range(weft_symm_h symm, const char *who, const char *what,
                                      const void *addr, size_t bytes, int rank);
+
+/* Is what is in this rank's heap (checked before) allocated? Its first and last byte are looked at:
+ * what lies between the two is not. */
+weft_status_t weft__symm_refuse_freed(weft_symm_h symm, const char *who, const char *what,
+                                      const void *addr, size_t bytes);
+
+static inline bool weft__symm_is_live(const struct weft_symm *symm, uint64_t offset)
+{
+    uint64_t granule = offset / WEFT_ARENA_GRANULE;
+    return atomic_load_explicit(&symm->live[granule / 64], memory_order_relaxed) >> granule % 64 &
+           1;
+}
+
+static inline weft_status_t weft__symm_check_live(weft_symm_h symm, const char *who,
+                                                  const char *what, const void *addr, size_t bytes)
+{
+    uint64_t offset = (uint64_t)((const char *)addr - symm->base);
+    bool live = bytes == 0 ||
+                (weft__symm_is_live(symm, offset) && weft__symm_is_live(symm, offset + bytes - 1));
+    return __builtin_expect(live, 1) ? WEFT_OK
+                                     : weft__symm_refuse_freed(symm, who, what, addr, bytes);
+}
 
 /* Refuses structures that only virtual GPUs have. */
 weft_status_t weft__symm_check_host(weft_symm_h symm, const char *who);

@@ -356,6 +356,56 @@ static void who_gives_up_leaves_the_others_waiting(void **state)
 
 /* ---- barriers ---------------------------------------------------------------------------- */
 
+/* Who waits for a key, or in a barrier, of a store that is abandoned meanwhile. */
+static void *wait_in_vain(void *arg)
+{
+    worker_t *worker = arg;
+    weft_store_conn_t *store = connect_store();
+    size_t bytes = sizeof(worker->number);
+    worker_fails(worker, worker->index == 0
+                             ? weft__store_get(store, "never", &worker->number, &bytes, LIMIT_MS)
+                             : weft__store_barrier(store, "alone", 2, LIMIT_MS));
+    weft__store_close(store);
+    return NULL;
+}
+
+static void abandoned_store_lets_nobody_wait(void **state)
+{
+    worker_t workers[2] = {0};
+    int64_t number = 7;
+    size_t bytes = sizeof(number);
+    bool found;
+    assert_int_equal(stop_server(state), 0);
+    assert_int_equal(start_server(state), 0); /* one of our own */
+    uint64_t start = weft__now_ns();
+    for (int i = 0; i < 2; i++) {
+        workers[i].index = i;
+        pthread_create(&workers[i].thread, NULL, wait_in_vain, &workers[i]);
+    }
+    usleep(100000);
+    weft__store_abandon(server);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_int_equal(workers[i].status, WEFT_ERR_RANK_DEAD);
+        assert_non_null(strstr(workers[i].sentence, "a rank of this job failed"));
+    }
+    weft_store_conn_t *store = connect_store();
+    assert_non_null(store);
+    assert_int_equal(weft__store_get(store, "never", &number, &bytes, LIMIT_MS),
+                     WEFT_ERR_RANK_DEAD);
+    assert_int_equal(weft__store_barrier(store, "alone", 2, LIMIT_MS), WEFT_ERR_RANK_DEAD);
+    /* what need not wait goes on */
+    assert_int_equal(weft__store_look(store, "never", &number, &bytes, &found), WEFT_OK);
+    assert_false(found);
+    assert_int_equal(weft__store_set(store, "now", &number, sizeof(number)), WEFT_OK);
+    bytes = sizeof(number);
+    assert_int_equal(weft__store_get(store, "now", &number, &bytes, LIMIT_MS), WEFT_OK);
+    assert_true(ms_since(start) < LIMIT_MS / 2);
+    weft__store_close(store);
+    assert_int_equal(stop_server(state), 0);
+    assert_int_equal(start_server(state), 0);
+}
+
 #define ROUNDS 50
 
 static void *cross_barriers(void *arg)
@@ -560,6 +610,7 @@ int main(void)
         cmocka_unit_test(one_barrier_key_serves_many_rounds_of_8),
         cmocka_unit_test(barrier_timeout_says_how_many_arrived),
         cmocka_unit_test(barrier_with_another_size_is_refused),
+        cmocka_unit_test(abandoned_store_lets_nobody_wait),
         cmocka_unit_test(clients_32_at_once),
         cmocka_unit_test(ranks_8_meet_quickly),
     };

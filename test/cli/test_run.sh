@@ -410,13 +410,39 @@ expect_equal "$?" 143
 kill $reader
 wait $reader 2>/dev/null
 
+name="ranks that wait for a rank 0 that failed before it joined do not use up the grace"
+began=$SECONDS
+"$weft" run --grace 60s -n 3 sh -c "[ \$WEFT_RANK != 0 ] || { sleep 0.5; exit 7; }
+    exec '$weft' bench allreduce -e 8 --device cpu" >"$work/out" 2>"$work/err"
+expect_equal "$?" 7
+expect_in "$(cat "$work/err")" "rank 0 "
+expect_in "$(cat "$work/err")" "a rank of this job failed while others waited for it"
+[ $((SECONDS - began)) -lt 50 ] || fail "it took $((SECONDS - began)) s: $(cat "$work/err")"
+
+# guard_of LAUNCHER: the child that runs no other program
+guard_of() {
+    local child
+    for child in $(pgrep -P "$1"); do
+        [ "$(readlink "/proc/$child/exe")" = "$(readlink "/proc/$1/exe")" ] && echo "$child"
+    done
+}
+
 name="a guard that was stopped keeps nobody waiting"
 start sh -c "echo ready; exec sleep 0.5"
-for child in $(pgrep -P $launcher); do # the one that runs no other program
-    [ "$(readlink "/proc/$child/exe")" = "$(readlink "/proc/$launcher/exe")" ] && kill -STOP "$child"
-done
+kill -STOP "$(guard_of $launcher)"
 ended() { ! kill -0 $launcher 2>/dev/null; }
 wait_for 30 ended || { fail "the launcher waits for it"; pkill -CONT -P $launcher; }
+wait $launcher
+expect_equal "$?" 0
+
+name="nor does one that is stopped again and again while the launcher ends"
+start sh -c "echo ready; exec sleep 0.5"
+guard=$(guard_of $launcher)
+stops=0
+until ((stops == 200000)) || ! kill -STOP "$guard" 2>/dev/null; do
+    ((stops += 1))
+done
+wait_for 30 ended || { fail "the launcher waits for it"; kill -CONT "$guard"; }
 wait $launcher
 expect_equal "$?" 0
 
@@ -426,6 +452,15 @@ kill -9 $launcher
 wait $launcher 2>/dev/null
 wait_for 30 none_left || fail "left: $(pgrep -af "sleep $tag")"
 
+name="nor does it with a guard that was stopped"
+start sh -c "sleep $tag & echo ready; sleep $tag; true"
+guard=$(guard_of $launcher)
+kill -STOP "$guard" || fail "there is no guard"
+kill -9 $launcher
+wait $launcher 2>/dev/null
+wait_for 30 none_left || fail "left: $(pgrep -af "sleep $tag")"
+wait_for 30 eval "! kill -0 $guard 2>/dev/null" || { fail "the guard is left"; kill -9 "$guard"; }
+
 name="children from before are left alone, and not waited for"
 for rank in true false; do
     began=$SECONDS
@@ -433,6 +468,15 @@ for rank in true false; do
     [ $((SECONDS - began)) -lt 10 ] || fail "waited for a child that was there before"
     kill -9 "$child" || fail "ended a child that was there before"
 done
+
+name="ranks meet where the identity of the host is hidden, as in some containers"
+hidden() { unshare -rm sh -c 'mount -t tmpfs none /proc/sys/kernel/random && exec "$@"' sh "$@"; }
+if hidden true 2>/dev/null; then
+    hidden "$weft" bench allreduce -n 2 -e 8 --device cpu >"$work/out" 2>"$work/err" || fail "$(cat "$work/err")"
+    expect_in "$(cat "$work/out")" "verified"
+else
+    echo "not tried: $name: nothing can be mounted here"
+fi
 
 name="commands"
 "$weft" --help >"$work/out" || fail "--help failed"

@@ -1,67 +1,11 @@
 #!/bin/bash
 # ctest: timeout=600 plain waits
 # Signals to weft train: whatever comes when, there is a checkpoint of the last state, or a status that is not 0
-# and a sentence. Steps are slow, so that a signal comes in the middle of one.
-#   MOMENTS=200 SLOWEST=20 SEED=7 test_signals.sh    signals at random moments of random runs, and the slowest step in seconds
+# and a sentence. Steps are slow, so that a signal comes in the middle of one. test_signal_moments.sh draws moments.
 set -u
-# shellcheck source=test/cli/lib.sh
-. "$(dirname "$0")/lib.sh"
-
-cleanup() {
-    pkill -9 -f "$work/text" 2>/dev/null # the work folder is in the command of all that was started here
-    rm -rf "$work"
-}
-trap cleanup EXIT
-
-seq 1 3000 | awk '{ print "line " $1 " of " $1 % 7 ": the quick brown fox counts " $1 * 13 % 101 }' >text
-cat >config.json <<'JSON'
-{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 32,
- "n_head": 2, "n_positions": 32, "vocab_size": 257, "activation_function": "gelu_new"}
-JSON
-common="--device cpu --model ./config.json --data $work/text --length 32 --lr 3e-3 --eval-share 0 --steps 1000000"
-micro=1024 # tokens of a micro-batch
-
-# start ARGUMENT...: weft train in the background, as $pid
-start() {
-    : >out
-    : >err # now, not when the background gets to it
-    # bash starts what runs in the background with SIGINT ignored
-    env --default-signal=INT "$weft" train $common --micro-batch 32 "$@" >out 2>err </dev/null &
-    pid=$!
-}
-# finish [SECONDS]: wait for it; its status and words
-finish() {
-    local limit=${1:-200}
-    wait_for "$limit" eval '! kill -0 '"$pid"' 2>/dev/null' || { fail "it has not ended after $limit s: $(cat err)"; kill -9 "$pid"; }
-    wait "$pid" 2>/dev/null
-    status=$?
-    err=$(cat err)
-    pgrep -f "$work/text" >/dev/null && fail "processes are left: $(pgrep -af "$work/text")"
-}
-has_steps() { [ "$(cat "$1/metrics.jsonl" 2>/dev/null | wc -l)" -ge "$2" ]; }
-ranks_of() { # LAUNCHER: its children but the guard, which has no pipe as its output
-    local child
-    for child in $(pgrep -P "$1"); do
-        [ -e "/proc/$child/fd/1" ] && echo "$child"
-    done
-}
-
-# How fast is this machine now? A step of about so many seconds: --accumulate $(slow SECONDS)
-start --accumulate 20 --out speed
-wait_for 100 has_steps speed 3 || { name=speed; fail "no steps: $(cat err)"; }
-kill -9 $pid
-wait $pid 2>/dev/null
-rate=$(sed -nE 's/.*"tokens_per_s": *([0-9.e+-]+).*/\1/p' speed/metrics.jsonl | sort -g | tail -1)
-slow() { awk -v s="$1" -v rate="$rate" -v micro=$micro 'BEGIN { n = int(s * rate / micro); print n < 1 ? 1 : n }'; }
-
-# check_checkpoint DIR: the last one is whole, and training goes on from it; its step
-check_checkpoint() {
-    local last
-    last=$(readlink "$1/latest") || { fail "$1 has no checkpoint"; return; }
-    last=$((10#${last#step-}))
-    "$weft" train --resume "$1" --out '' --device cpu -n 1 --dp 1 --tp 1 --pp 1 --zero 0 --schedule 1f1b --compress none --save 0 \
-        --micro-batch 1 --accumulate 1 --batch 1 --steps $((last + 1)) >later 2>&1 || fail "$1 cannot be gone on from: $(cat later)"
-}
+# shellcheck source=test/cli/slow_steps.sh
+. "$(dirname "$0")/slow_steps.sh"
+measure config
 
 name="a slow step is finished and saved"
 for n in 1 2; do
@@ -164,7 +108,7 @@ kill -TERM $pid
 wait $pid
 echo "$? $(readlink small/run/latest)" >status
 SH
-    small sh fill.sh "$weft" "$common"
+    small sh fill.sh "$weft" "--model ./config.json $common"
     read -r status last <status
     err=$(cat err)
     expect_status 1
@@ -220,12 +164,9 @@ foreign() {
     local rank=$1
     shift
     env --default-signal=INT RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$$ \
-        "$weft" train $common --micro-batch 32 "$@" >out$rank 2>err$rank </dev/null &
+        "$weft" train --model ./config.json $common --micro-batch 32 "$@" >out$rank 2>err$rank </dev/null &
     pid=$!
 }
-# Is there somebody who will hear SIGTERM? By a handler, or through a descriptor.
-hears() { awk '/^Sig(Cgt|Blk)/ { if (index("4567cdef", substr($2, 13, 1))) found = 1 } END { exit !found }' "/proc/$1/status" 2>/dev/null; }
-
 name="before the first step"
 foreign 0 --accumulate 1 --out run2 # waits for rank 1, for ever
 cp err0 err
@@ -251,61 +192,6 @@ expect_status 0
 expect_in "$(cat err0)" "go on with --resume run"
 [ ! -s err1 ] || fail "rank 1 says: $(cat err1)"
 check_checkpoint run
-
-# ---- random moments ------------------------------------------------------------------------------------
-
-moments=${MOMENTS:-12} slowest=${SLOWEST:-1}
-RANDOM=${SEED:-$((SECONDS + $$))}
-seed=${SEED:-$RANDOM}
-RANDOM=$seed
-one_of() { local list=("$@"); echo "${list[$((RANDOM % $#))]}"; }
-# fraction: 0 to 1
-fraction() { echo "$((RANDOM * 32768 + RANDOM))" | awk '{ print $1 / 1073741824 }'; }
-saved=0 refused=0
-for moment in $(seq 1 "$moments"); do
-    # bash: not in $(...), which would draw the same number again and again
-    RANDOM=$((seed + moment))
-    n=$(RANDOM=$((seed + 10 * moment + 1)); one_of 1 2 4)
-    case $n in
-    1) plan="" ;;
-    2) plan=$(RANDOM=$((seed + 10 * moment + 2)); one_of "" "--tp 2" "--pp 2" "--zero 1" "--zero 3" "--compress int8") ;;
-    4) plan=$(RANDOM=$((seed + 10 * moment + 2)); one_of "" "--tp 2 --pp 2" "--pp 2 --zero 1" "--tp 2 --zero 3") ;;
-    esac
-    signal=$(RANDOM=$((seed + 10 * moment + 3)); one_of TERM TERM TERM HUP INT)
-    keeps=$(RANDOM=$((seed + 10 * moment + 4)); one_of "--out moment" "--out moment" "--out moment --save 2" "")
-    stops=$(RANDOM=$((seed + 10 * moment + 5)); one_of no no no yes)
-    seconds=$(RANDOM=$((seed + 10 * moment + 6)); fraction | awk -v most="$slowest" '{ print 0.01 * exp($1 * log(most / 0.01)) }')
-    since=$(RANDOM=$((seed + 10 * moment + 8)); one_of "the start" "the first step" "the first step")
-    after=$(RANDOM=$((seed + 10 * moment + 7)); fraction | awk -v s="$seconds" '{ print $1 * (1 + 2.5 * s) }')
-    accumulate=$(slow "$seconds")
-    case $plan in *pp*) accumulate=$((accumulate < 2 ? 2 : accumulate)) ;; esac
-    name="moment $moment of seed $seed: -n $n $plan $keeps, steps of $seconds s, $signal $after s after $since, a rank stopped: $stops"
-    rm -rf moment
-    start -n "$n" $plan $keeps --accumulate "$accumulate"
-    wait_for 60 hears $pid || fail "it never hears: $(cat err)"
-    [ "$since" = "the start" ] || wait_for 200 grep -q 'parameters in' out || fail "it does not begin: $(cat err)"
-    sleep "$after"
-    [ $stops = yes ] && for child in $(ranks_of $pid | tail -1); do kill -STOP "$child"; done
-    kill -s "$signal" $pid 2>/dev/null || fail "it has ended by itself: $(cat out err)"
-    finish 900
-    number=$(kill -l "$signal")
-    if [ $status = 0 ] && [ -n "$keeps" ]; then
-        expect_in "$err" "go on with --resume moment"
-        step=$(sed -nE 's/.*stopped after step ([0-9]+).*/\1/p' err)
-        [ "$(readlink moment/latest)" = "$(printf 'step-%06d' "$step")" ] || fail "stopped after step $step, but saved is $(readlink moment/latest)"
-        [ -z "$(find moment -maxdepth 1 -name '.*')" ] || fail "left: $(find moment -maxdepth 1 -name '.*')"
-        check_checkpoint moment
-        saved=$((saved + 1))
-    else
-        expect_status $((128 + number))
-        expect_in "$err" "SIG$signal"
-        grep -q '^weft train: ' err || fail "no sentence: $err"
-        [ ! -e moment/latest ] || check_checkpoint moment
-        refused=$((refused + 1))
-    fi
-    [ "$moments" -le 20 ] || echo "$name: status $status, $(tail -1 err)"
-done
-echo "$moments random moments, seed $seed: $saved with a checkpoint of the last state, $refused with a status and a sentence"
 
 [ $failures = 0 ] && echo "all passed"
 exit $((failures > 0))

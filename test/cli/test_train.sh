@@ -36,6 +36,8 @@ done
 for file in config machine.json metrics.jsonl latest/model.safetensors latest/tokenizer.json; do
     [ -s n4/$file ] || fail "n4 has no $file"
 done
+saved=$(sed -nE 's/.*"loss": *([0-9.e+-]+),.*/\1/p' n4/latest/trainer.json)
+[ "$saved" = "$(losses n4 | tail -1)" ] || fail "the checkpoint reports a loss of ${saved:-none}, not $(losses n4 | tail -1)"
 grep -qE '"kernels": *"[a-z]' n4/machine.json || fail "the instructions are not recorded"
 grep -qE 'WEFT_(SECRET|RANK|MASTER)' n4/machine.json && fail "the launcher's own settings are recorded"
 

@@ -99,6 +99,28 @@ static void no_files_to_split(team_t *team)
     CHECK(child == NULL);
 }
 
+/* Rank 0 made the id, so the store is in its process: it dies while rank 1 waits for it to join. */
+static void store_dies(team_t *team)
+{
+    weft_unique_id_t *id = (weft_unique_id_t *)(void *)team->shared;
+    weft_comm_config_t config = team_config();
+    weft_comm_h comm = NULL;
+    if (team->rank == 0) {
+        CHECK_OK(weft_unique_id_create(id));
+        team_tell(); /* the id is there */
+        team_await(2);
+        team_sleep(0.3); /* rank 1 is in its call */
+        raise(SIGKILL);
+    }
+    team_await(1);
+    team_tell();
+    double start = team_now();
+    CHECK_STATUS(weft_comm_init_rank(&comm, 2, *id, 1, &config), WEFT_ERR_SYSTEM);
+    CHECK_TEXT(weft_last_error(), "store");
+    CHECK_WITHIN(team_now() - start, SOON);
+    CHECK(comm == NULL);
+}
+
 #define PLAN_TEST(name, fn, ...)                                                                   \
     static void name(void **state)                                                                 \
     {                                                                                              \
@@ -117,6 +139,7 @@ PLAN_TEST(kill_in_split, fault_split, .ranks = 4, .may_die = 4)
 PLAN_TEST(split_without_files, no_files_to_split, .ranks = 3)
 PLAN_TEST(kill_with_calls_on_streams, fault_streams, .ranks = 3, .may_die = 1)
 PLAN_TEST(kill_of_all_leaves_nothing, fault_all, .ranks = 4, .may_die = 15)
+PLAN_TEST(store_that_dies_is_told_to_who_joins, store_dies, .ranks = 2, .bare = true, .may_die = 1)
 PLAN_TEST(late_first_calls_are_named, first_call_waits, .ranks = 3, .timeout_ms = 2000)
 PLAN_TEST(late_messages_are_named, fault_late_messages, .ranks = 3, .timeout_ms = 2000)
 
@@ -182,6 +205,7 @@ int main(int argc, char **argv)
         FAULT_TEST(rank_dead_inside_is_told_although_another_is_late),
         FAULT_TEST(dead_sender_is_told_although_another_is_late),
         FAULT_TEST(what_a_dead_rank_sent_arrives),
+        FAULT_TEST(store_that_dies_is_told_to_who_joins),
         FAULT_TEST(late_rank_is_named),
         FAULT_TEST(stopped_rank_is_named),
         FAULT_TEST(rank_stopped_inside_a_call_is_named),

@@ -317,19 +317,13 @@ static void kernel_is_late(team_t *team)
 
 /* ---- the tests -------------------------------------------------------------------------- */
 
-static const team_fn host[] = {symm_alloc,
-                               symm_refused,
-                               symm_sizes_differ,
-                               symm_put_get,
-                               symm_ring_of_signals,
-                               symm_on_streams,
-                               symm_atomics,
-                               symm_views,
-                               tensor_slices,
-                               tensor_refused,
-                               params_swapped,
-                               params_writers,
-                               NULL};
+static const team_fn host[] = {symm_alloc,      symm_refused,
+                               symm_freed,      symm_sizes_differ,
+                               symm_put_get,    symm_ring_of_signals,
+                               symm_on_streams, symm_atomics,
+                               symm_views,      tensor_slices,
+                               tensor_refused,  params_swapped,
+                               params_writers,  NULL};
 static const team_fn kernels[] = {all_scopes, tensor_in_kernel, host_structures, measure, NULL};
 
 #define PLAN_TEST(name, fn, ...)                                                                   \

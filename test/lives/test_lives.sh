@@ -9,7 +9,9 @@
 #
 # What must hold, whatever happens:
 #   - status 0 only when the job is complete, or when it was asked to end and says which checkpoint it wrote;
-#   - any other status has a sentence beside it, unless the launcher itself was killed;
+#   - any other status has a sentence beside it, unless the launcher itself was killed, or hit by a signal so early
+#     that it did not catch it yet (oshrun is a shell script until it becomes weft run);
+#   - a job ends: after 10 minutes it hangs;
 #   - a job that nobody disturbs does not fail, whatever happened to the jobs before it;
 #   - no process and no temporary file outlives a job. (All shared memory is anonymous, and ends with them.)
 set -u
@@ -99,6 +101,13 @@ expect_gone() {
     fi
 }
 
+# Does it catch SIGTERM? By a handler, or through a descriptor. Before it becomes weft it is a shell, whose handlers
+# do not count.
+hears() {
+    [ "/proc/$1/exe" -ef "$WEFT_BIN" ] &&
+        awk '/^Sig(Cgt|Blk)/ { if (index("4567cdef", substr($2, 13, 1))) found = 1 } END { exit !found }' "/proc/$1/status"
+}
+
 # ---- blows -----------------------------------------------------------------------------------------------
 
 # One thing that happens to the job of process $1; $2 are the kinds that may.
@@ -119,15 +128,18 @@ blow() {
     stop) kill -STOP "$victim" && nap 90 && kill -CONT "$victim" ;;
     kill-launcher) kill -KILL "$launcher" ;;
     stop-and-term-launcher)
+        hears "$launcher" || log+=" early"
         kill -STOP "$launcher" && kill -TERM "$launcher" && nap 90 && kill -CONT "$launcher"
         asked=TERM
         ;;
     stop-launcher) kill -STOP "$launcher" && nap 90 && kill -CONT "$launcher" ;;
     TERM | INT | HUP)
+        hears "$launcher" || log+=" early"
         kill "-$kind" "$launcher"
         asked=$kind
         ;;
     stop-and-term) # nobody tells the launcher which of its ranks does not hear
+        hears "$launcher" || log+=" early"
         kill -STOP "$victim" && kill -TERM "$launcher"
         asked=TERM
         ;;
@@ -153,13 +165,22 @@ attempt() {
         kill -0 "$launcher" 2>/dev/null || break
         blow "$launcher" "$kinds"
     done
+    local tenths=0
+    while kill -0 "$launcher" 2>/dev/null; do
+        if ((++tenths > 6000)); then
+            fail "it has not ended after 10 minutes: $(ps -o pid,stat,wchan,cmd -p "$(members | paste -sd,)")"
+            kill_members
+            break
+        fi
+        sleep 0.1
+    done
     wait "$launcher" 2>/dev/null
     status=$?
     free_disk
     if [ "$status" != 0 ] && [ -z "$touched" ]; then
         fail "status $status, though nothing was done to it"
     fi
-    if [ "$status" != 0 ] && [ ! -s err ] && [[ $log != *kill-launcher* ]]; then
+    if [ "$status" != 0 ] && [ ! -s err ] && [[ $log != *kill-launcher* && $log != *early* ]]; then
         fail "status $status without a sentence"
     fi
     expect_gone

@@ -168,6 +168,40 @@ static void texts_do_not_depend_on_those_beside_them(void **state)
     }
 }
 
+/* The fifth token of a text cannot be written down. */
+static weft_status_t refuse_fifth(void *arg, int text, uint32_t token)
+{
+    int *count = arg;
+    (void)text;
+    (void)token;
+    return ++*count < 5 ? WEFT_OK : WEFT_ERR_SYSTEM;
+}
+
+static void who_cannot_take_a_token_ends_it(void **state)
+{
+    (void)state;
+    rig_t rig;
+    uint32_t first = 1, unknown = 51;
+    weft_tokens_t prompt = {.at = &first, .count = 1};
+    int count = 0;
+    open_model(&rig, WEFT_GPT2);
+    weft_generate_t g = {.model = rig.model,
+                         .compute = rig.compute,
+                         .params = rig.params,
+                         .tokens = MADE,
+                         .context = CONTEXT,
+                         .seed = numbers_seed(),
+                         .end = -1,
+                         .emit = refuse_fifth,
+                         .arg = &count};
+    assert_int_equal(weft__generate(&g, &prompt, 1), WEFT_ERR_SYSTEM);
+    assert_int_equal(count, 5);
+    prompt.at = &unknown;
+    assert_int_equal(weft__generate(&g, &prompt, 1), WEFT_ERR_INVALID);
+    assert_int_equal(count, 5);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     weft__settings_set("WEFT_BLAS", "own"); /* a BLAS may round a draw to another token */
@@ -175,6 +209,7 @@ int main(void)
         cmocka_unit_test(likeliest_token_without_temperature),
         cmocka_unit_test(tokens_come_as_often_as_they_should),
         cmocka_unit_test(texts_do_not_depend_on_those_beside_them),
+        cmocka_unit_test(who_cannot_take_a_token_ends_it),
         cmocka_unit_test(terminals_are_not_given_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,6 +153,37 @@ void symm_refused(team_t *team)
     CHECK_OK(weft_symm_destroy(symm));
 }
 
+/* What is freed is refused; what lies beside it, or is allocated there anew, is not. */
+void symm_freed(team_t *team)
+{
+    enum { BYTES = 5000 }; /* more granules than a word of the books has bits */
+    weft_symm_h symm = symm_open(team, 1 << 16);
+    char *before = symm_take(symm, BYTES), *freed = symm_take(symm, BYTES);
+    char *after = symm_take(symm, BYTES), plain[BYTES] = {0};
+    uint64_t old;
+    for (int again = 0; again < 2; again++) {
+        CHECK_OK(weft_symm_put(symm, freed, plain, BYTES, 0, NULL));
+        CHECK_OK(weft_symm_barrier(symm, NULL));
+        CHECK_OK(weft_symm_free(symm, freed));
+        for (size_t at = 0; at < BYTES; at += 1000) {
+            CHECK_STATUS(weft_symm_put(symm, freed + at, plain, 1, 0, NULL), WEFT_ERR_INVALID);
+            CHECK_TEXT(weft_last_error(), "weft_symm_put: dst is at offset");
+            CHECK_TEXT(weft_last_error(), "freed already");
+            CHECK_STATUS(weft_symm_get(symm, plain, freed + at, 1, 0, NULL), WEFT_ERR_INVALID);
+        }
+        CHECK_STATUS(weft_symm_put(symm, freed - 1000, plain, BYTES, 0, NULL), WEFT_ERR_INVALID);
+        CHECK_STATUS(weft_symm_put(symm, after - 1000, plain, BYTES, 0, NULL), WEFT_ERR_INVALID);
+        CHECK_STATUS(weft_symm_atomic_fetch_add(symm, (uint64_t *)(void *)freed, 1, &old, 0, NULL),
+                     WEFT_ERR_INVALID);
+        CHECK_TEXT(weft_last_error(), "freed already");
+        CHECK_OK(weft_symm_put(symm, before, plain, BYTES, 0, NULL));
+        CHECK_OK(weft_symm_put(symm, after, plain, BYTES, 0, NULL));
+        CHECK(symm_take(symm, BYTES) == freed);
+    }
+    CHECK_STATUS(weft_symm_put(symm, symm_take(symm, 64), plain, 128, 0, NULL), WEFT_ERR_INVALID);
+    CHECK_OK(weft_symm_destroy(symm));
+}
+
 void symm_sizes_differ(team_t *team)
 {
     weft_symm_h symm = NULL;

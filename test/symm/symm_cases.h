@@ -18,6 +18,7 @@ uint64_t symm_random(uint64_t *state);
 
 void symm_alloc(team_t *team);           /* offsets, zeros, freeing, statistics, random orders */
 void symm_refused(team_t *team);         /* wrong ranks, addresses, sizes, alignments; too small */
+void symm_freed(team_t *team);           /* memory that is freed, or was never allocated */
 void symm_sizes_differ(team_t *team);    /* heaps and allocations of different sizes */
 void symm_put_get(team_t *team);         /* random sizes and offsets against a copy */
 void symm_ring_of_signals(team_t *team); /* put with signal round and round */

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-static const team_fn all[] = {symm_alloc,   symm_refused,         symm_sizes_differ,
-                              symm_put_get, symm_ring_of_signals, symm_on_streams,
-                              symm_atomics, symm_views,           NULL};
+static const team_fn all[] = {
+    symm_alloc,           symm_refused,    symm_freed,   symm_sizes_differ, symm_put_get,
+    symm_ring_of_signals, symm_on_streams, symm_atomics, symm_views,        NULL};
 
 /* Under TSan some are not run. */
 #define PLAN_TEST(name, fn, ...)                                                                   \

@@ -300,7 +300,7 @@ static weft_status_t create(int device, bool is_lane, weft_stream_h *stream_p)
     atomic_store_explicit(&stream->alive, true, memory_order_release);
     if (fresh) {
         stream->next_all = atomic_load_explicit(&all_streams, memory_order_relaxed);
-        /* Pairs with the load in weft__streams_synchronize. */
+        /* Pairs with the loads in is_stream and weft__streams_synchronize. */
         atomic_store_explicit(&all_streams, stream, memory_order_release);
     }
     pthread_mutex_unlock(&all_lock);
@@ -318,10 +318,25 @@ weft_status_t weft__stream_create_lane(int device, weft_stream_h *stream_p)
     return create(device, true, stream_p);
 }
 
+/* Is it one of ours at all? Streams are never freed, so what a thread has found stays true. */
+static bool is_stream(weft_stream_h stream)
+{
+    static _Thread_local weft_stream_h known;
+    if (stream == known) {
+        return true;
+    }
+    weft_stream_h at = atomic_load_explicit(&all_streams, memory_order_acquire);
+    while (at != NULL && at != stream) {
+        at = at->next_all;
+    }
+    known = at != NULL ? at : known;
+    return at != NULL;
+}
+
 bool weft__stream_alive(weft_stream_h stream)
 {
     /* Pairs with the stores in weft__stream_create and weft__stream_destroy. */
-    return atomic_load_explicit(&stream->alive, memory_order_acquire);
+    return is_stream(stream) && atomic_load_explicit(&stream->alive, memory_order_acquire);
 }
 
 bool weft__stream_is_self(weft_stream_h stream)

@@ -335,6 +335,17 @@ static void bad_handles_are_refused(void **state)
     assert_int_equal(weft_stream_query(stream), WEFT_ERR_INVALID);
     assert_int_equal(weft_stream_call(stream, open_gate, NULL), WEFT_ERR_INVALID);
     assert_int_equal(weft_memset(&stream, 0, 1, stream), WEFT_ERR_INVALID);
+    uint64_t memory[64];
+    memset(memory, 0xFF, sizeof(memory)); /* alive, if it were a stream */
+    const uintptr_t garbage[] = {1, 0xdeadbeef, UINTPTR_MAX & ~(uintptr_t)7, (uintptr_t)memory};
+    for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
+        weft_stream_h none = (weft_stream_h)garbage[i];
+        assert_int_equal(weft_stream_synchronize(none), WEFT_ERR_INVALID);
+        assert_non_null(strstr(weft_last_error(), "the stream is none"));
+        assert_int_equal(weft_stream_call(none, open_gate, NULL), WEFT_ERR_INVALID);
+        assert_int_equal(weft_memset(&stream, 0, 1, none), WEFT_ERR_INVALID);
+        assert_int_equal(weft_stream_destroy(none), WEFT_ERR_INVALID);
+    }
 }
 
 /* ---- life ------------------------------------------------------------------------------- */
