@@ -15,6 +15,7 @@ typedef struct level {
 
 /* From bad to good; other words come last. */
 static const level_t levels[] = {{"error", 1}, {"warning", 5}, {"note", 4}, {"ok", 2}, {NULL, 7}};
+#define OK 3 /* of them: in order */
 #define LEVELS ((int)(sizeof(levels) / sizeof(levels[0])))
 
 static int level_of(const weft_json_value_t *finding)
@@ -45,19 +46,53 @@ static void write_finding(const weft_json_value_t *finding, FILE *out)
     weft__html_row_end(out);
 }
 
-static void write_findings(const weft_json_value_t *findings, FILE *out)
+/* Is it something to look at? */
+static bool is_told(int level)
+{
+    return level != OK;
+}
+
+static int count_findings(const weft_json_value_t *findings, bool told)
+{
+    int count = 0;
+    for (const weft_json_value_t *at = weft__json_first(findings); at != NULL;
+         at = weft__json_next(findings, at)) {
+        count += at->kind == WEFT_JSON_OBJECT && is_told(level_of(at)) == told;
+    }
+    return count;
+}
+
+static void write_table(const weft_json_value_t *findings, bool told, FILE *out)
 {
     static const char *const columns[] = {"level", "check", "what", "evidence", "cost", "fix"};
     weft__html_table(out, columns, 6);
     for (int level = 0; level < LEVELS; level++) {
         for (const weft_json_value_t *at = weft__json_first(findings); at != NULL;
              at = weft__json_next(findings, at)) {
-            if (at->kind == WEFT_JSON_OBJECT && level_of(at) == level) {
+            if (at->kind == WEFT_JSON_OBJECT && is_told(level) == told && level_of(at) == level) {
                 write_finding(at, out);
             }
         }
     }
     weft__html_table_end(out);
+}
+
+/* What is in order is folded. */
+static void write_findings(const weft_json_value_t *findings, FILE *out)
+{
+    int good = count_findings(findings, false);
+    if (count_findings(findings, true) > 0) {
+        write_table(findings, true, out);
+    } else {
+        weft__note(out, "Nothing was found.");
+    }
+    if (good > 0) {
+        char text[60];
+        snprintf(text, sizeof(text), "in order: %d check%s", good, good == 1 ? "" : "s");
+        weft__details_open(out, text);
+        write_table(findings, false, out);
+        weft__details_close(out);
+    }
 }
 
 weft_status_t weft__section_doctor(const weft_report_t *report, FILE *out)

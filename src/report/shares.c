@@ -7,9 +7,9 @@
 
 /* What occurs in several plots has one color in all of them, the timeline's included. */
 static const weft_bar_part_t known[] = {
-    {"useful", 0},    {"forward", 0},       {"communication", 1}, {"backward", 2},
-    {"bubble", 3},    {"recomputation", 4}, {"imbalance", 2},     {"data", 5},
-    {"optimizer", 6}, {"rest", 7},          {"other", 7},
+    {"useful", 0},   {"compute", 0},   {"forward", 0},       {"communication", 1},
+    {"backward", 2}, {"bubble", 3},    {"recomputation", 4}, {"imbalance", 2},
+    {"data", 5},     {"optimizer", 6}, {"rest", 7},          {"other", 7},
 };
 
 static bool is_used(const weft_shares_t *shares, int color)
@@ -58,10 +58,13 @@ static int part_of(weft_shares_t *shares, const char *name)
     return shares->part_count - 1;
 }
 
-/* A part's value; NaN if it is none. */
+/* A part's value; NaN if it is none, or the sum of others. */
 static double value_of(const weft_json_value_t *key)
 {
     double value = NAN;
+    if (strcmp(key->as.text, "peak") == 0 || strcmp(key->as.text, "total") == 0) {
+        return NAN;
+    }
     weft__json_to_double(key + 1, &value);
     return isfinite(value) && value > 0 ? value : NAN;
 }

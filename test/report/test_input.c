@@ -74,6 +74,7 @@ static void hostile_kinds_are_not_printed(void **state)
     const char *path = put("evil.json", "{\"kind\": \"\\u001b[31m\", \"format\": 1}");
     assert_int_equal(weft__report_add(&report, path), WEFT_ERR_INVALID);
     assert_null(strchr(weft_last_error(), '\x1b'));
+    weft__report_cleanup(&report);
 }
 
 static void a_cut_last_line_of_metrics_is_left_out(void **state)
@@ -172,7 +173,8 @@ static void the_step_of_median_length_is_chosen(void **state)
 static void parts_are_scaled_to_what_is_lost(void **state)
 {
     (void)state;
-    static const char text[] = "{\"communication\": 3, \"bubble\": 1, \"no\": null, \"minus\": -4}";
+    static const char text[] =
+        "{\"communication\": 3, \"bubble\": 1, \"no\": null, \"minus\": -4, \"peak\": 9}";
     static weft_shares_t shares;
     weft_json_doc_t doc;
     assert_int_equal(weft__json_parse(text, strlen(text), "parts", &doc), WEFT_OK);
