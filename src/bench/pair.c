@@ -14,7 +14,8 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-#define ALIKE 4 /* ways whose times differ by less than that have the same rounds */
+#define ALIKE 4          /* ways whose times differ by less than that have the same rounds */
+#define TRIAL_SHARE 0.25 /* of the budget, for finding out how many rounds fill a loop */
 #define MOST_ROUNDS 100000
 #define WIDTH_EVERY 4         /* blocks: how often it is asked whether intervals are narrow */
 #define HEAP_SLACK (64 << 10) /* granules, heads of structures */
@@ -90,8 +91,8 @@ static weft_status_t run_block(contest_t *c, int64_t block, double *spent_ns)
 /* The least time of a round over some blocks, by contestant. */
 static weft_status_t try_blocks(contest_t *c, int seed, double least_us[WEFT_PAIR_WAYS + 1])
 {
-    double spent_ns = 0;
-    for (int block = 0; block < c->plan->trials; block++) {
+    double spent_ns = 0, most_ns = c->plan->budget_ns * TRIAL_SHARE;
+    for (int block = 0; block < c->plan->trials && spent_ns <= most_ns; block++) {
         WEFT_TRY(run_block(c, -1 - seed * c->plan->trials - block, &spent_ns));
     }
     for (int i = 0; i < c->count; i++) {

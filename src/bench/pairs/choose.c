@@ -9,7 +9,7 @@ static const weft_pairs_profile_t profiles[] = {
     {"quick",
      {.loop_ns = 0.5e6,
       .trials = 5,
-      .least = 16,
+      .least = 12,
       .most = 400,
       .budget_ns = 0.5e9,
       .half_width = 0.03},
