@@ -170,6 +170,7 @@ static int command_list(options_t *o)
         return complain(weft_last_error());
     }
     weft__machine_read(false, &o->pairs.machine);
+    signal(SIGPIPE, SIG_DFL); /* a reader that left ends us as it ends ranks */
     return weft__pairs_list(&o->pairs) == WEFT_OK ? 0 : fail(weft_last_error());
 }
 
