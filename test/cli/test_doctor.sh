@@ -155,16 +155,18 @@ name="a signal leaves nothing behind"
 MARK=$work "$weft" doctor --level thorough -n 7 >out 2>err </dev/null &
 pid=$!
 marked() { grep -lsaF "MARK=$work" /proc/[0-9]*/environ 2>/dev/null | wc -l; }
-wait_for 20 [ -n "$(marked)" ]
-wait_for 20 eval '[ "$(marked)" -gt 2 ] || ! kill -0 $pid 2>/dev/null'
+under_way() { [ "$(marked)" -gt 2 ] || ! kill -0 $pid 2>/dev/null; }
+all_gone() { [ "$(marked)" = 0 ]; }
+wait_for 20 under_way
 kill -TERM $pid 2>/dev/null
 wait $pid
 status=$?
 [ $status = 143 ] || [ $status = 0 ] || [ $status = 3 ] || fail "status $status" # it may have been done
-wait_for 20 eval '[ "$(marked)" = 0 ]' || fail "$(marked) processes are left"
+wait_for 20 all_gone || fail "$(marked) processes are left"
 
 name="its page lists every check, with its level"
 "$weft" doctor --list | awk 'NR > 1 && /^[a-z]/ { print $1, $2 }' | sort >checks
+# shellcheck disable=SC2016 # these are the page's own
 sed -n 's/^| `\([a-z-]*\)` | \(quick\|standard\|thorough\) |.*/\1 \2/p' "$WEFT_SOURCE/docs/doctor.md" | sort >listed
 [ "$(wc -l <checks)" -ge 60 ] || fail "$(wc -l <checks) checks"
 diff checks listed || fail "docs/doctor.md and weft doctor --list differ"
