@@ -82,9 +82,10 @@ static void ranks_are_merged(void **state)
     int spans = 0, names = 0;
     for (; event != NULL; event = weft__json_next(events, event)) {
         double start = -1, length = -1;
-        int64_t pid = -1, bytes = -1;
+        int64_t pid = -1, tid = -1, bytes = -1;
         assert_true(weft__json_to_int(weft__json_get(event, "pid"), &pid) &&
                     (pid == 0 || pid == 2));
+        assert_true(weft__json_to_int(weft__json_get(event, "tid"), &tid) && tid >= 0);
         if (weft__json_is(weft__json_get(event, "ph"), "M")) {
             names++;
             continue;
