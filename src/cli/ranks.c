@@ -49,7 +49,11 @@ static int run_as_rank(const weft_ranks_t *ranks, const weft_job_t *job)
     if (status != WEFT_OK && (job->rank == 0 || weft__rank_has_news(status))) {
         fail(ranks, weft_last_error());
     }
-    weft_comm_destroy(comm);
+    if (status != WEFT_OK) {
+        weft_comm_abort(comm);
+    } else {
+        weft_comm_destroy(comm);
+    }
     return status != WEFT_OK ? 1 : exit_status;
 }
 
@@ -71,6 +75,7 @@ static void *thread_main(void *arg)
     t->status = t->ranks->run(t->ranks->ctx, t->comm, &t->exit);
     if (t->status != WEFT_OK) {
         snprintf(t->sentence, sizeof(t->sentence), "%s", weft_last_error());
+        weft_comm_abort(t->comm); /* the others may wait for this rank */
     }
     return NULL;
 }
@@ -136,7 +141,7 @@ static int run_threads(const weft_ranks_t *ranks)
     }
     report_threads(threads, started);
     for (int i = 0; i < ranks->ranks; i++) {
-        weft_comm_destroy(comms[i]);
+        weft_comm_destroy(i < started && threads[i].status != WEFT_OK ? NULL : comms[i]);
     }
 out:
     free(threads);

@@ -32,7 +32,7 @@ typedef struct weft_device_ops {
     weft_status_t (*stream_wrap)(int device, void *native, weft_stream_h *stream_p);
     weft_status_t (*stream_native)(weft_stream_h stream, void **native_p);
     weft_status_t (*stream_destroy)(weft_stream_h stream);
-    bool (*stream_alive)(weft_stream_h stream);   /* false also of what is no stream */
+    bool (*stream_alive)(weft_stream_h stream); /* virtual GPUs: false also of what is no stream */
     bool (*stream_is_self)(weft_stream_h stream); /* does its work run in the calling thread? */
     weft_status_t (*stream_synchronize)(weft_stream_h stream);
     weft_status_t (*stream_query)(weft_stream_h stream);

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "boot/job.h"
 #include "doctor/checks.h"
 #include "doctor/look.h"
 #include "doctor/trial.h"
@@ -335,8 +336,9 @@ const char *weft__check_comm_nccl(weft_doctor_t *doctor)
 
 const char *weft__check_comm_many(weft_doctor_t *doctor)
 {
+    int many = 2 * doctor->ranks > 16 ? 2 * doctor->ranks : 16;
     const attempt_t attempt = {.what = "shm",
-                               .ranks = 2 * doctor->ranks > 16 ? 2 * doctor->ranks : 16,
+                               .ranks = many > WEFT_MAX_RANKS ? WEFT_MAX_RANKS : many,
                                .settings = {"WEFT_DEVICE=cpu", "WEFT_TIMEOUT=60", NULL}};
     return doctor->asked.self != NULL ? try_it(doctor, &attempt) : BY_LAUNCHER;
 }

@@ -12,6 +12,8 @@
 #include "device/cuda.h"
 #include "topo/host.h"
 
+#define ROOM ((size_t)512 << 20) /* of one of three buffers, over all ranks of a host */
+
 /* ---- data that is checked -------------------------------------------------------------------- */
 
 typedef struct work {
@@ -194,7 +196,8 @@ weft_status_t weft__trial_run(weft_comm_h comm, bool threads, bool thorough, wef
     WEFT_TRY(weft_comm_rank(comm, &work.rank));
     WEFT_TRY(weft_comm_size(comm, &work.size));
     /* many ranks: their blocks have to fit into a machine that runs them all */
-    largest = thorough && work.size > 16 ? 300000 : largest;
+    size_t most = ROOM / 4 / (size_t)work.size / (size_t)work.size;
+    largest = largest > most ? (most > 1000 ? most : 1000) : largest;
     size_t bytes = largest * 4 * (size_t)work.size;
     bytes = bytes < sizeof(weft_trial_rank_t) * (size_t)work.size
                 ? sizeof(weft_trial_rank_t) * (size_t)work.size

@@ -234,16 +234,19 @@ static void client_killed_while_waiting_is_forgotten(void **state)
     if (pid == 0) {
         weft_store_conn_t *mine = connect_store();
         weft__store_last_will(mine, "forgotten", "x", 1);
+        weft__store_set(mine, "about to wait", "x", 1);
         weft__store_barrier(mine, "kill", 2, -1);
         _exit(0);
     }
-    usleep(100000);
+    char value[8];
+    size_t bytes = sizeof(value);
+    assert_int_equal(weft__store_get(store, "about to wait", value, &bytes, LIMIT_MS), WEFT_OK);
+    usleep(100000); /* it waits by now, most likely; what follows holds either way */
     kill(pid, SIGKILL);
     int status;
     waitpid(pid, &status, 0);
     assert_true(WIFSIGNALED(status));
-    char value[8];
-    size_t bytes = sizeof(value);
+    bytes = sizeof(value);
     assert_int_equal(weft__store_get(store, "forgotten", value, &bytes, LIMIT_MS), WEFT_OK);
     assert_int_equal(weft__store_barrier(store, "kill", 2, 100), WEFT_ERR_TIMEOUT);
     assert_non_null(strstr(weft_last_error(), "1 of 2"));

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: timeout=120
+# ctest: timeout=120 cores=2
 # weft doctor: statuses, output, time, ranks, bad input, and that its page lists every check.
 set -u
 # shellcheck source=test/cli/lib.sh
@@ -56,7 +56,7 @@ NCCL_ALGO=Ring WEFT_TIMEUOT=5 doctor --level quick --verbose
 name="quick takes less than a second of this machine"
 TIMEFORMAT='%U %S'
 times=$({ time "$weft" doctor --level quick >out 2>err; } 2>&1)
-awk '{ exit !($1 + $2 < 1) }' <<<"$times" || fail "$times s"
+[ -n "${SANITIZER:-}" ] || awk '{ exit !($1 + $2 < 1) }' <<<"$times" || fail "$times s"
 
 name="standard tries communication, in less than a minute"
 for ranks in 1 7; do

@@ -68,12 +68,12 @@ widest=$(awk '!/^# weft / { if (length > most) most = length } END { print most 
 
 name="clean runs"
 clean=0
-for try in 1 2 3; do
+for try in 1 2 3 4 5 6; do
     links -n 5 --profile quick --output clean.json
     [ "$status" = 0 ] || [ "$status" = 3 ] || fail "status $status: $err"
     [ "$status" = 0 ] && clean=$((clean + 1)) && break
 done
-[ $clean = 1 ] || fail "a slow link in three clean runs: $out"
+[ $clean = 1 ] || fail "a slow link in every clean run: $out"
 expect_in "$out" "no slow link, no wrong byte"
 count 0 '"slow": true' clean.json
 count 20 '"slow": false' clean.json
@@ -135,7 +135,7 @@ wait $pid
 status=$?
 err=$(cat err)
 expect_status 137
-expect_in "$err" "killed by signal 9"
+expect_in "$err" "killed by SIGKILL"
 [ ! -e killed.json ] || fail "a file of a measurement that failed"
 
 [ $failures = 0 ] || exit 1

@@ -162,7 +162,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(server.honest);
         for (int i = 0; i < calls; i++) {
             if (call(store, ops[i]) != WEFT_OK) {
-                CHECK(strncmp(weft_last_error(), "store: ", 7) == 0);
+                /* a store may also say that a rank failed, which is no fault of the store */
+                CHECK(strncmp(weft_last_error(), "store: ", 7) == 0 ||
+                      strncmp(weft_last_error(), "a rank of this job failed", 25) == 0);
             }
         }
         weft__store_close(store);

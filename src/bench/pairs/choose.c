@@ -93,10 +93,10 @@ bool weft__pairs_asked(const weft_pairs_t *pairs, const weft_pair_t *pair)
 
 bool weft__pairs_is_place(const char *setting)
 {
-    static const char *const places[] = {"WEFT_RANK",        "WEFT_SIZE",        "WEFT_LOCAL_RANK",
-                                         "WEFT_LOCAL_SIZE",  "WEFT_MASTER_ADDR", "WEFT_MASTER_PORT",
-                                         "WEFT_SECRET",      "WEFT_RESTART",     "WEFT_TERMINAL",
-                                         "WEFT_EXPECTATIONS"};
+    static const char *const places[] = {
+        "WEFT_RANK",        "WEFT_SIZE",         "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE",
+        "WEFT_MASTER_ADDR", "WEFT_MASTER_PORT",  "WEFT_SECRET",     "WEFT_RESTART",
+        "WEFT_TERMINAL",    "WEFT_EXPECTATIONS", "WEFT_PREFIXED",   "WEFT_TOLD"};
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         if (strcmp(places[i], setting) == 0) {
             return true;

@@ -255,7 +255,9 @@ weft_status_t weft__train_pair_check(weft_pair_run_t *run, size_t *wrong_p)
         free_variant(&v);
         WEFT_TRY(status);
         if (s->team != NULL) {
-            memcpy(baseline, i == 0 ? loss : baseline, sizeof(baseline));
+            if (i == 0) {
+                memcpy(baseline, loss, sizeof(baseline));
+            }
             *wrong_p += count_wrong(s, loss, reference, baseline);
         }
     }

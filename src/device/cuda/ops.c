@@ -227,26 +227,6 @@ static bool stream_alive(weft_stream_h stream)
     return atomic_load_explicit(&stream->alive, memory_order_acquire);
 }
 
-/* Is it one of ours at all, and alive? Streams are never freed, so what a thread has found is true
- * for ever. */
-static bool stream_exists(weft_stream_h stream)
-{
-    static _Thread_local weft_stream_h known;
-    if (stream != known) {
-        pthread_mutex_lock(&streams_lock);
-        weft_stream_h at = streams;
-        pthread_mutex_unlock(&streams_lock);
-        while (at != NULL && at != stream) {
-            at = at->next;
-        }
-        if (at == NULL) {
-            return false;
-        }
-        known = at;
-    }
-    return stream_alive(stream);
-}
-
 static bool stream_is_self(weft_stream_h stream)
 {
     (void)stream; /* functions on streams run in a thread of CUDA's, which refuses their calls */
@@ -543,7 +523,7 @@ const weft_device_ops_t weft__device_cuda = {
     .stream_wrap = stream_wrap,
     .stream_native = stream_native,
     .stream_destroy = stream_destroy,
-    .stream_alive = stream_exists,
+    .stream_alive = stream_alive,
     .stream_is_self = stream_is_self,
     .stream_synchronize = stream_synchronize,
     .stream_query = stream_query,
