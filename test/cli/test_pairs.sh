@@ -275,6 +275,12 @@ sed 's/halo/hello/' a.json >hello.json
 fails 'have no pair of one size in common' compare a.json hello.json
 sed 's/"baseline_us": \[2/"baseline_us": [-2/' a.json >negative.json
 fails 'have no pair of one size in common' compare a.json negative.json
+sed 's/"settings": {[^}]*}/"settings": [null]/' a.json >list.json
+fails 'list.json does not say its machine and settings' compare a.json list.json
+sed 's/}$/, "wrong": 7}/' a.json >wrong.json
+fails 'wrong.json has 7 wrong results' compare a.json wrong.json
+mkfifo fifo.json
+fails 'fifo.json is no file that expectations can be kept in' run put -n 2 -p quick --update-expectations --expectations fifo.json
 
 [ $failures = 0 ] || exit 1
 echo "weft pairs: all as it should be"

@@ -6,13 +6,21 @@
 #include "bench/pairs/internal.h"
 #include "bench/samples.h"
 
+#define TIME_MOST 1e15 /* microseconds; more is no time */
 #define BAND 0.05 /* runs of the same program on one machine differ by as much */
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
+static bool is_object(const weft_json_value_t *value)
+{
+    return value != NULL && value->kind == WEFT_JSON_OBJECT;
+}
+
+/* Is it a file that can be compared: ours, whole, and with right results? */
 static weft_status_t load(const char *path, weft_json_doc_t *doc)
 {
     int64_t format = 0;
+    uint64_t wrong = 0;
     WEFT_TRY(weft__json_load(path, doc));
     weft_status_t status = WEFT_OK;
     if (!weft__json_is(weft__json_get(doc->root, "kind"), "pairs")) {
@@ -22,6 +30,13 @@ static weft_status_t load(const char *path, weft_json_doc_t *doc)
         status = weft__fail(WEFT_ERR_INVALID,
                             "%s has format %lld, and this version of weft reads format %d", path,
                             (long long)format, WEFT_RESULT_FORMAT);
+    } else if (!is_object(weft__json_get(doc->root, "settings")) ||
+               !is_object(weft__json_get(doc->root, "machine"))) {
+        status = weft__fail(WEFT_ERR_INVALID, "%s does not say its machine and settings", path);
+    } else if (weft__json_to_uint(weft__json_get(doc->root, "wrong"), &wrong) && wrong > 0) {
+        status = weft__fail(WEFT_ERR_INVALID,
+                            "%s has %llu wrong results: their times are not compared", path,
+                            (unsigned long long)wrong);
     }
     if (status != WEFT_OK) {
         weft__json_free(doc);
@@ -36,7 +51,7 @@ static int read_times(const weft_json_value_t *array, double times[WEFT_SAMPLE_M
     for (const weft_json_value_t *at = weft__json_first(array); at;
          at = weft__json_next(array, at)) {
         if (count == WEFT_SAMPLE_MOST || !weft__json_to_double(at, &times[count]) ||
-            !(times[count] > 0)) {
+            !(times[count] > 0 && times[count] < TIME_MOST)) {
             return 0;
         }
         count++;

@@ -248,6 +248,10 @@ static weft_status_t find_file(weft_expectations_t *expected, const weft_pairs_t
     if (pairs->expectations) {
         snprintf(expected->fallback, sizeof(expected->fallback), "%s", pairs->expectations);
         WEFT_TRY(weft__is_file(pairs->expectations, &there));
+        if (!there && pairs->update && access(pairs->expectations, F_OK) == 0) {
+            return weft__fail(WEFT_ERR_INVALID, "%s is no file that expectations can be kept in",
+                              pairs->expectations);
+        }
         if (!there && pairs->update) {
             return WEFT_OK;
         }

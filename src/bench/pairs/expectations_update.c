@@ -39,11 +39,11 @@ static void write_row(weft_json_t *json, const weft_expectation_t *row)
     weft__json_string(json, "way", row->way);
 }
 
-/* Ratios are kept to three digits behind the point: more is noise. */
+/* Ratios are kept to four digits, however small: more is noise. */
 static double rounded(double value)
 {
     char text[32];
-    snprintf(text, sizeof(text), "%.3f", value);
+    snprintf(text, sizeof(text), "%.4g", value);
     weft__parse_real(text, &value);
     return value;
 }
