@@ -394,5 +394,7 @@ weft_status_t weft__report_add(weft_report_t *report, const char *path)
 {
     bool is_folder;
     WEFT_TRY(weft__is_folder(path, &is_folder));
-    return is_folder ? add_run(report, path) : add_file(report, path);
+    WEFT_TRY(is_folder ? add_run(report, path) : add_file(report, path));
+    report->named++;
+    return WEFT_OK;
 }

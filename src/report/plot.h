@@ -88,7 +88,9 @@ typedef enum weft_verdict {
     WEFT_VERDICT_NONE,
     WEFT_VERDICT_FASTER,
     WEFT_VERDICT_SLOWER,
-    WEFT_VERDICT_SAME
+    WEFT_VERDICT_SAME,
+    WEFT_VERDICT_NOISY, /* cannot be told */
+    WEFT_VERDICTS
 } weft_verdict_t;
 
 typedef struct weft_ratio {

@@ -133,15 +133,17 @@ void weft__plot_bars(FILE *out, const weft_plot_t *plot, const weft_bar_part_t *
 
 /* ---- ratios --------------------------------------------------------------------------------- */
 
-/* Colors of verdicts: nothing to say, blue, orange, grey; each has a shape of its own. */
+/* Colors of verdicts: nothing to say, blue, orange, grey, violet; each has a shape of its own. */
 static const int verdict_color[] = {[WEFT_VERDICT_NONE] = 0,
                                     [WEFT_VERDICT_FASTER] = 0,
                                     [WEFT_VERDICT_SLOWER] = 1,
-                                    [WEFT_VERDICT_SAME] = 7};
+                                    [WEFT_VERDICT_SAME] = 7,
+                                    [WEFT_VERDICT_NOISY] = 3};
 static const char *const verdict_name[] = {[WEFT_VERDICT_NONE] = "no verdict",
                                            [WEFT_VERDICT_FASTER] = "faster",
                                            [WEFT_VERDICT_SLOWER] = "slower",
-                                           [WEFT_VERDICT_SAME] = "the same"};
+                                           [WEFT_VERDICT_SAME] = "the same",
+                                           [WEFT_VERDICT_NOISY] = "noisy"};
 
 static void draw_ratio(FILE *out, const weft_frame_t *frame, const weft_axis_t *axis,
                        const weft_ratio_t *row, int number)
@@ -180,13 +182,14 @@ static void draw_ratio(FILE *out, const weft_frame_t *frame, const weft_axis_t *
 
 static void draw_verdicts(FILE *out, const weft_ratio_t *rows, int count)
 {
-    bool seen[4] = {false};
+    bool seen[WEFT_VERDICTS] = {false}, any = false;
     for (int i = 0; i < count; i++) {
         seen[rows[i].verdict] = true;
+        any = any || rows[i].verdict != WEFT_VERDICT_NONE;
     }
-    if (seen[WEFT_VERDICT_FASTER] || seen[WEFT_VERDICT_SLOWER] || seen[WEFT_VERDICT_SAME]) {
+    if (any) {
         weft__legend_open(out);
-        for (int i = WEFT_VERDICT_FASTER; i <= WEFT_VERDICT_SAME; i++) {
+        for (int i = WEFT_VERDICT_FASTER; i < WEFT_VERDICTS; i++) {
             if (seen[i]) {
                 weft__legend_entry(out, &(weft_legend_entry_t){.name = verdict_name[i],
                                                                .color = verdict_color[i],

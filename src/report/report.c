@@ -10,6 +10,7 @@
 #include "report/input.h"
 #include "report/page.h"
 #include "report/section.h"
+#include "report/values.h"
 
 typedef struct section {
     const char *id, *title;
@@ -63,15 +64,35 @@ static void write_contents(const text_t *texts, FILE *out)
 static void make_title(const weft_report_t *report, char *title, size_t size)
 {
     const char *label = report->count > 0 ? report->inputs[0].label : "";
-    int files = 0;
-    for (int i = 0; i < report->count; i++) {
-        files += report->inputs[i].kind != WEFT_INPUT_RECORD;
-    }
-    if (files > 1) {
-        snprintf(title, size, "Weft report: %.200s and %d more", label, files - 1);
+    if (report->named > 1) {
+        snprintf(title, size, "Weft report: %.200s and %d more", label, report->named - 1);
     } else {
         snprintf(title, size, "Weft report: %.200s", label);
     }
+}
+
+/* When each input was measured, and with which commit: "RUN: 2026-01-31T12:00:00Z, commit 0123".
+ * Metrics and traces do not say; of a run its record does. */
+static void write_origins(const weft_report_t *report, FILE *out)
+{
+    bool any = false;
+    for (int i = 0; i < report->count; i++) {
+        const weft_json_value_t *root = report->inputs[i].doc.root;
+        const weft_json_value_t *machine = weft__value_object(root, "machine");
+        const char *started = weft__value_text(machine != NULL ? machine : root, "started");
+        const char *commit = weft__value_text(root, "commit");
+        if (started[0] == '\0' && commit[0] == '\0') {
+            continue;
+        }
+        fputs(any ? "; " : "<p class=\"note\">Measured: ", out);
+        weft__html_cut(out, report->inputs[i].label, 60);
+        fputs(": ", out);
+        weft__html_cut(out, started, 30);
+        fputs(commit[0] == '\0' ? "" : started[0] == '\0' ? "commit " : ", commit ", out);
+        weft__html_cut(out, commit, 20);
+        any = true;
+    }
+    fputs(any ? "</p>\n" : "", out);
 }
 
 static void write_page(const weft_report_t *report, const char *title, const text_t *texts,
@@ -83,6 +104,7 @@ static void write_page(const weft_report_t *report, const char *title, const tex
     snprintf(made, sizeof(made), "Made by weft report %s%s%.20s%s", weft_version(),
              known ? " (" : "", weft__commit, known ? ")" : "");
     weft__page_open(out, title != NULL ? title : own_title, made);
+    write_origins(report, out);
     write_contents(texts, out);
     for (int i = 0; i < SECTIONS; i++) {
         if (texts[i].size > 0) {

@@ -30,6 +30,7 @@ typedef struct weft_file_id {
 typedef struct weft_report {
     weft_input_t *inputs;
     int count;
+    int named;             /* files and run folders that were added; a folder has several inputs */
     weft_file_id_t *files; /* all that were read */
     int file_count;
 } weft_report_t;

@@ -13,26 +13,31 @@ typedef struct level {
     int color;
 } level_t;
 
-/* From bad to good; other words come last. */
-static const level_t levels[] = {{"error", 1}, {"warning", 5}, {"note", 4}, {"ok", 2}, {NULL, 7}};
-#define OK 3 /* of them: in order */
+/* From bad to good; other words come last. A check that did not apply, and did not look, is
+ * "skipped": the file calls its level "ok". */
+static const level_t levels[] = {{"error", 1}, {"warning", 5}, {"note", 4},
+                                 {"ok", 2},    {"skipped", 7}, {NULL, 7}};
+#define OK 3 /* of them: looked, and found it in order */
+#define SKIPPED 4
 #define LEVELS ((int)(sizeof(levels) / sizeof(levels[0])))
 
 static int level_of(const weft_json_value_t *finding)
 {
     const char *word = weft__value_text(finding, "level");
+    bool looked = true;
     int i = 0;
     while (i < LEVELS - 1 && strcmp(levels[i].word, word) != 0) {
         i++;
     }
-    return i;
+    weft__json_to_bool(weft__json_get(finding, "looked"), &looked);
+    return i == OK && !looked ? SKIPPED : i;
 }
 
 static void write_finding(const weft_json_value_t *finding, FILE *out)
 {
     static const char *const keys[] = {"check", "what", "evidence", "cost"};
     int level = level_of(finding);
-    const char *word = weft__value_text(finding, "level");
+    const char *word = level == SKIPPED ? levels[level].word : weft__value_text(finding, "level");
     weft__html_row(out);
     fprintf(out, "<td data-v=\"%d\"><span class=\"tag c%d\">", level, levels[level].color);
     weft__html_text(out, word[0] != '\0' ? word : "?");
@@ -49,15 +54,15 @@ static void write_finding(const weft_json_value_t *finding, FILE *out)
 /* Is it something to look at? */
 static bool is_told(int level)
 {
-    return level != OK;
+    return level != OK && level != SKIPPED;
 }
 
-static int count_findings(const weft_json_value_t *findings, bool told)
+static int count_findings(const weft_json_value_t *findings, int level)
 {
     int count = 0;
     for (const weft_json_value_t *at = weft__json_first(findings); at != NULL;
          at = weft__json_next(findings, at)) {
-        count += at->kind == WEFT_JSON_OBJECT && is_told(level_of(at)) == told;
+        count += at->kind == WEFT_JSON_OBJECT && level_of(at) == level;
     }
     return count;
 }
@@ -77,18 +82,22 @@ static void write_table(const weft_json_value_t *findings, bool told, FILE *out)
     weft__html_table_end(out);
 }
 
-/* What is in order is folded. */
+/* What is in order, and what was not looked at, is folded. */
 static void write_findings(const weft_json_value_t *findings, FILE *out)
 {
-    int good = count_findings(findings, false);
-    if (count_findings(findings, true) > 0) {
+    int passed = count_findings(findings, OK), skipped = count_findings(findings, SKIPPED);
+    int told = 0;
+    for (int level = 0; level < LEVELS; level++) {
+        told += is_told(level) ? count_findings(findings, level) : 0;
+    }
+    if (told > 0) {
         write_table(findings, true, out);
     } else {
         weft__note(out, "Nothing was found.");
     }
-    if (good > 0) {
+    if (passed + skipped > 0) {
         char text[60];
-        snprintf(text, sizeof(text), "in order: %d check%s", good, good == 1 ? "" : "s");
+        snprintf(text, sizeof(text), "%d passed, %d skipped", passed, skipped);
         weft__details_open(out, text);
         write_table(findings, false, out);
         weft__details_close(out);

@@ -18,7 +18,8 @@
 
 typedef struct line {
     weft_column_t column;
-    const char *name; /* if there is one run; the run's name otherwise */
+    const char *name; /* if there is one run; behind the run's name otherwise, where it has several
+                       * lines in the plot */
     bool points;
     int color; /* if there is one run */
 } line_t;
@@ -73,6 +74,7 @@ static const view_t views[] = {
 
 /* Points of one column, without the steps that have none. */
 typedef struct thinned {
+    char name[160]; /* if there are several runs */
     double x[POINTS_MOST], y[POINTS_MOST];
     size_t count;
 } thinned_t;
@@ -120,7 +122,9 @@ static weft_status_t gather(const weft_report_t *report, const view_t *view, int
             const line_t *line = &view->lines[i];
             WEFT_TRY(thin(input, line->column, most, &points[lines]));
             if (has_values(&points[lines])) {
-                series[lines] = (weft_series_t){.name = runs == 1 ? line->name : input->label,
+                snprintf(points[lines].name, sizeof(points[lines].name), "%.120s%s%s", input->label,
+                         wanted > 1 ? ", " : "", wanted > 1 ? line->name : "");
+                series[lines] = (weft_series_t){.name = runs == 1 ? line->name : points[lines].name,
                                                 .x = points[lines].x,
                                                 .y = points[lines].y,
                                                 .count = points[lines].count,

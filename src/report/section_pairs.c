@@ -46,10 +46,11 @@ static double median_of(const weft_json_value_t *object, const char *key)
 
 static weft_verdict_t verdict_of(const char *text)
 {
-    return strcmp(text, "faster") == 0   ? WEFT_VERDICT_FASTER
-           : strcmp(text, "slower") == 0 ? WEFT_VERDICT_SLOWER
-           : text[0] == '\0'             ? WEFT_VERDICT_NONE
-                                         : WEFT_VERDICT_SAME;
+    return strcmp(text, "faster") == 0     ? WEFT_VERDICT_FASTER
+           : strcmp(text, "slower") == 0   ? WEFT_VERDICT_SLOWER
+           : strcmp(text, "the same") == 0 ? WEFT_VERDICT_SAME
+           : strcmp(text, "noisy") == 0    ? WEFT_VERDICT_NOISY
+                                           : WEFT_VERDICT_NONE;
 }
 
 static weft_status_t add(rows_t *rows, const row_t *row)
@@ -162,7 +163,10 @@ static void draw_group(const rows_t *rows, size_t from, size_t to, weft_ratio_t 
             intervals = intervals || !isnan(row->low);
         }
     }
-    plot.note = intervals ? "Ratio of medians, and its 95% interval." : "Ratio of medians.";
+    /* weft pairs compares inside each block; weft bench has no blocks */
+    plot.note = first->input->kind == WEFT_INPUT_BENCH ? "Ratio of the medians."
+                : intervals ? "Median of the ratios of the blocks, and its 95% interval."
+                            : "Median of the ratios of the blocks.";
     for (int at = 0; at < count; at += ROWS_MOST) {
         weft__plot_ratios(out, &plot, ratios + at, count - at < ROWS_MOST ? count - at : ROWS_MOST);
     }

@@ -41,7 +41,20 @@ static weft_series_t *line_of(lines_t *lines, const char *name)
     return &lines->series[i];
 }
 
-/* A second plan at the same number of ranks is no part of the curve: bars show it. */
+/* Weak scaling is also tried with other plans, which are no part of its curve: bars show them. */
+static bool is_other_plan(const weft_json_value_t *point)
+{
+    bool other = false;
+    weft__json_to_bool(weft__json_get(point, "other_plan"), &other);
+    return other;
+}
+
+static const char *mode_of(const weft_json_value_t *point)
+{
+    return is_other_plan(point) ? "other plan" : weft__value_text(point, "mode");
+}
+
+/* Nor is a second plan at the same number of ranks. */
 static void add_point(lines_t *lines, const char *name, double ranks, double value)
 {
     weft_series_t *series = line_of(lines, name);
@@ -84,6 +97,9 @@ static void add_to_curve(const weft_input_t *input, const weft_json_value_t *poi
 {
     curves_t *curves = ctx;
     char name[120];
+    if (is_other_plan(point)) {
+        return;
+    }
     snprintf(name, sizeof(name), "%.30s%s%.80s", weft__value_text(point, "mode"),
              curves->several ? ", " : "", curves->several ? input->label : "");
     add_point(curves->lines, name, weft__value_number(point, "ranks"),
@@ -135,7 +151,7 @@ static void label_point(const weft_input_t *input, const weft_json_value_t *poin
                         char *label, size_t size)
 {
     char ranks[64];
-    snprintf(label, size, "%.20s %.10s: %.40s%s%.40s", weft__value_text(point, "mode"),
+    snprintf(label, size, "%.20s %.10s: %.40s%s%.40s", mode_of(point),
              weft__value_shown(weft__json_get(point, "ranks"), ranks, sizeof(ranks)),
              weft__value_text(point, "plan"), several ? ", " : "", several ? input->label : "");
 }
@@ -181,7 +197,7 @@ static void write_point(const weft_input_t *input, const weft_json_value_t *poin
     double efficiency = weft__value_number(point, "efficiency");
     weft__html_row(out);
     weft__html_cell(out, input->label);
-    weft__html_cell(out, weft__value_text(point, "mode"));
+    weft__html_cell(out, mode_of(point));
     weft__html_number(out, ranks, weft__number_text(text, ranks, WEFT_NUMBER_PLAIN));
     weft__html_cell(out, weft__value_text(point, "plan"));
     weft__html_number(out, rate, weft__number_text(text, rate, WEFT_NUMBER_SI));
@@ -198,34 +214,104 @@ static void write_table(const weft_report_t *report, FILE *out)
     weft__html_table_end(out);
 }
 
-static void write_remedies(const weft_report_t *report, FILE *out)
+/* ---- remedies ------------------------------------------------------------------------------- */
+
+/* Half of what lies between the least and the greatest round, over the median: +-% of weft scaling.
+ */
+static weft_status_t spread_of(const weft_json_value_t *remedy, double rate, double *spread_p)
 {
-    static const char *const columns[] = {"remedy", "file", "#tokens/s", "#gain"};
+    double *rounds;
+    size_t count;
+    *spread_p = NAN;
+    WEFT_TRY(weft__value_list(weft__value_array(remedy, "rounds"), &rounds, &count));
+    if (count > 0 && rate > 0) {
+        double least = rounds[0], most = rounds[0];
+        for (size_t i = 1; i < count; i++) {
+            least = fmin(least, rounds[i]);
+            most = fmax(most, rounds[i]);
+        }
+        *spread_p = (most - least) / 2 / rate;
+    }
+    free(rounds);
+    return WEFT_OK;
+}
+
+/* What the remedies of a file are for: all but "another plan" keep its plan, and a gain is against
+ * its throughput. */
+static void note_remedied(const weft_input_t *input, const weft_json_value_t *list, FILE *out)
+{
+    const weft_json_value_t *at = weft__json_first(list);
+    char text[400], rate[WEFT_NUMBER_TEXT], room[64];
+    while (at != NULL && strcmp(weft__value_text(at, "name"), "another plan") == 0) {
+        at = weft__json_next(list, at);
+    }
+    const char *plan = weft__value_text(at, "plan");
+    const char *ranks = weft__value_shown(weft__json_get(input->doc.root, "ranks"), room,
+                                          sizeof(room));
+    double self = weft__value_number(at, "tokens_per_s") / (1 + weft__value_number(at, "gain"));
+    if (plan[0] == '\0' || !isfinite(self)) {
+        return;
+    }
+    snprintf(text, sizeof(text), "%.120s: for %.80s%s%.10s%s, which reaches %s tokens/s.",
+             input->label, plan, ranks[0] != '\0' ? " on " : "", ranks,
+             ranks[0] != '\0' ? " ranks" : "", weft__number_text(rate, self, WEFT_NUMBER_SI));
+    weft__note(out, text);
+}
+
+static void put_percent(FILE *out, double share)
+{
     char text[WEFT_NUMBER_TEXT];
+    weft__html_number(out, share, weft__number_text(text, share, WEFT_NUMBER_PERCENT));
+}
+
+static weft_status_t write_remedy(const weft_input_t *input, const weft_json_value_t *remedy,
+                                  FILE *out)
+{
+    char text[WEFT_NUMBER_TEXT];
+    double rate = weft__value_number(remedy, "tokens_per_s"), spread;
+    WEFT_TRY(spread_of(remedy, rate, &spread));
+    weft__html_row(out);
+    weft__html_cell(out, weft__value_text(remedy, "name"));
+    weft__html_cell(out, weft__value_text(remedy, "options"));
+    weft__html_cell(out, weft__value_text(remedy, "plan"));
+    weft__html_cell(out, input->label);
+    weft__html_number(out, rate, weft__number_text(text, rate, WEFT_NUMBER_SI));
+    put_percent(out, spread);
+    put_percent(out, weft__value_number(remedy, "gain"));
+    put_percent(out, weft__value_number(remedy, "communication"));
+    weft__html_row_end(out);
+    return WEFT_OK;
+}
+
+static weft_status_t write_remedies(const weft_report_t *report, FILE *out)
+{
+    static const char *const columns[] = {"remedy",    "options",    "plan",  "file",
+                                          "#tokens/s", "#\xC2\xB1%", "#gain", "#communication"};
+    const weft_json_value_t *list;
     bool any = false;
     for (const weft_input_t *input = NULL;
          (input = weft__input_next(report, WEFT_INPUT_SCALING, input)) != NULL;) {
-        const weft_json_value_t *list = weft__value_array(input->doc.root, "remedies");
-        for (const weft_json_value_t *at = list != NULL ? weft__json_first(list) : NULL; at != NULL;
-             at = weft__json_next(list, at)) {
-            double rate = weft__value_number(at, "tokens_per_s");
-            double gain = weft__value_number(at, "gain");
-            if (!any) {
-                fputs("<h3>Remedies that were tried</h3>\n", out);
-                weft__html_table(out, columns, 4);
-                any = true;
-            }
-            weft__html_row(out);
-            weft__html_cell(out, weft__value_text(at, "name"));
-            weft__html_cell(out, input->label);
-            weft__html_number(out, rate, weft__number_text(text, rate, WEFT_NUMBER_SI));
-            weft__html_number(out, gain, weft__number_text(text, gain, WEFT_NUMBER_PERCENT));
-            weft__html_row_end(out);
+        list = weft__value_array(input->doc.root, "remedies");
+        if (list != NULL) {
+            fputs(any ? "" : "<h3>Remedies that were tried</h3>\n", out);
+            note_remedied(input, list, out);
+            any = true;
         }
     }
-    if (any) {
-        weft__html_table_end(out);
+    if (!any) {
+        return WEFT_OK;
     }
+    weft__html_table(out, columns, 8);
+    for (const weft_input_t *input = NULL;
+         (input = weft__input_next(report, WEFT_INPUT_SCALING, input)) != NULL;) {
+        list = weft__value_array(input->doc.root, "remedies");
+        for (const weft_json_value_t *at = list != NULL ? weft__json_first(list) : NULL; at != NULL;
+             at = weft__json_next(list, at)) {
+            WEFT_TRY(write_remedy(input, at, out));
+        }
+    }
+    weft__html_table_end(out);
+    return WEFT_OK;
 }
 
 weft_status_t weft__section_scaling(const weft_report_t *report, FILE *out)
@@ -250,6 +336,5 @@ weft_status_t weft__section_scaling(const weft_report_t *report, FILE *out)
     WEFT_TRY(draw_losses(report, out));
     weft__grid_close(out);
     write_table(report, out);
-    write_remedies(report, out);
-    return WEFT_OK;
+    return write_remedies(report, out);
 }

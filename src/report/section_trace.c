@@ -185,16 +185,53 @@ static weft_status_t find_shortest(const step_t *step, double *shortest_p)
     return WEFT_OK;
 }
 
+/* ---- how long ------------------------------------------------------------------------------- */
+
+/* When a rank was at something. */
+typedef struct stretch {
+    int home, sort; /* home: the first track of the rank */
+    double start, end;
+} stretch_t;
+
+static int by_start(const void *a, const void *b)
+{
+    const stretch_t *x = a, *y = b;
+    return x->home != y->home   ? x->home - y->home
+           : x->sort != y->sort ? x->sort - y->sort
+                                : (x->start > y->start) - (x->start < y->start);
+}
+
+/* Spans may lie inside others of their sort, on one track or on two, such as the loops of a pair:
+ * such a time counts once. Sorts `stretches`. */
+static void sum_busy(step_t *step, stretch_t *stretches, size_t count)
+{
+    double behind = 0;
+    qsort(stretches, count, sizeof(*stretches), by_start);
+    for (size_t i = 0; i < count; i++) {
+        const stretch_t *at = &stretches[i];
+        bool begins = i == 0 || at->home != at[-1].home || at->sort != at[-1].sort;
+        double start = begins ? at->start : fmax(at->start, behind);
+        step->busy[at->home][at->sort] += fmax(at->end - start, 0);
+        behind = begins ? at->end : fmax(at->end, behind);
+    }
+}
+
 /* ---- drawing -------------------------------------------------------------------------------- */
 
 static weft_status_t make_spans(step_t *step, weft_plot_span_t **spans_p, size_t *count_p)
 {
     weft_plot_span_t *spans;
+    stretch_t *stretches;
     size_t count = 0;
     double shortest;
     int row = 0, home = 0; /* home: the first track of the rank */
     WEFT_TRY(find_shortest(step, &shortest));
-    WEFT_TRY(weft__values_alloc(&spans, SPANS_MOST, sizeof(*spans)));
+    WEFT_TRY(weft__values_alloc(&stretches, step->spans.count, sizeof(*stretches)));
+    weft_status_t status = weft__values_alloc(&spans, SPANS_MOST, sizeof(*spans));
+    if (status != WEFT_OK) {
+        free(stretches);
+        return status;
+    }
     for (size_t i = 0; i < step->spans.count; i++) {
         const weft_trace_event_t *span = &step->spans.at[i];
         while (step->tracks[row].rank != span->rank || step->tracks[row].number != span->track) {
@@ -203,8 +240,10 @@ static weft_status_t make_spans(step_t *step, weft_plot_span_t **spans_p, size_t
         }
         int sort = sort_of(step->tracks[row].label, span->name);
         step->seen[sort] = true;
-        step->busy[home][sort] += fmin(span->end, step->window.end) -
-                                  fmax(span->start, step->window.start);
+        stretches[i] = (stretch_t){.home = home,
+                                   .sort = sort,
+                                   .start = fmax(span->start, step->window.start),
+                                   .end = fmin(span->end, step->window.end)};
         if (span->end - span->start < shortest || count == SPANS_MOST) {
             step->cut++;
             continue;
@@ -215,6 +254,8 @@ static weft_status_t make_spans(step_t *step, weft_plot_span_t **spans_p, size_t
                                             .end = span->end - step->window.start,
                                             .name = span->name};
     }
+    sum_busy(step, stretches, step->spans.count);
+    free(stretches);
     *spans_p = spans;
     *count_p = count;
     return WEFT_OK;
@@ -256,7 +297,8 @@ static size_t draw_timeline(const step_t *step, const weft_input_t *input,
     return weft__plot_timeline(out, &timeline);
 }
 
-/* How long each rank was at what; tracks run beside each other, so columns may overlap. */
+/* How long each rank was at what, on any of its tracks. These run beside each other, so columns may
+ * overlap. */
 static void write_table(const step_t *step, FILE *out)
 {
     const char *columns[SORTS + 1] = {"rank"};

@@ -51,6 +51,8 @@ write_pairs() {
   "ways": [{"name": "one-sided", "us": [7.0, 7.2, 7.1], "median_us": 7.1, "ratio": 1.41, "low": 1.35, "high": 1.47, "verdict": "faster"}]},
  {"name": "halo", "group": "one-sided", "bytes": 1048576, "baseline": "send/recv", "baseline_us": [210, 205, 207], "wrong": 0,
   "ways": [{"name": "one-sided", "us": [206, 209, 208], "median_us": 208, "ratio": 0.995, "low": 0.97, "high": 1.02, "verdict": "the same"}]},
+ {"name": "restless", "group": "one-sided", "bytes": 64, "baseline": "send/recv", "baseline_us": [3, 9, 6], "wrong": 0,
+  "ways": [{"name": "put", "us": [4, 8, 6], "median_us": 6, "ratio": 1.1, "low": 0.7, "high": 1.6, "verdict": "noisy"}]},
  {"name": "lookup", "group": "one-sided", "bytes": 4096, "baseline": "send/recv", "baseline_us": [30, 31, 30.5], "wrong": 0,
   "ways": [{"name": "get", "us": [41, 40, 40.5], "median_us": 40.5, "ratio": 0.75, "low": 0.72, "high": 0.79, "verdict": "slower"}]},
  {"name": "schedule", "group": "pipeline", "bytes": 0, "baseline": "GPipe", "baseline_us": [5000, 5100, 5050], "wrong": 0,
@@ -69,8 +71,12 @@ write_scaling() {
  {"mode": "weak", "ranks": 8, "plan": "dp 8", "tokens_per_s": 361900, "efficiency": 0.87, "lost": {"communication": 0.08, "imbalance": 0.03, "optimizer": 0.01, "rest": 0.01}},
  {"mode": "strong", "ranks": 1, "plan": "dp 1", "tokens_per_s": 52000, "efficiency": 1, "lost": {"communication": 0}},
  {"mode": "strong", "ranks": 8, "plan": "dp 8", "tokens_per_s": 241300, "efficiency": 0.58, "lost": {"communication": 0.25, "imbalance": 0.05, "optimizer": 0.08, "data": 0.01, "rest": 0.03}},
- {"mode": "strong", "ranks": 8, "plan": "dp 2, tp 2, pp 2", "tokens_per_s": 203000, "efficiency": 0.49, "lost": {"communication": 0.2, "bubble": 0.2, "imbalance": 0.05, "optimizer": 0.03, "rest": 0.03}}],
-"remedies": [{"name": "larger buckets", "tokens_per_s": 265000, "gain": 0.098}, {"name": "bf16 gradients", "tokens_per_s": 289000, "gain": 0.197}]}
+ {"mode": "strong", "ranks": 8, "plan": "dp 2, tp 2, pp 2", "tokens_per_s": 203000, "efficiency": 0.49, "lost": {"communication": 0.2, "bubble": 0.2, "imbalance": 0.05, "optimizer": 0.03, "rest": 0.03}},
+ {"mode": "weak", "ranks": 6, "plan": "tp 6", "other_plan": true, "tokens_per_s": 77700, "efficiency": 0.249, "lost": {"communication": 0.7, "rest": 0.051}}],
+"remedies": [
+ {"name": "another plan", "options": "--pp 2 --tp 1", "plan": "dp 4, pp 2", "tokens_per_s": 240000, "rounds": [240000], "gain": -0.00596, "communication": 0.1},
+ {"name": "larger buckets", "options": "--bucket 100M", "plan": "dp 8", "tokens_per_s": 265000, "rounds": [255000, 265000, 281430], "gain": 0.098, "communication": 0.223},
+ {"name": "bf16 gradients", "tokens_per_s": 289000, "gain": 0.197}]}
 END
 }
 
@@ -94,6 +100,7 @@ write_doctor() {
  {"check": "governor", "level": "warning", "what": "the frequency governor is powersave", "evidence": "scaling_governor of 96 CPUs", "cost": "small calls take twice as long", "fix": "cpupower frequency-set -g performance"},
  {"check": "memlock", "level": "ok", "what": "memory can be locked", "evidence": "unlimited", "cost": "", "fix": ""},
  {"check": "pcie", "level": "error", "what": "GPU 3 has 8 of 16 PCIe lanes", "evidence": "current_link_width 8", "cost": "half of the bandwidth to the host", "fix": "reseat the card"},
+ {"check": "ib", "level": "ok", "looked": false, "what": "InfiniBand ports are up", "evidence": "there is no InfiniBand here", "cost": "", "fix": ""},
  {"check": "shm", "level": "note", "what": "/dev/shm has 64 GiB", "evidence": "df", "cost": "", "fix": ""}]}
 END
 }

@@ -80,6 +80,29 @@ report run other -o two.html
 expect_page two.html $((7 + $(grep -c 'MFU)</b>' all.html)))
 expect_part two.html 'data-n="run"'
 expect_part two.html 'data-n="other"'
+for part in 'run, training' 'run, validation' 'other, training' 'other, validation'; do
+    expect_part two.html "</svg>$part</span>"
+done
+name="the title counts what was named, the head has dates and commits"
+report run other bench.json -o many.html
+expect_part many.html '<title>Weft report: run and 2 more</title>' # with traces and records
+started=$(sed -n 's/.*"started": "\([^"]*\)".*/\1/p' run/machine.json)
+commit=$(sed -n 's/.*"commit": "\([^"]*\)".*/\1/p' run/machine.json)
+expect_part many.html "Measured: run: $started${commit:+, commit $commit}; other: $started"
+expect_part many.html '; bench: 20'
+name="a time counts once, however many spans it has"
+# on a track of its own, on the same one, half beside; on the other rank one after the other
+cat >nested.json <<'END'
+{"traceEvents": [
+ {"ph": "X", "name": "pair", "pid": 0, "tid": 0, "ts": 0, "dur": 400000}, {"ph": "X", "name": "a", "pid": 0, "tid": 1, "ts": 10000, "dur": 150000},
+ {"ph": "X", "name": "b", "pid": 0, "tid": 1, "ts": 200000, "dur": 100000}, {"ph": "X", "name": "in b", "pid": 0, "tid": 1, "ts": 210000, "dur": 50000},
+ {"ph": "X", "name": "c", "pid": 0, "tid": 1, "ts": 350000, "dur": 100000}, {"ph": "X", "name": "forward", "pid": 0, "tid": 1, "ts": 20000, "dur": 30000},
+ {"ph": "X", "name": "a", "pid": 1, "tid": 0, "ts": 0, "dur": 100000}, {"ph": "X", "name": "b", "pid": 1, "tid": 0, "ts": 300000, "dur": 50000}]}
+END
+report nested.json -o nested.html
+expect_status 0
+grep -q '<td>rank 0</td>.*>30\.000</td>.*>450\.000</td>' nested.html || fail "rank 0: $(grep '<td>rank 0' nested.html)"
+grep -q '<td>rank 1</td>.*>0\.000</td>.*>150\.000</td>' nested.html || fail "rank 1: $(grep '<td>rank 1' nested.html)"
 
 # ---- results of every kind ---------------------------------------------------------------------
 
@@ -99,6 +122,16 @@ for part in '<g class="h0 slow">' '2 → 5: 1' ', PCIe SYS</title>' '2 to 5 reac
     'train, activations: 3 GiB</title>' 'reseat the card' 'NVIDIA H100' 'WEFT_CHUNK'; do
     expect_part kinds.html "$part"
 done
+name="what was not looked at, what cannot be told, other plans, remedies"
+for part in '<summary>1 passed, 1 skipped</summary>' '>skipped</span></td><td>ib</td>' 'there is no InfiniBand here' \
+    '>ok</span></td><td>memlock</td>' '</svg>noisy</span>' 'restless: put, 64 B: 1.1 (0.7 to 1.6), noisy</title>' \
+    'Median of the ratios of the blocks, and its 95% interval.' '<td>other plan</td><td class="n" data-v="6">' \
+    'other plan 6: tp 6, communication: ' '>communication</th>' 'scaling: for dp 8 on 8 ranks, which reaches 241.3k tokens/s.' \
+    '<td>--bucket 100M</td><td>dp 8</td>' '>4.99%</td>' '>22.3%</td>'; do
+    expect_part kinds.html "$part"
+done
+grep -q 'data-v="[^"]*6,77700' kinds.html && fail "another plan is on a curve"
+grep -q 'Ratio of medians' kinds.html && fail "not the ratio of medians"
 [ "$(grep -c '<g class="h[0-8]\( slow\)\?">' kinds.html)" = 168 ] || fail "not 56 cells in each heat map"
 
 name="ranks of one and of seven, and missing parts"
@@ -210,7 +243,9 @@ expect_refused "does not begin like JSON" binary.json
 sed 's/"links"/"soup"/' links.json >soup.json
 expect_refused '"soup"' soup.json
 "$weft" topo --json topo.json >/dev/null
-expect_refused 'no "kind"' topo.json
+expect_refused '"topo"' topo.json
+echo '{"ranks": 2}' >other.json
+expect_refused 'no "kind"' other.json
 mkfifo pipe
 expect_refused "pipe" pipe
 mkdir young && : >young/metrics.jsonl

@@ -180,15 +180,19 @@ static void ratios_show_interval_and_verdict(void **state)
     (void)state;
     const weft_ratio_t rows[] = {{"a", 1.4, 1.3, 1.5, WEFT_VERDICT_FASTER},
                                  {"b", 0.7, NAN, NAN, WEFT_VERDICT_NONE},
-                                 {"c", 0, 0, 0, WEFT_VERDICT_SLOWER}};
+                                 {"c", 0, 0, 0, WEFT_VERDICT_SLOWER},
+                                 {"d", 1.1, 0.8, 1.4, WEFT_VERDICT_NOISY}};
     const weft_plot_t plot = {.title = "t", .x = {.scale = WEFT_AXIS_LOG10}};
     sink_t sink;
     sink_open(&sink);
-    weft__plot_ratios(sink.out, &plot, rows, 3);
+    weft__plot_ratios(sink.out, &plot, rows, 4);
     char *text = sink_close(&sink);
     expect_sound(text);
     assert_non_null(strstr(text, "<title>a: 1.4 (1.3 to 1.5), faster</title>"));
     assert_non_null(strstr(text, "<title>b: 0.7</title>"));
+    assert_non_null(strstr(text, "<title>d: 1.1 (0.8 to 1.4), noisy</title>"));
+    assert_non_null(strstr(text, "</svg>noisy</span>")); /* in the legend, by its own name */
+    assert_null(strstr(text, "the same"));
     assert_null(strstr(text, "<title>c:")); /* no place on this axis; its label stays */
     assert_non_null(strstr(text, ">c</text>"));
     free(text);
