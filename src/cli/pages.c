@@ -115,7 +115,15 @@ int weft__page_man(const char *name)
             return status;
         }
     }
-    fprintf(stderr, "weft: there is no page of '%s'; weft --help lists the commands\n", name);
+    const char *names[64];
+    int count = 0;
+    for (; count < 64 && weft__command(count) != NULL; count++) {
+        names[count] = weft__command(count)->name;
+    }
+    const char *nearest = weft__nearest(name, names, count);
+    fprintf(stderr, "weft: there is no manual page of '%s'; %s%s%s\n", name,
+            nearest != NULL ? "did you mean '" : "weft --help lists the commands",
+            nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
     return WEFT_EXIT_USAGE;
 }
 

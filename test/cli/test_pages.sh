@@ -139,9 +139,19 @@ exactly ''
 name="weft --man of what there is not"
 try --man nonsense
 expect_status 2
-expect_in "$err" "there is no page of 'nonsense'"
-try --completion bash
+expect_in "$err" "there is no manual page of 'nonsense'; weft --help lists the commands"
+try --man brench
 expect_status 2
+expect_in "$err" "did you mean 'bench'?"
+try --man bench train
+expect_status 2
+expect_in "$err" "--man takes one command at most, but was given 'train'"
+for shell in bash zsh; do
+    try --completion $shell
+    expect_status 2
+    expect_in "$err" "--completion takes no arguments, but was given '$shell': what it prints is for bash"
+    [ -z "$out" ] || fail "it prints: $out"
+done
 try --competion
 expect_status 2
 expect_in "$err" "did you mean --completion?"
