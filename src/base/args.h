@@ -81,6 +81,10 @@ typedef struct weft_args_found {
 weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
                                weft_args_found_t *found_p);
 
+/* For a command that takes options alone: WEFT_ERR_INVALID with a sentence if there is a
+ * positional. */
+weft_status_t weft__args_none(const weft_args_t *args, const weft_args_found_t *found);
+
 /* The option with this letter; NULL: none. */
 const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter);
 

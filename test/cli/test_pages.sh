@@ -38,6 +38,7 @@ for command in $commands; do
     tr ' ' '\n' <<<"${_weft_options[$command]}" | sort >completed
     expect_same expected page
     expect_same expected completed
+    "$weft" "$command" --help | LC_ALL=C.UTF-8 grep -E '.{81}' && fail "lines of over 80 columns"
     grep -qx -- --help expected || fail "no options were found"
     options=$((options + $(wc -l <expected)))
     "$weft" --man "$command" >page.1 || fail "status $?"
@@ -135,6 +136,14 @@ completes run -n 4 --bind = core echo --n
 exactly ''
 completes nonsense ''
 exactly ''
+
+# Commands that take options alone say so in one sentence.
+for command in train generate links topo info; do
+    name="weft $command with an argument"
+    try $command nonsense
+    expect_status 2
+    expect_in "$err" "weft $command: takes no arguments, but was given \"nonsense\"; weft $command --help"
+done
 
 name="weft --man of what there is not"
 try --man nonsense
