@@ -66,6 +66,8 @@ typedef struct weft_args {
     int range_count;
     const weft_arg_words_t *words; /* may be NULL */
     int words_count;
+    const weft_arg_words_t *verbs; /* positionals after a first one, their .option; may be NULL */
+    int verb_count;
     bool stop; /* at the first positional: it and all after it are positionals */
 } weft_args_t;
 

@@ -148,6 +148,9 @@ int weft__cmd_links(int argc, char **argv)
         {"output", 'o', WEFT_ARG_STR, "FILE", &o.links.json, "the same as --json"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS}};
+    static const weft_arg_words_t words[] = {{"profile", NULL, weft__links_profile_name},
+                                             {"device", "auto cpu cuda", NULL},
+                                             {"bind", "core none", NULL}};
     const weft_args_t args = {
         .command = "weft links",
         .synopsis = "[OPTION]...",
@@ -165,6 +168,8 @@ int weft__cmd_links(int argc, char **argv)
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,
         .range_count = 1,
+        .words = words,
+        .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
     char **typed = weft__ranks_typed("weft links", argc, argv);
     if (!typed) {

@@ -130,7 +130,8 @@ int weft__page_man(const char *name)
 /* ---- completion ------------------------------------------------------------------------- */
 
 /* The arrays: _weft_options[COMMAND] are its options, _weft_values[COMMAND OPTION] what the value
- * of one can be, _weft_values[COMMAND] what else it takes. There, @files, @folders and @command
+ * of one can be, _weft_values[COMMAND] what else it takes, _weft_values[COMMAND VERB] what it takes
+ * after that word. There, @files, @folders and @command
  * stand for what the shell knows; "?" in front: the value may be left out. The loader of
  * bash-completion reads this inside a function, so arrays are declared global. */
 static const char bash_head[] = "# bash completion for weft; made by weft --completion\n"
@@ -207,7 +208,11 @@ static const char bash_functions[] =
     "    elif [[ $cur == -* ]]; then\n"
     "        _weft_add \"${_weft_options[$command]-}\"\n"
     "    else\n"
-    "        _weft_add \"${_weft_values[$command]-}\"\n"
+    "        _weft_program \"$command\"\n"
+    "        values=${_weft_values[$command]-}\n"
+    "        [[ $at -ge $COMP_CWORD ]] || values=${_weft_values[$command "
+    "${COMP_WORDS[at]}]-$values}\n"
+    "        _weft_add \"$values\"\n"
     "    fi\n"
     "}\n"
     "complete -F _weft weft\n";

@@ -134,6 +134,61 @@ completes run -n 4 --bind core echo fil
 exactly file.json
 completes run -n 4 --bind = core echo --n
 exactly ''
+for command in links pairs; do
+    completes $command --profile ''
+    exactly 'quick standard thorough'
+done
+completes doctor -l ''
+exactly 'quick standard thorough'
+for command in links pairs scaling; do
+    completes $command --device ''
+    exactly 'auto cpu cuda'
+    completes $command --bind = ''
+    exactly 'core none'
+done
+completes pairs run --capture ''
+exactly 'nsys trace'
+completes scaling --mode ''
+exactly 'both strong weak'
+completes scaling --precision b
+exactly bf16
+completes scaling --model gpt2-1
+exactly 'gpt2-124m gpt2-1558m'
+completes pairs ''
+exactly 'compare list run'
+completes pairs --profile quick r
+exactly run
+completes pairs compare f
+exactly 'file.json folder'
+completes pairs compare file.json with
+exactly 'with space.json'
+for verb in list run; do
+    completes pairs $verb ''
+    pairs=$out
+    withholds file.json
+done
+completes pairs --profile = quick run hal
+exactly halo
+completes pairs run halo one
+offers one-sided
+# shellcheck disable=SC2086 # names have no blanks
+"$weft" pairs list $pairs >listed || fail "a name that is offered is refused"
+[ "$(tr ' ' '\n' <<<"$pairs" | sort | uniq -d)" = "" ] || fail "names are offered twice: $pairs"
+"$weft" pairs list >all
+expect_same all listed
+completes report f
+exactly 'file.json folder'
+completes report folder wi
+exactly 'with space.json'
+completes report --title x -o fi
+exactly file.json
+completes doctor f
+exactly folder
+completes topo ''
+exactly ''
+completes pairs '$(touch executed)]' ''
+withholds halo
+[ ! -e executed ] || fail "a word of the line was executed"
 completes nonsense ''
 exactly ''
 
