@@ -66,6 +66,8 @@ typedef struct weft_args {
     int range_count;
     const weft_arg_words_t *words; /* may be NULL */
     int words_count;
+    const weft_arg_words_t *verbs; /* positionals after a first one, their .option; may be NULL */
+    int verb_count;
     bool stop; /* at the first positional: it and all after it are positionals */
 } weft_args_t;
 
@@ -80,6 +82,10 @@ typedef struct weft_args_found {
  * of options before it are then already set. */
 weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
                                weft_args_found_t *found_p);
+
+/* For a command that takes options alone: WEFT_ERR_INVALID with a sentence if there is a
+ * positional. */
+weft_status_t weft__args_none(const weft_args_t *args, const weft_args_found_t *found);
 
 /* The option with this letter; NULL: none. */
 const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter);

@@ -281,7 +281,15 @@ static void print_bash(const weft_args_t *args, FILE *out)
     fputs("'\n", out);
     fprintf(out, "_weft_values[%s]='", short_name(args));
     print_words(out, find_words(args, NULL));
+    for (int i = 0; i < args->verb_count; i++) {
+        fprintf(out, " %s", args->verbs[i].option);
+    }
     fprintf(out, "%s'\n", args->stop ? " @command" : "");
+    for (int i = 0; i < args->verb_count; i++) {
+        fprintf(out, "_weft_values[%s %s]='", short_name(args), args->verbs[i].option);
+        print_words(out, &args->verbs[i]);
+        fputs("'\n", out);
+    }
     for (int i = 0; i < args->count; i++) {
         if (args->options[i].help != NULL && args->options[i].kind != WEFT_ARG_FLAG) {
             print_values(out, args, &args->options[i]);

@@ -49,6 +49,11 @@ typedef struct weft_pairs_outcome {
  * sentence that has the nearest one. */
 weft_status_t weft__pairs_check(const weft_pairs_t *pairs);
 
+/* Row i of the profiles; word i that stands for a pair or a group, as it is typed, until the next
+ * call. NULL after the last. */
+const char *weft__pairs_profile_name(int i);
+const char *weft__pairs_word(int i);
+
 /* Measure, as one rank of `comm`; called by all of them. Rank 0 prints and writes files. */
 weft_status_t weft__pairs_run(const weft_pairs_t *pairs, weft_comm_h comm,
                               weft_pairs_outcome_t *outcome_p);

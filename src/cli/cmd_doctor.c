@@ -322,6 +322,8 @@ int weft__cmd_doctor(int argc, char **argv)
         {"root", 0, WEFT_ARG_STR, "DIR", &o.root, NULL},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS}};
+    static const weft_arg_words_t words[] = {{NULL, "@folders", NULL},
+                                             {"level", NULL, weft__doctor_level_word}};
     const weft_args_t args = {
         .command = "weft doctor",
         .synopsis = "[RUN] [OPTION]...",
@@ -338,6 +340,8 @@ int weft__cmd_doctor(int argc, char **argv)
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,
         .range_count = (int)(sizeof(ranges) / sizeof(ranges[0])),
+        .words = words,
+        .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
     weft_args_found_t found;
     int exit_status;

@@ -124,8 +124,12 @@ int weft__cmd_generate(int argc, char **argv)
     if (ends >= 0) {
         return ends;
     }
-    if (found.count > 0 || o.from[0] == '\0') {
-        return refuse("say which model to use, with --from PATH, and nothing but options");
+    if (weft__args_none(&args, &found) != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_last_error());
+        return WEFT_EXIT_USAGE;
+    }
+    if (o.from[0] == '\0') {
+        return refuse("say which model to use, with --from PATH");
     }
     bool known = strcmp(o.device, "cpu") == 0 || strcmp(o.device, "cuda") == 0 ||
                  strcmp(o.device, "auto") == 0;

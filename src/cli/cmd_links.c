@@ -148,6 +148,9 @@ int weft__cmd_links(int argc, char **argv)
         {"output", 'o', WEFT_ARG_STR, "FILE", &o.links.json, "the same as --json"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS}};
+    static const weft_arg_words_t words[] = {{"profile", NULL, weft__links_profile_name},
+                                             {"device", "auto cpu cuda", NULL},
+                                             {"bind", "core none", NULL}};
     const weft_args_t args = {
         .command = "weft links",
         .synopsis = "[OPTION]...",
@@ -156,8 +159,8 @@ int weft__cmd_links(int argc, char **argv)
                 "(permutations, all-to-all, all-reduce by ring, tree and direct), and memory of "
                 "the device, of a peer and of the host. Links that are slower than their kind "
                 "should be, or than others of their kind, are measured again and named.",
-        .footer = "Exit status: 0 if all is well, 3 if a link is slow or corrupts data, 1 if "
-                  "measuring\nfailed. docs/links.md explains the tables.\n\n"
+        .footer = "Exit status: 0 if all is well, 3 if a link is slow or corrupts data, 1 if\n"
+                  "measuring failed. docs/links.md explains the tables.\n\n"
                   "examples:\n"
                   "  weft links -n 8 --json links.json\n"
                   "  weft links --device cuda --profile thorough --min 335",
@@ -165,6 +168,8 @@ int weft__cmd_links(int argc, char **argv)
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,
         .range_count = 1,
+        .words = words,
+        .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
     char **typed = weft__ranks_typed("weft links", argc, argv);
     if (!typed) {
@@ -179,9 +184,9 @@ int weft__cmd_links(int argc, char **argv)
     } else if (found.help) {
         weft__args_help(&args, stdout);
         exit_status = 0;
-    } else if (found.count > 0) {
-        exit_status = complain("there is nothing to give but options, not \"%.100s\"",
-                               found.positionals[0]);
+    } else if (weft__args_none(&args, &found) != WEFT_OK) {
+        weft__rank_say(weft_last_error());
+        exit_status = WEFT_EXIT_USAGE;
     } else {
         o.links.command = typed;
         choose_colours(&o.links);

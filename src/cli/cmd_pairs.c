@@ -235,6 +235,13 @@ int weft__cmd_pairs(int argc, char **argv)
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS},
                                               {"iterations", 1, 1000000000}};
+    static const weft_arg_words_t words[] = {{"profile", NULL, weft__pairs_profile_name},
+                                             {"device", "auto cpu cuda", NULL},
+                                             {"bind", "core none", NULL},
+                                             {"capture", "trace nsys", NULL}};
+    static const weft_arg_words_t verbs[] = {{"list", NULL, weft__pairs_word},
+                                             {"run", NULL, weft__pairs_word},
+                                             {"compare", "@files", NULL}};
     const weft_args_t args = {
         .command = "weft pairs",
         .synopsis = "list|run|compare [NAME|GROUP|FILE]... [OPTION]...",
@@ -254,6 +261,10 @@ int weft__cmd_pairs(int argc, char **argv)
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,
         .range_count = (int)(sizeof(ranges) / sizeof(ranges[0])),
+        .words = words,
+        .words_count = (int)(sizeof(words) / sizeof(words[0])),
+        .verbs = verbs,
+        .verb_count = (int)(sizeof(verbs) / sizeof(verbs[0])),
     };
     char **typed = weft__ranks_typed("weft pairs", argc, argv);
     if (!typed) {

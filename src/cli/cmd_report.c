@@ -79,6 +79,8 @@ int weft__cmd_report(int argc, char **argv)
                   "  weft report RUN links.json -o report.html\n",
         .options = table,
         .count = sizeof(table) / sizeof(table[0]),
+        .words = &(const weft_arg_words_t){NULL, "@files", NULL},
+        .words_count = 1,
     };
     weft_args_found_t found;
     signal(SIGXFSZ, SIG_IGN); /* told like a full disk */

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/rank.h"
 #include "cli/ranks.h"
+#include "model/config.h"
 #include "train/admit.h"
 
 typedef struct options {
@@ -228,6 +229,11 @@ int weft__cmd_scaling(int argc, char **argv)
                                               {"length", 0, 1 << 30},
                                               {"steps", 1, 1000000},
                                               {"rounds", 1, WEFT_SCALING_ROUNDS_MOST}};
+    static const weft_arg_words_t words[] = {{"model", "@files", weft__config_preset_name},
+                                             {"precision", "auto fp32 bf16 fp16", NULL},
+                                             {"mode", "weak strong both", NULL},
+                                             {"device", "auto cpu cuda", NULL},
+                                             {"bind", "core none", NULL}};
     const weft_args_t args = {
         .command = "weft scaling",
         .synopsis = "[OPTION]... [-- TRAIN-OPTION...]",
@@ -242,6 +248,8 @@ int weft__cmd_scaling(int argc, char **argv)
         .count = (int)(sizeof(options) / sizeof(options[0])),
         .ranges = ranges,
         .range_count = (int)(sizeof(ranges) / sizeof(ranges[0])),
+        .words = words,
+        .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
     char **typed = weft__ranks_typed("weft scaling", argc, argv);
     if (typed == NULL) {

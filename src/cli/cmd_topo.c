@@ -221,8 +221,8 @@ int weft__cmd_topo(int argc, char **argv)
     if (ends >= 0) {
         return ends;
     }
-    if (found.count > 0) {
-        fprintf(stderr, "weft topo: '%s' is one argument too many\n", found.positionals[0]);
+    if (weft__args_none(&args, &found) != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_last_error());
         return WEFT_EXIT_USAGE;
     }
     machine_t machine = {0};

@@ -40,8 +40,12 @@ static void print_help(FILE *out)
     for (int i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-*s  %s\n", width, commands[i].name, commands[i].text);
     }
-    fprintf(out, "\nweft COMMAND --help explains one; weft --version prints the version, and weft\n"
-                 "--completion what bash reads to complete command lines.\n"
+    fprintf(out, "\noptions:\n"
+                 "  --version        print the version\n"
+                 "  --man [COMMAND]  print a manual page: weft --man train | man -l -\n"
+                 "  --completion     print what lets bash complete command lines: put\n"
+                 "                   eval \"$(weft --completion)\" into ~/.bashrc\n"
+                 "  --help           show this text; weft COMMAND --help explains a command\n\n"
                  "Every command returns 0 for success, 1 for failure and 2 for wrong use;\n"
                  "docs/reliability.md has all statuses.\n");
 }
@@ -118,6 +122,16 @@ static int unknown_option(const char *option)
     return WEFT_EXIT_USAGE;
 }
 
+/* --man or --completion, with more than it takes. */
+static int too_many(const char *option, const char *last)
+{
+    bool man = strcmp(option, "--man") == 0;
+    fprintf(stderr, "weft: %s takes %s, but was given '%s'%s\n", option,
+            man ? "one command at most" : "no arguments", last,
+            man ? "" : ": what it prints is for bash");
+    return WEFT_EXIT_USAGE;
+}
+
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
 {
     return word != NULL && (strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0);
@@ -186,6 +200,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(name, "--completion") == 0 && argc == 2) {
         return finish(weft__page_completion());
+    }
+    if (strcmp(name, "--completion") == 0 || strcmp(name, "--man") == 0) {
+        return too_many(name, argv[argc - 1]);
     }
     if (name[0] == '-' && !help) {
         return unknown_option(name);

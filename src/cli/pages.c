@@ -115,14 +115,23 @@ int weft__page_man(const char *name)
             return status;
         }
     }
-    fprintf(stderr, "weft: there is no page of '%s'; weft --help lists the commands\n", name);
+    const char *names[64];
+    int count = 0;
+    for (; count < 64 && weft__command(count) != NULL; count++) {
+        names[count] = weft__command(count)->name;
+    }
+    const char *nearest = weft__nearest(name, names, count);
+    fprintf(stderr, "weft: there is no manual page of '%s'; %s%s%s\n", name,
+            nearest != NULL ? "did you mean '" : "weft --help lists the commands",
+            nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
     return WEFT_EXIT_USAGE;
 }
 
 /* ---- completion ------------------------------------------------------------------------- */
 
 /* The arrays: _weft_options[COMMAND] are its options, _weft_values[COMMAND OPTION] what the value
- * of one can be, _weft_values[COMMAND] what else it takes. There, @files, @folders and @command
+ * of one can be, _weft_values[COMMAND] what else it takes, _weft_values[COMMAND VERB] what it takes
+ * after that word. There, @files, @folders and @command
  * stand for what the shell knows; "?" in front: the value may be left out. The loader of
  * bash-completion reads this inside a function, so arrays are declared global. */
 static const char bash_head[] = "# bash completion for weft; made by weft --completion\n"
@@ -199,7 +208,11 @@ static const char bash_functions[] =
     "    elif [[ $cur == -* ]]; then\n"
     "        _weft_add \"${_weft_options[$command]-}\"\n"
     "    else\n"
-    "        _weft_add \"${_weft_values[$command]-}\"\n"
+    "        _weft_program \"$command\"\n"
+    "        values=${_weft_values[$command]-}\n"
+    "        [[ $at -ge $COMP_CWORD ]] || values=${_weft_values[$command "
+    "${COMP_WORDS[at]}]-$values}\n"
+    "        _weft_add \"$values\"\n"
     "    fi\n"
     "}\n"
     "complete -F _weft weft\n";

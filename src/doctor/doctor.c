@@ -200,6 +200,11 @@ int weft__doctor_count(const weft_doctor_t *doctor, weft_finding_level_t level)
     return count;
 }
 
+const char *weft__doctor_level_word(int i)
+{
+    return i <= WEFT_DOCTOR_THOROUGH ? level_words[i] : NULL;
+}
+
 bool weft__doctor_level(const char *word, weft_doctor_level_t *level_p)
 {
     for (int i = 0; i <= WEFT_DOCTOR_THOROUGH; i++) {

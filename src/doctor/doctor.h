@@ -132,4 +132,7 @@ void weft__doctor_json(const weft_doctor_t *doctor, weft_json_t *json);
 /* "quick", "standard", "thorough"; false if it is none of them. */
 bool weft__doctor_level(const char *word, weft_doctor_level_t *level_p);
 
+/* The word of level i; NULL after the last. */
+const char *weft__doctor_level_word(int i);
+
 #endif

@@ -378,10 +378,8 @@ static weft_status_t parse_copy(const weft_args_t *args, int argc, char **argv,
     }
     memcpy(copy, argv, (size_t)argc * sizeof(*copy));
     weft_status_t status = weft__args_parse(args, argc, copy, found_p);
-    if (status == WEFT_OK && !found_p->help && found_p->count > 0) {
-        status = weft__fail(WEFT_ERR_INVALID,
-                            "weft train: \"%.60s\" is no option; weft train --help lists them",
-                            found_p->positionals[0]);
+    if (status == WEFT_OK && !found_p->help) {
+        status = weft__args_none(args, found_p);
     }
     free(copy);
     return status;

@@ -292,6 +292,7 @@ static const weft_arg_t few[] = {
 };
 static const weft_arg_words_t few_words[] = {{NULL, "all", each_color},
                                              {"color", NULL, each_color}};
+static const weft_arg_words_t few_verbs[] = {{"wall", "@files", NULL}, {"door", NULL, each_color}};
 static const weft_args_t small = {
     .command = "weft paint",
     .synopsis = "[WHAT]",
@@ -301,6 +302,8 @@ static const weft_args_t small = {
     .count = 4,
     .words = few_words,
     .words_count = 2,
+    .verbs = few_verbs,
+    .verb_count = 2,
 };
 
 static void help_as_a_manual_page(void **state)
@@ -326,7 +329,9 @@ static void help_as_what_bash_completes(void **state)
     (void)state;
     char *text = help_as(WEFT_HELP_BASH, &small);
     assert_string_equal(text, "_weft_options[paint]='-c --color --place -h --quick --help'\n"
-                              "_weft_values[paint]=' all red blue'\n"
+                              "_weft_values[paint]=' all red blue wall door'\n"
+                              "_weft_values[paint wall]=' @files'\n"
+                              "_weft_values[paint door]=' red blue'\n"
                               "_weft_values[paint --color]=' red blue'\n"
                               "_weft_values[paint -c]=' red blue'\n"
                               "_weft_values[paint --place]='? @folders'\n");

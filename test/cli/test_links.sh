@@ -33,7 +33,7 @@ refused 'there is no profile "fast"; there are quick, standard, thorough' --prof
 refused 'there is no device "tpu"' --device tpu
 refused '--bind is "socket"' --bind socket
 refused '--min must be 0 or more' --min -1
-refused 'there is nothing to give but options, not "8"' 8
+refused 'takes no arguments, but was given "8"' 8
 links -n 0
 expect_status 2
 links --help

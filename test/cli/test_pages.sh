@@ -38,6 +38,7 @@ for command in $commands; do
     tr ' ' '\n' <<<"${_weft_options[$command]}" | sort >completed
     expect_same expected page
     expect_same expected completed
+    "$weft" "$command" --help | LC_ALL=C.UTF-8 grep -E '.{81}' && fail "lines of over 80 columns"
     grep -qx -- --help expected || fail "no options were found"
     options=$((options + $(wc -l <expected)))
     "$weft" --man "$command" >page.1 || fail "status $?"
@@ -133,15 +134,88 @@ completes run -n 4 --bind core echo fil
 exactly file.json
 completes run -n 4 --bind = core echo --n
 exactly ''
+for command in links pairs; do
+    completes $command --profile ''
+    exactly 'quick standard thorough'
+done
+completes doctor -l ''
+exactly 'quick standard thorough'
+for command in links pairs scaling; do
+    completes $command --device ''
+    exactly 'auto cpu cuda'
+    completes $command --bind = ''
+    exactly 'core none'
+done
+completes pairs run --capture ''
+exactly 'nsys trace'
+completes scaling --mode ''
+exactly 'both strong weak'
+completes scaling --precision b
+exactly bf16
+completes scaling --model gpt2-1
+exactly 'gpt2-124m gpt2-1558m'
+completes pairs ''
+exactly 'compare list run'
+completes pairs --profile quick r
+exactly run
+completes pairs compare f
+exactly 'file.json folder'
+completes pairs compare file.json with
+exactly 'with space.json'
+for verb in list run; do
+    completes pairs $verb ''
+    pairs=$out
+    withholds file.json
+done
+completes pairs --profile = quick run hal
+exactly halo
+completes pairs run halo one
+offers one-sided
+# shellcheck disable=SC2086 # names have no blanks
+"$weft" pairs list $pairs >listed || fail "a name that is offered is refused"
+[ "$(tr ' ' '\n' <<<"$pairs" | sort | uniq -d)" = "" ] || fail "names are offered twice: $pairs"
+"$weft" pairs list >all
+expect_same all listed
+completes report f
+exactly 'file.json folder'
+completes report folder wi
+exactly 'with space.json'
+completes report --title x -o fi
+exactly file.json
+completes doctor f
+exactly folder
+completes topo ''
+exactly ''
+completes pairs '$(touch executed)]' ''
+withholds halo
+[ ! -e executed ] || fail "a word of the line was executed"
 completes nonsense ''
 exactly ''
+
+# Commands that take options alone say so in one sentence.
+for command in train generate links topo info; do
+    name="weft $command with an argument"
+    try $command nonsense
+    expect_status 2
+    expect_in "$err" "weft $command: takes no arguments, but was given \"nonsense\"; weft $command --help"
+done
 
 name="weft --man of what there is not"
 try --man nonsense
 expect_status 2
-expect_in "$err" "there is no page of 'nonsense'"
-try --completion bash
+expect_in "$err" "there is no manual page of 'nonsense'; weft --help lists the commands"
+try --man brench
 expect_status 2
+expect_in "$err" "did you mean 'bench'?"
+try --man bench train
+expect_status 2
+expect_in "$err" "--man takes one command at most, but was given 'train'"
+for shell in bash zsh; do
+    try --completion $shell
+    expect_status 2
+    expect_in "$err" "--completion takes no arguments, but was given '$shell': what it prints is for bash"
+    [ -z "$out" ] || fail "it prints: $out"
+done
 try --competion
 expect_status 2
 expect_in "$err" "did you mean --completion?"

@@ -44,6 +44,11 @@ const weft_pairs_profile_t *weft__pairs_profile(const char *name)
     return NULL;
 }
 
+const char *weft__pairs_profile_name(int i)
+{
+    return i < PROFILES ? profiles[i].name : NULL;
+}
+
 int weft__pairs_sizes(const weft_pair_t *pair, int sizes, size_t bytes[WEFT_PAIRS_SIZES])
 {
     int count = 0;
@@ -124,6 +129,29 @@ static int all_names(const char *names[NAMES_MOST], char labels[NAMES_MOST][WEFT
         names[count++] = (*at)->group;
     }
     return count;
+}
+
+const char *weft__pairs_word(int i)
+{
+    static char word[WEFT_PAIR_LABEL];
+    const char *names[NAMES_MOST];
+    char labels[NAMES_MOST][WEFT_PAIR_LABEL];
+    int count = all_names(names, labels), words = 0;
+    for (int at = 0; at < count; at++) {
+        int before = 0;
+        while (strcmp(names[before], names[at]) != 0) {
+            before++;
+        }
+        if (before < at || words++ != i) {
+            continue;
+        }
+        snprintf(word, sizeof(word), "%s", names[at]);
+        for (char *c = word; *c != '\0'; c++) {
+            *c = *c == ' ' ? '-' : *c; /* of a group */
+        }
+        return word;
+    }
+    return NULL;
 }
 
 static weft_status_t refuse(const char *name)
