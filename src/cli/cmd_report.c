@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #include "base/output.h"
 #include "cli/commands.h"
@@ -37,6 +39,23 @@ static int write_page(const weft_report_t *report, const options_t *options)
     return 0;
 }
 
+/* Does something stand at `path` that is no page: a file of a run, say, or somebody's work? */
+static bool is_no_page(const char *path)
+{
+    static const char start[] = "<!doctype html";
+    char found[sizeof(start) - 1];
+    struct stat there;
+    if (stat(path, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0) {
+        return false;
+    }
+    FILE *file = fopen(path, "rb");
+    size_t count = file != NULL ? fread(found, 1, sizeof(found), file) : 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return count < sizeof(found) || strncasecmp(found, start, sizeof(found)) != 0;
+}
+
 static int make_report(weft_report_t *report, const options_t *options, int count, char **paths)
 {
     if (weft__output_check(options->path) != WEFT_OK) {
@@ -51,6 +70,12 @@ static int make_report(weft_report_t *report, const options_t *options, int coun
         fprintf(stderr,
                 "weft report: %s is one of the files that the report is made of; name another one "
                 "with --output\n",
+                options->path);
+        return WEFT_EXIT_USAGE;
+    }
+    if (!options->to_stdout && is_no_page(options->path)) {
+        fprintf(stderr,
+                "weft report: %s is there and is no HTML page; name another file with --output\n",
                 options->path);
         return WEFT_EXIT_USAGE;
     }

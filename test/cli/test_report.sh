@@ -267,6 +267,12 @@ cp -r run killed && printf '{"step": 7, "lo' >>killed/metrics.jsonl
 report killed -o killed.html
 expect_status 0
 expect_part killed.html "the last line is cut short"
+name="only pages are written over"
+echo notes >notes.txt
+report links.json -o notes.txt
+expect_status 2
+expect_in "$err" "notes.txt is there and is no HTML page"
+[ "$(cat notes.txt)" = notes ] || fail "notes.txt is gone"
 name="input is not written over"
 cp links.json keep.json
 ln -s keep.json link.json

@@ -7,7 +7,7 @@
 #include "bench/samples.h"
 
 #define TIME_MOST 1e15 /* microseconds; more is no time */
-#define BAND 0.05 /* runs of the same program on one machine differ by as much */
+#define BAND 0.05      /* runs of the same program on one machine differ by as much */
 
 /* ---- reading ---------------------------------------------------------------------------- */
 

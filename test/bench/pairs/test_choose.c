@@ -16,12 +16,13 @@ static weft_status_t nothing(weft_pair_run_t *run, int rounds)
     return WEFT_OK;
 }
 
-static const weft_pair_t pair = {.target = "hand",
-                                 .name = "left",
-                                 .group = "data parallel",
-                                 .ways = {{"a", nothing}, {"b", nothing}, {"c", nothing}},
-                                 .min = 1 << 10,
-                                 .max = 1 << 20};
+static const weft_pair_t pair = {
+    .target = "hand",
+    .name = "left",
+    .group = "data parallel",
+    .ways = {{"a", nothing, NULL}, {"b", nothing, NULL}, {"c", nothing, NULL}},
+    .min = 1 << 10,
+    .max = 1 << 20};
 
 static void a_profile_takes_the_middle_three_or_all_sizes(void **state)
 {
