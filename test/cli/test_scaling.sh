@@ -65,7 +65,7 @@ fi
 rm -f b.json one.json
 
 name="benchmark of the configuration of a run: its data and folder are left alone"
-printf 'data = nowhere\nout = run\nsteps = 100000\nsave = 5\n' >run.config
+printf 'data = nowhere\nout = run\ntensorboard = auto\nsteps = 100000\nsave = 5\n' >run.config
 benchmark -c run.config --steps 2 --batch 2
 expect_status 0
 rm run.config
