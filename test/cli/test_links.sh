@@ -135,7 +135,7 @@ wait $pid
 status=$?
 err=$(cat err)
 expect_status 137
-expect_in "$err" "killed by signal 9"
+expect_in "$err" "killed by SIGKILL"
 [ ! -e killed.json ] || fail "a file of a measurement that failed"
 
 [ $failures = 0 ] || exit 1

@@ -127,7 +127,7 @@ kill -9 "$(rank_of)"
 wait $pid
 status=$?
 [ $status = 137 ] || fail "status $status; $(cat err)"
-grep -q 'killed by signal 9' err || fail "not told: $(cat err)"
+grep -q 'killed by SIGKILL' err || fail "not told: $(cat err)"
 [ ! -e killed.json ] || fail "half a file is left"
 
 name="a folder that is not there"

@@ -188,7 +188,7 @@ for command in "scaling $small -n 3 --steps 1000000 --rounds 1 --mode weak --no-
     status=$?
     err=$(cat err)
     expect_status 137
-    expect_in "$err" "killed by signal 9"
+    expect_in "$err" "killed by SIGKILL"
     for rank in $all; do
         ! kill -0 "$rank" 2>/dev/null || fail "process $rank is still there"
     done
