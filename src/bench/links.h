@@ -36,6 +36,7 @@ typedef struct weft_links {
     int profile;          /* row of the table above */
     size_t bytes;         /* of a transfer; 0: by the kind of device */
     double min_gbs;       /* what every link must reach; 0: what its kind should */
+    int ranks_here;       /* on this host */
     bool threads;         /* ranks are threads of one process */
     bool colour;          /* rank 0: stdout is a terminal that takes it */
     const char *json;     /* file, or NULL */

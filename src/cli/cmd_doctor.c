@@ -286,6 +286,7 @@ static int start(options_t *o)
     o->asked.environment = environ;
     o->asked.ranks = is_rank ? job->local_size : o->ranks;
     o->asked.hosts = count_hosts();
+    o->asked.launcher = is_rank ? (int)getppid() : 0;
     o->asked.machine = o->asked.run == NULL;
     o->asked.self = is_rank || o->root[0] != '\0' ? NULL : WEFT_LAUNCH_SELF;
     if (o->trial != NULL ||

@@ -18,7 +18,8 @@
 #include "cli/ranks.h"
 #include "comm/comm.h"
 
-#define RANKS_MOST 8 /* of virtual GPUs, unless more are asked for */
+#define RANKS_MOST 8     /* of virtual GPUs, unless more are asked for */
+#define BYTES_LEAST 4096 /* of a transfer */
 
 typedef struct options {
     weft_links_t links;
@@ -77,9 +78,19 @@ static int resolve(options_t *o)
     if (!(links->min_gbs >= 0)) {
         return complain("--min must be 0 or more GB/s%s", "");
     }
+    if (links->bytes > 0 && links->bytes < BYTES_LEAST) {
+        return complain("--size is 4 KiB or more: a smaller transfer measures latency, which has "
+                        "a table of its own%s",
+                        "");
+    }
+    const weft_job_t *job;
+    if (weft__job(&job) != WEFT_OK) {
+        return complain("%s", weft_last_error());
+    }
     weft__settings_set("WEFT_DEVICE", o->device);
     o->asked = o->ranks;
     o->ranks = o->ranks ? o->ranks : choose_ranks(o->device);
+    links->ranks_here = strcmp(job->launcher, "none") != 0 ? job->local_size : o->ranks;
     return 0;
 }
 

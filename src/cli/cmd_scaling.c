@@ -62,6 +62,82 @@ static int refuse_plans(const weft_train_config_t *c)
     return 0;
 }
 
+/* Is `word` the option --name, or -letter (0: it has none), by itself or with its value? */
+static bool is_option(const char *word, const char *name, char letter)
+{
+    size_t length = strlen(name);
+    if (word[0] == '-' && word[1] == '-') {
+        return strncmp(word + 2, name, length) == 0 &&
+               (word[2 + length] == '\0' || word[2 + length] == '=');
+    }
+    return word[0] == '-' && letter != 0 && word[1] == letter;
+}
+
+/* What would be ignored after --: scaling has its own, or reads and writes nothing of the kind. A
+ * file of --config may have them, as that of a run does. */
+static int refuse_ignored(int count, char **more)
+{
+    static const struct {
+        const char *name;
+        char letter;
+        const char *why; /* NULL: it goes before -- */
+    } rows[] = {
+        {"steps", 's', NULL},
+        {"data", 0, "tokens are made up"},
+        {"eval-data", 0, "nothing is validated"},
+        {"eval-share", 0, "nothing is validated"},
+        {"eval", 0, "nothing is validated"},
+        {"eval-batches", 0, "nothing is validated"},
+        {"tokenizer", 0, "tokens are made up"},
+        {"out", 'o', "nothing is written but --json"},
+        {"tensorboard", 0, "nothing is written but --json"},
+        {"resume", 0, "weights are made up"},
+        {"save", 0, "nothing is saved"},
+        {"keep", 0, "nothing is saved"},
+        {"max-restarts", 0, "nothing is saved to go on from"},
+        {"sample", 0, "no text is sampled"},
+        {"sample-tokens", 0, "no text is sampled"},
+        {"prompt", 0, "no text is sampled"},
+        {"log", 0, "steps are not printed"},
+    };
+    for (int i = 0; i < count; i++) {
+        for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+            if (is_option(more[i], rows[k].name, rows[k].letter)) {
+                char text[160];
+                snprintf(text, sizeof(text),
+                         rows[k].why ? "--%s has no use, as %s: leave it out after --"
+                                     : "--%s goes before --",
+                         rows[k].name, rows[k].why);
+                return complain(text);
+            }
+        }
+    }
+    return 0;
+}
+
+/* Words that are no options; those after -- are weft train's to look at. */
+static int refuse_words(char *const *typed, const weft_args_found_t *found)
+{
+    int after = 0;
+    for (char *const *word = typed; *word != NULL; word++) {
+        if (strcmp(*word, "--") == 0) {
+            while (*++word != NULL) {
+                after++;
+            }
+            break;
+        }
+    }
+    if (found->count > after) {
+        char text[256];
+        snprintf(text, sizeof(text),
+                 "there is nothing to give but options, not \"%.100s\"; options of weft train go "
+                 "after --",
+                 found->positionals[0]);
+        return complain(text);
+    }
+    return refuse_ignored(found->count, found->positionals);
+}
+
 /* The configuration of training: our own options, and what follows --. */
 static int read_training(options_t *o, int count, char **more)
 {
@@ -265,7 +341,8 @@ int weft__cmd_scaling(int argc, char **argv)
         weft__args_help(&args, stdout);
         exit_status = 0;
     } else {
-        exit_status = choose_ranks(&o, &asked);
+        exit_status = refuse_words(typed, &found);
+        exit_status = exit_status == 0 ? choose_ranks(&o, &asked) : exit_status;
         exit_status = exit_status == 0 ? start(&o, asked, found.count, found.positionals, typed)
                                        : exit_status;
     }

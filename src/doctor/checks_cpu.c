@@ -12,17 +12,25 @@
 
 #define NO_CPUS "the kernel does not list the CPUs"
 
+static const char *plural(int count)
+{
+    return count == 1 ? "" : "s";
+}
+
 const char *weft__check_affinity(weft_doctor_t *doctor)
 {
     const weft_doctor_cpus_t *cpus = &doctor->cpus;
-    char allowed[WEFT_LOOK_LINE] = "?";
+    char allowed[WEFT_LOOK_LINE] = "?", process[16] = "self";
     if (cpus->online_count == 0) {
         return NO_CPUS;
     }
     if (cpus->allowed_count >= cpus->online_count) {
         return NULL;
     }
-    const char *status = weft__look_text(doctor, NULL, "/proc/self/status");
+    if (cpus->launchers) {
+        snprintf(process, sizeof(process), "%d", doctor->asked.launcher);
+    }
+    const char *status = weft__look_text(doctor, NULL, "/proc/%s/status", process);
     const char *list = status != NULL ? weft__parse_key(status, "Cpus_allowed_list") : NULL;
     if (list != NULL) {
         snprintf(allowed, sizeof(allowed), "%.*s", (int)strcspn(list, "\n"), list);
@@ -30,11 +38,12 @@ const char *weft__check_affinity(weft_doctor_t *doctor)
     bool hurts = doctor->ranks > cpus->allowed_cores && cpus->online_cores > cpus->allowed_cores;
     weft__doctor_add(
         doctor, hurts ? WEFT_FINDING_WARNING : WEFT_FINDING_NOTE,
-        weft__doctor_text(doctor, "this process may use %d of %d CPUs", cpus->allowed_count,
+        weft__doctor_text(doctor, "this %s may use %d of %d CPUs",
+                          cpus->launchers ? "job" : "process", cpus->allowed_count,
                           cpus->online_count),
-        weft__doctor_text(doctor, "/proc/self/status: Cpus_allowed_list %s; %d cores for %d rank%s",
-                          allowed, cpus->allowed_cores, doctor->ranks,
-                          doctor->ranks == 1 ? "" : "s"),
+        weft__doctor_text(doctor, "/proc/%s/status: Cpus_allowed_list %s; %d core%s for %d rank%s",
+                          process, allowed, cpus->allowed_cores, plural(cpus->allowed_cores),
+                          doctor->ranks, plural(doctor->ranks)),
         hurts ? "ranks share cores although others are idle"
               : "none as long as the ranks find room; the other cores are out of reach",
         "start it without taskset, numactl or docker --cpuset-cpus; under Slurm ask for "
@@ -108,7 +117,7 @@ const char *weft__check_quota(weft_doctor_t *doctor)
                             weft__doctor_text(doctor,
                                               "the control group has %.4g CPUs for %d rank%s; "
                                               "more threads are stopped",
-                                              quota, doctor->ranks, doctor->ranks == 1 ? "" : "s"));
+                                              quota, doctor->ranks, plural(doctor->ranks)));
     }
     return NULL;
 }
@@ -123,15 +132,17 @@ const char *weft__check_rank_cores(weft_doctor_t *doctor)
     if (doctor->ranks > cpus->allowed_count && doctor->ranks > cpus->online_cores) {
         weft__doctor_add(
             doctor, WEFT_FINDING_WARNING,
-            weft__doctor_text(doctor, "%d ranks share %d CPUs", doctor->ranks, cpus->allowed_count),
-            weft__doctor_text(doctor, "-n %d; %d cores, %d hardware threads may be used",
-                              doctor->ranks, cpus->allowed_cores, cpus->allowed_count),
+            weft__doctor_text(doctor, "%d ranks share %d CPU%s", doctor->ranks, cpus->allowed_count,
+                              plural(cpus->allowed_count)),
+            weft__doctor_text(doctor, "-n %d; %d core%s, %d hardware thread%s may be used",
+                              doctor->ranks, cpus->allowed_cores, plural(cpus->allowed_cores),
+                              cpus->allowed_count, plural(cpus->allowed_count)),
             weft__doctor_text(doctor,
                               "ranks take turns: a step takes about %.3g times as long, and "
                               "timings say little about larger machines",
                               (double)doctor->ranks / cpus->allowed_cores),
             weft__doctor_text(doctor, "start %d rank%s, or take it as a test of correctness",
-                              cpus->allowed_cores, cpus->allowed_cores == 1 ? "" : "s"));
+                              cpus->allowed_cores, plural(cpus->allowed_cores)));
     }
     return NULL;
 }

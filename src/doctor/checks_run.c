@@ -128,6 +128,47 @@ const char *weft__check_run_loss_scale(weft_doctor_t *doctor)
     return NULL;
 }
 
+/* ---- the latest rank ------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+#define LATE_LEAST 1.2 /* times the median of computation that make a rank a late one */
+
+/* The rank of the trace that computes longest. */
+typedef struct late {
+    int rank;
+    double most, median; /* seconds of computation: its own, and of all ranks */
+} late_t;
+
+/* False if there is no trace of several ranks, or no memory. */
+static bool find_late(weft_doctor_t *doctor, late_t *late_p)
+{
+    const weft_run_trace_t *trace = &doctor->run->trace;
+    int worst = 0;
+    if (!doctor->run->has_trace || trace->count < 2) {
+        return false;
+    }
+    double *times = calloc((size_t)trace->count, sizeof(*times));
+    if (times == NULL) {
+        doctor->no_memory = true;
+        return false;
+    }
+    for (int i = 0; i < trace->count; i++) {
+        times[i] = trace->ranks[i].compute;
+        worst = trace->ranks[i].compute > trace->ranks[worst].compute ? i : worst;
+    }
+    qsort(times, (size_t)trace->count, sizeof(*times), compare);
+    *late_p = (late_t){.rank = worst,
+                       .most = trace->ranks[worst].compute,
+                       .median = times[(trace->count - 1) / 2]};
+    free(times);
+    return late_p->median > 0;
+}
+
 /* ---- communication --------------------------------------------------------------------------- */
 
 /* What of the plan could still be changed, best first. */
@@ -159,15 +200,31 @@ const char *weft__check_run_comm(weft_doctor_t *doctor)
         return "the run has one rank";
     }
     /* what tensor parallelism and pipelines wait for has checks of its own */
-    if (share > COMM_MOST && !(tensor > share / 2) &&
-        !(run->has_config && run->config.pp > 1 && run->config.dp <= 1)) {
-        weft__doctor_add(
-            doctor, WEFT_FINDING_WARNING, "ranks wait for communication",
-            weft__doctor_text(doctor, "comm_share: median %.0f%% of a step over %d steps",
-                              100 * share, run->steps.count),
-            weft__doctor_text(doctor, "the run could be %.2g times as fast", 1 / (1 - share)),
-            remedies(doctor));
+    if (!(share > COMM_MOST) || tensor > share / 2 ||
+        (run->has_config && run->config.pp > 1 && run->config.dp <= 1)) {
+        return NULL;
     }
+    late_t late;
+    bool traced = find_late(doctor, &late);
+    /* whoever waits for a rank that computes does so in a call of communication */
+    if (traced && late.most > LATE_LEAST * late.median && 1 - late.median / late.most > share / 2) {
+        return weft__doctor_text(doctor,
+                                 "comm_share is %.0f%%, most of it waiting for rank %d, which "
+                                 "computes longer: see run-straggler",
+                                 100 * share, late.rank);
+    }
+    const char *seen = traced ? weft__doctor_text(doctor,
+                                                  "trace.json: no rank computes more than %.0f%% "
+                                                  "longer than the median",
+                                                  100 * (late.most / late.median - 1))
+                              : "a rank that computes longer than the others looks the same: "
+                                "--trace RUN/trace.json tells them apart";
+    weft__doctor_add(
+        doctor, WEFT_FINDING_WARNING, "ranks wait for communication",
+        weft__doctor_text(doctor, "comm_share: median %.0f%% of a step over %d steps; %s",
+                          100 * share, run->steps.count, seen),
+        weft__doctor_text(doctor, "the run could be %.2g times as fast", 1 / (1 - share)),
+        remedies(doctor));
     return NULL;
 }
 
@@ -435,44 +492,24 @@ const char *weft__check_run_steady(weft_doctor_t *doctor)
     return NULL;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 const char *weft__check_run_straggler(weft_doctor_t *doctor)
 {
-    const weft_run_trace_t *trace = &doctor->run->trace;
+    late_t late;
     if (!doctor->run->has_trace) {
         return NO_TRACE;
     }
-    if (trace->count < 2) {
+    if (doctor->run->trace.count < 2) {
         return "the trace has one rank";
     }
-    double *times = calloc((size_t)trace->count, sizeof(*times));
-    int worst = 0;
-    if (times == NULL) {
-        doctor->no_memory = true;
-        return NULL;
-    }
-    for (int i = 0; i < trace->count; i++) {
-        times[i] = trace->ranks[i].compute;
-        worst = trace->ranks[i].compute > trace->ranks[worst].compute ? i : worst;
-    }
-    qsort(times, (size_t)trace->count, sizeof(*times), compare);
-    double median = times[(trace->count - 1) / 2];
-    free(times);
-    double most = trace->ranks[worst].compute;
     bool stages = doctor->run->has_config && doctor->run->config.pp > 1;
-    if (median > 0 && most > 1.2 * median) {
+    if (find_late(doctor, &late) && late.most > LATE_LEAST * late.median) {
         weft__doctor_add(
             doctor, WEFT_FINDING_WARNING,
-            weft__doctor_text(doctor, "rank %d computes longer than the others", worst),
+            weft__doctor_text(doctor, "rank %d computes longer than the others", late.rank),
             weft__doctor_text(doctor, "trace.json: %.3g s of computation, median of ranks %.3g s",
-                              most, median),
+                              late.most, late.median),
             weft__doctor_text(doctor, "all others wait for it: %.0f%% of their time",
-                              100 * (1 - median / most)),
+                              100 * (1 - late.median / late.most)),
             stages ? "its stage has more work: another --pp, or --schedule interleaved"
                    : "look at its core or GPU (weft doctor there: throttling, governor, other "
                      "processes); move it or leave that device out");

@@ -69,6 +69,7 @@ typedef struct weft_doctor_cpus {
     int online_count, allowed_count;
     int online_cores, allowed_cores; /* with CPUs that are online, that this process may use */
     int nodes;                       /* NUMA nodes with CPUs */
+    bool launchers;                  /* `allowed` is the launcher's, which bound this rank */
 } weft_doctor_cpus_t;
 
 struct weft_doctor_run; /* run.h */
@@ -81,6 +82,7 @@ typedef struct weft_doctor_asked {
     weft_doctor_level_t level;
     int ranks;         /* that a job is to have on this host; 0: as many as fit */
     int hosts;         /* that a job is to have */
+    int launcher;      /* the process that started this one as a rank of its job; 0: none did */
     const char *run;   /* a run folder; NULL: none */
     const char *self;  /* the program `weft`, to start ranks with; NULL: none are started */
     bool machine;      /* look at the machine, and not at the run alone */

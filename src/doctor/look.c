@@ -195,6 +195,26 @@ static int count_cores(const weft_doctor_t *doctor, const unsigned long *mask)
     return cores;
 }
 
+/* A rank that its launcher has bound to cores says little about the job, whose ranks have others:
+ * the job has what the launcher may use. */
+static void widen_to_launcher(weft_doctor_t *doctor)
+{
+    weft_doctor_cpus_t *cpus = &doctor->cpus;
+    unsigned long mask[WEFT_DOCTOR_WORDS];
+    const char *status = doctor->asked.launcher > 0
+                             ? weft__look_text(doctor, NULL, "/proc/%d/status",
+                                               doctor->asked.launcher)
+                             : NULL;
+    const char *list = status != NULL ? weft__parse_key(status, "Cpus_allowed_list") : NULL;
+    if (list == NULL || !weft__cpu_list_read(list, mask, WEFT_DOCTOR_WORDS)) {
+        return;
+    }
+    for (int i = 0; i < WEFT_DOCTOR_WORDS; i++) {
+        cpus->launchers |= (mask[i] & cpus->online[i] & ~cpus->allowed[i]) != 0;
+        cpus->allowed[i] |= mask[i] & cpus->online[i];
+    }
+}
+
 void weft__look_cpus(weft_doctor_t *doctor)
 {
     weft_doctor_cpus_t *cpus = &doctor->cpus;
@@ -211,6 +231,7 @@ void weft__look_cpus(weft_doctor_t *doctor)
             cpus->allowed[i] &= cpus->online[i]; /* it may name CPUs that are not there */
         }
     }
+    widen_to_launcher(doctor);
     cpus->online_count = count_of(cpus->online);
     cpus->allowed_count = count_of(cpus->allowed);
     cpus->online_cores = count_cores(doctor, cpus->online);

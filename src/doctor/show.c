@@ -117,13 +117,13 @@ void weft__doctor_print(const weft_doctor_t *doctor, bool verbose, FILE *out)
     }
     const weft_finding_t *first = worst(doctor);
     if (errors + warnings == 0) {
-        fprintf(out, "nothing to mend");
+        fprintf(out, notes > 0 ? "no warnings" : "nothing to mend");
     } else {
         fprintf(out, "%d error%s, %d warning%s", errors, plural(errors), warnings,
                 plural(warnings));
     }
     if (notes > 0) {
-        fprintf(out, ", %d note%s", notes, plural(notes));
+        fprintf(out, "%s %d note%s", first == NULL ? ";" : ",", notes, plural(notes));
     }
     fprintf(out, "%s%s\n", first ? "; begin with " : "", first ? first->check : "");
 }

@@ -411,7 +411,7 @@ static void heed_benchmark(bool steps_asked, weft_train_config_t *config)
     if (!config->benchmark) {
         return;
     }
-    config->data = config->eval_data = config->out = "";
+    config->data = config->eval_data = config->out = config->tensorboard = "";
     config->tokenizer = "none";
     config->eval_every = config->save_every = config->sample_every = config->max_restarts = 0;
     config->steps = steps_asked ? config->steps : WEFT_TRAIN_BENCHMARK_STEPS;

@@ -48,6 +48,8 @@ name="a note is not a problem"
 NCCL_DEBUG=INFO doctor --level quick --root "$work/empty"
 expect_status 0
 expect_in "$out" "note: env-hurts"
+expect_in "$out" "no warnings; 1 note"
+expect_not_in "$out" "nothing to mend"
 
 name="lines fit a terminal"
 NCCL_ALGO=Ring WEFT_TIMEUOT=5 doctor --level quick --verbose
@@ -76,6 +78,16 @@ status=$?
 [ $status = 0 ] || [ $status = 3 ] || fail "status $status; $(cat err)"
 [ "$(grep -c 'comm-processes' out)" = 1 ] || fail "$(cat out)"
 grep -q ' ok *comm-processes' out || fail "$(cat out)"
+
+name="the cores that weft run binds ranks to are no finding"
+if [ "$(nproc)" -ge 2 ]; then
+    doctor --level quick -n 2 --json json
+    alone=$(level cpu-affinity)
+    "$weft" run -n 2 "$weft" doctor --level quick --json json >out 2>err </dev/null
+    [ "$(level cpu-affinity)" = "$alone" ] || fail "cpu-affinity is $(level cpu-affinity), without weft run $alone"
+else
+    echo "not tried: $name: there is one core"
+fi
 
 name="GPUs, of a driver and a module made of threads"
 cat >facts <<END

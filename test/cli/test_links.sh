@@ -34,6 +34,8 @@ refused 'there is no device "tpu"' --device tpu
 refused '--bind is "socket"' --bind socket
 refused '--min must be 0 or more' --min -1
 refused 'takes no arguments, but was given "8"' 8
+refused '--size is 4 KiB or more' --size 1
+refused '--size is 4 KiB or more' --size 4095
 links -n 0
 expect_status 2
 links --help
@@ -50,6 +52,7 @@ expect_status 3
 expect_in "$out" "The link from rank 2 to rank 5 "
 [ "$sentences" = 1 ] || fail "$sentences links are named: $out"
 [ -z "$err" ] || fail "it says: $err"
+[ "$(nproc)" -ge 7 ] || expect_in "$out" "more ranks than cores (oversubscribed): 7 ranks take turns"
 expect_in "$out" "2  " # a row of the matrix
 count 42 '"one_way_gbs":' slow.json
 count 42 '"both_ways_gbs":' slow.json
@@ -93,6 +96,7 @@ name="one rank has memory, and no links"
 links -n 1 --profile quick --json one.json
 expect_status 0
 expect_in "$out" "links need 2 ranks or more: give -n 2"
+expect_not_in "$out" "oversubscribed"
 count 4 '"where":' one.json
 count 0 '"from":' one.json
 

@@ -65,7 +65,7 @@ fi
 rm -f b.json one.json
 
 name="benchmark of the configuration of a run: its data and folder are left alone"
-printf 'data = nowhere\nout = run\nsteps = 100000\nsave = 5\n' >run.config
+printf 'data = nowhere\nout = run\ntensorboard = auto\nsteps = 100000\nsave = 5\n' >run.config
 benchmark -c run.config --steps 2 --batch 2
 expect_status 0
 rm run.config
@@ -140,8 +140,29 @@ for remedy in "larger batch" "overlap, buckets" "compression" "another plan"; do
 done
 [ -z "$have_python" ] || json s.json '
 assert {r["name"] for r in d["remedies"]} == {"larger batch", "overlap, buckets", "compression", "another plan"}
-assert all(r["tokens_per_s"] > 0 and r["gain"] > -1 for r in d["remedies"])' || fail "s.json"
+assert all(r["tokens_per_s"] > 0 and r["gain"] > -1 and r["noise"] for r in d["remedies"])' || fail "s.json"
 rm -f s.json
+expect_in "$(tail -1 out)" "One round does not tell a gain from noise"
+
+name="remedies: what is noise, and what helps most"
+scaling -n 2 --mode weak --no-plans --remedies --limit 0 --rounds 3 --json s.json
+expect_status 0
+grep -qE '^# remedies for dp 2 on 2 ranks: .* tokens/s \+-[0-9]+%' out || fail "no spread of what it is for: $out"
+wide=$(sed -n '/^# remedies/,$p' out | awk 'length > 80')
+[ -z "$wide" ] || fail "more than 80 columns: $wide"
+[ -z "$have_python" ] || python3 - <<'END' || fail "s.json and the table differ: $out"
+import json
+d, lines = json.load(open("s.json")), open("out").read().splitlines()
+best = max((r for r in d["remedies"] if not r["noise"] and r["gain"] > 0), key=lambda r: r["gain"], default=None)
+for r in d["remedies"]:
+    row, = [l for l in lines if l.startswith("  " + r["name"]) and " " + r["options"] + " " in l]
+    assert row.endswith(" noise") == r["noise"], row
+    base = r["tokens_per_s"] / (1 + r["gain"])
+    assert r["noise"] or not min(r["rounds"]) <= base <= max(r["rounds"]), r
+assert lines[-1] == "# No remedy helps beyond the noise." if best is None else best["options"] in lines[-1], lines[-1]
+END
+rm -f s.json
+
 scaling -n 2 --mode weak --no-plans --remedies --limit 100
 expect_status 0
 expect_in "$out" "no remedy is due"
@@ -153,12 +174,20 @@ expect_in "$out" "dp 2, no overlap"
 
 name="scaling with wrong options"
 for words in "--mode sideways" "--limit 101" "-n 0" "--rounds 0" "--batch 0" "--no-such-option" "--length 17" \
-    "--model nowhere" "-- --tp 2" "-- --batch 4" "-- --no-such-option" "-- --trace x" "-- -n 3" "-- --help"; do
+    "--model nowhere" "-- --tp 2" "-- --batch 4" "-- --no-such-option" "-- --trace x" "-- -n 3" "-- --help" \
+    "-- --steps 7" "-- -s7" "-- --steps=7" "-- --data config.json" "-- --out zz" "-- -o zz" "-- --resume zz" \
+    "-- --overlap no --save 5" "-- --tensorboard" "bogus" "bogus -- --overlap no"; do
     scaling -n 2 $words
     [ "$status" = 2 ] || fail "$words: status $status; $err"
     [ -n "$err" ] || fail "$words: not a word"
     [ "$(wc -l <err)" = 1 ] || fail "$words: more than a sentence: $err"
 done
+scaling -n 2 -- --steps 7
+expect_in "$err" "weft scaling: --steps goes before --"
+scaling -n 2 -- --data nope --out zz
+expect_in "$err" "weft scaling: --data has no use, as tokens are made up: leave it out after --"
+scaling bogus
+expect_in "$err" 'weft scaling: there is nothing to give but options, not "bogus"; options of weft train go after --'
 expect_only
 
 name="a launcher with other ranks"

@@ -99,6 +99,41 @@ static void an_empty_machine_has_no_finding(void **state)
     weft__doctor_cleanup(&doctor);
 }
 
+/* A rank with a core of its own says nothing about the job, whose launcher has them all. A launcher
+ * that is as narrow, or little wider, is the fault that it would be without one. */
+static void a_launcher_may_bind_its_ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *launcher, *seen; /* its CPUs; what is told of them, NULL: nothing */
+    } cases[] = {{"0-31", NULL},
+                 {"0", "/proc/self/status: Cpus_allowed_list 0; 1 core for 8 ranks"},
+                 {"0,16", "/proc/77/status: Cpus_allowed_list 0,16; 2 cores for 8 ranks"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        weft_doctor_t doctor;
+        char status[96];
+        const char *seen = NULL;
+        patient_heal();
+        patient_change("/proc/self/status", "0-31", "0");
+        snprintf(status, sizeof(status), "Name:\tweft\nCpus_allowed_list:\t%s\n",
+                 cases[i].launcher);
+        machine_put("/proc/77/status", status);
+        patient.launcher = 77;
+        patient_see(&doctor);
+        for (int k = 0; k < doctor.count; k++) {
+            if (doctor.findings[k].level == WEFT_FINDING_WARNING &&
+                (seen == NULL || strcmp(doctor.findings[k].check, "cpu-affinity") == 0)) {
+                seen = doctor.findings[k].evidence;
+            }
+        }
+        assert_int_equal(seen == NULL, cases[i].seen == NULL);
+        if (seen != NULL) {
+            assert_string_equal(seen, cases[i].seen);
+        }
+        weft__doctor_cleanup(&doctor);
+    }
+}
+
 /* ---- exports --------------------------------------------------------------------------------- */
 
 /* The value that is recommended for `name`; NULL: none. */
@@ -171,9 +206,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, patient_open, patient_close)
     const struct CMUnitTest tests[] = {
-        TEST(a_healthy_machine_has_no_finding),
-        TEST(a_healthy_laptop_has_no_finding),
-        TEST(an_empty_machine_has_no_finding),
+        TEST(a_healthy_machine_has_no_finding),       TEST(a_healthy_laptop_has_no_finding),
+        TEST(an_empty_machine_has_no_finding),        TEST(a_launcher_may_bind_its_ranks),
         TEST(exports_are_what_the_machine_justifies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

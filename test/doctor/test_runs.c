@@ -97,6 +97,11 @@ static void straggle(void)
     patient_change("/run/trace.json", "\"dur\":910", "\"dur\":1400");
 }
 
+static void lose_trace(void)
+{
+    patient_remove("/run/trace.json");
+}
+
 static void starve(void)
 {
     patient_change("/run/trace.json", "\"dur\":10}", "\"dur\":400}");
@@ -118,6 +123,12 @@ static const fault_t faults[] = {
     {"loss rises", NULL, NULL, rise, "run-loss", WARNING, "first tenth 2.5, of the last 38.5"},
     {"overflows", NULL, NULL, collapse, "run-loss-scale", WARNING, "from 65536 to 0.5"},
     {"communication", NULL, STEP("\"comm_share\": 0.35"), NULL, "run-comm", WARNING, "median 35%"},
+    {"communication, traced", NULL, STEP("\"comm_share\": 0.35"), NULL, "run-comm", WARNING,
+     "no rank computes more than 1% longer"},
+    {"communication, no trace", NULL, STEP("\"comm_share\": 0.35"), lose_trace, "run-comm", WARNING,
+     "looks the same: --trace RUN/trace.json"},
+    {"late, not communication", NULL, STEP("\"comm_share\": 0.35"), straggle, "run-straggler",
+     WARNING, "0.0014 s"},
     {"no overlap", "length|overlap = no\nlength", NULL, NULL, "run-overlap", WARNING,
      "overlap = no"},
     {"small buckets", "length|bucket = 64K\nlength", NULL, NULL, "run-bucket", WARNING,

@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "bench/links/judge.h"
 #include "bench/links/run.h"
+#include "device/device.h"
 
 #define RANKS_SHOWN 32 /* with more, summaries only */
 
@@ -236,6 +237,17 @@ static bool is_judged(const weft_links_found_t *found, double *room)
     return judged;
 }
 
+/* Figures of ranks that take turns say little about links. */
+static void print_shared(const weft_links_t *links)
+{
+    int cores = links->machine.cpus_job;
+    if (!weft__device_is_cuda() && cores > 0 && links->ranks_here > cores) {
+        printf("#\n# more ranks than cores (oversubscribed): %d ranks take turns on %d core%s, so\n"
+               "# that figures of all ranks at once, and latencies, say little about links\n",
+               links->ranks_here, cores, cores == 1 ? "" : "s");
+    }
+}
+
 static void print_findings(const weft_links_found_t *found, double *room)
 {
     printf("#\n");
@@ -270,6 +282,7 @@ void weft__links_show(const weft_links_t *links, const weft_links_found_t *found
         print_reduces(found);
     }
     print_memory(found);
+    print_shared(links);
     print_findings(found, room);
     fflush(stdout);
     free(room);

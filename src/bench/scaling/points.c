@@ -175,7 +175,7 @@ static weft_status_t other_buckets(const weft_scaling_t *scaling, const weft_poi
 {
     size_t now = point->config.bucket > 0 ? point->config.bucket : (size_t)25 << 20;
     size_t sizes[] = {now / 16, now / 4, now * 4};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && point->config.dp > 1; i++) {
         weft_train_config_t config = point->config;
         char options[96], size[32];
         config.overlap = true;

@@ -6,14 +6,22 @@
 
 /* ---- numbers ------------------------------------------------------------------------------ */
 
+/* The slowest and the fastest round. */
+static void range_of(const weft_scaling_t *scaling, const weft_point_t *point, double *least_p,
+                     double *most_p)
+{
+    *least_p = *most_p = point->rate[0];
+    for (int i = 1; i < scaling->rounds; i++) {
+        *least_p = point->rate[i] < *least_p ? point->rate[i] : *least_p;
+        *most_p = point->rate[i] > *most_p ? point->rate[i] : *most_p;
+    }
+}
+
 /* Half of the way from the slowest round to the fastest, as a share of the median. */
 static double spread_of(const weft_scaling_t *scaling, const weft_point_t *point)
 {
-    double least = point->rate[0], most = point->rate[0];
-    for (int i = 1; i < scaling->rounds; i++) {
-        least = point->rate[i] < least ? point->rate[i] : least;
-        most = point->rate[i] > most ? point->rate[i] : most;
-    }
+    double least, most;
+    range_of(scaling, point, &least, &most);
     return (most - least) / 2 / point->rate[point->median];
 }
 
@@ -144,22 +152,60 @@ static double gain_of(const weft_points_t *tried, const weft_point_t *point)
     return point->rate[point->median] / self->rate[self->median] - 1.0;
 }
 
+/* Do some rounds of it lie among those without the remedy? One round does not tell. */
+static bool is_noise(const weft_scaling_t *scaling, const weft_points_t *tried,
+                     const weft_point_t *point)
+{
+    double least, most, self_least, self_most;
+    range_of(scaling, point, &least, &most);
+    range_of(scaling, &tried->list[0], &self_least, &self_most);
+    return scaling->rounds < 2 || (least <= self_most && most >= self_least);
+}
+
+/* Which remedy gains most beyond the noise, if one does. */
+static void print_best(const weft_scaling_t *scaling, const weft_points_t *tried)
+{
+    const weft_point_t *best = NULL;
+    for (int i = 1; i < tried->count; i++) {
+        const weft_point_t *point = &tried->list[i];
+        double least = best != NULL ? gain_of(tried, best) : 0.0;
+        if (!is_noise(scaling, tried, point) && gain_of(tried, point) > least) {
+            best = point;
+        }
+    }
+    if (best != NULL) {
+        printf("# What helps most: %s (%s), %+.1f%% tokens/s.\n", best->options, best->remedy,
+               100 * gain_of(tried, best));
+    } else if (scaling->rounds < 2) {
+        printf("# One round does not tell a gain from noise: give --rounds 3 or more.\n");
+    } else {
+        printf("# No remedy helps beyond the noise.\n");
+    }
+}
+
 void weft__scaling_print_remedies(const weft_scaling_t *scaling, const weft_points_t *tried)
 {
     char rate[32];
     const weft_point_t *self = &tried->list[0];
-    printf("#\n# remedies for %s on %d ranks: %s tokens/s, communication %.0f%% of a step\n",
+    printf("#\n# remedies for %s on %d ranks: %s tokens/s +-%.0f%%, communication %.0f%% of a "
+           "step\n",
            self->plan, self->ranks, rate_text(self->rate[self->median], rate, sizeof(rate)),
-           100 * weft__point_communication(self));
-    printf("# %-17s %-28s %8s %4s %7s %6s\n", "remedy", "options", "tokens/s", "+-%", "gain",
+           100 * spread_of(scaling, self), 100 * weft__point_communication(self));
+    if (self->config.dp <= 1) {
+        printf("# overlap, buckets and compression are left out: with dp 1 no gradients are "
+               "exchanged\n");
+    }
+    printf("# %-16s %-28s %8s %4s %7s %4s\n", "remedy", "options", "tokens/s", "+-%", "gain",
            "comm");
     for (int i = 1; i < tried->count; i++) {
         const weft_point_t *point = &tried->list[i];
-        printf("  %-17s %-28s %8s %4.0f %+6.1f%% %5.1f%%\n", point->remedy, point->options,
+        printf("  %-16s %-28s %8s %4.0f %+6.1f%% %3.0f%%%s\n", point->remedy, point->options,
                rate_text(point->rate[point->median], rate, sizeof(rate)),
                100 * spread_of(scaling, point), 100 * gain_of(tried, point),
-               100 * weft__point_communication(point));
+               100 * weft__point_communication(point),
+               is_noise(scaling, tried, point) ? " noise" : "");
     }
+    print_best(scaling, tried);
 }
 
 /* ---- JSON --------------------------------------------------------------------------------- */
@@ -205,6 +251,7 @@ static void write_remedies(const weft_scaling_t *scaling, const weft_points_t *t
         weft__json_string(json, "plan", point->plan);
         write_rates(scaling, point, json);
         weft__json_double(json, "gain", gain_of(tried, point));
+        weft__json_bool(json, "noise", is_noise(scaling, tried, point));
         weft__json_double(json, "communication", weft__point_communication(point));
         weft__json_end(json);
     }
