@@ -169,8 +169,7 @@ static weft_status_t time_ways(weft_pair_run_t *run, const weft_pair_plan_t *pla
     contest_t contest = {.run = run, .plan = plan, .row = row};
     double spent_ns = 0;
     for (int i = 0; i < weft__pair_ways(run->pair); i++) {
-        const weft_pair_way_t *way = &run->pair->ways[i];
-        row->absent[i] = way->absent ? way->absent(run) : NULL;
+        row->absent[i] = run->pair->absent[i] ? run->pair->absent[i](run) : NULL;
         if (!row->absent[i]) {
             WEFT_TRY(enter(&contest, way_of(run, i, plan), &row->ways[i]));
         }

@@ -64,10 +64,6 @@ typedef struct weft_pair_way {
 
     /* Required: `rounds` times; called by all ranks after a barrier. */
     weft_pair_loop_fn loop;
-
-    /* Optional, asked after open(): why it cannot run here, in words ("graphs need a GPU"); NULL:
-     * it can. The same on all ranks. Not for the baseline. */
-    const char *(*absent)(const weft_pair_run_t *run);
 } weft_pair_way_t;
 
 typedef struct weft_pair {
@@ -86,6 +82,10 @@ typedef struct weft_pair {
     /* ways[0] is the baseline; the first without a loop ends the list. With one way alone it is a
      * benchmark, and no matter for weft pairs. */
     weft_pair_way_t ways[WEFT_PAIR_WAYS];
+
+    /* Optional, by the number of a way, asked after open(): why it cannot run here, in words
+     * ("graphs need a GPU"); NULL: it can. The same on all ranks. Not for the baseline. */
+    const char *(*absent[WEFT_PAIR_WAYS])(const weft_pair_run_t *run);
 
     /* Bytes that its allocations take on the symmetric heap of each rank; NULL: it has none. */
     size_t (*heap)(const weft_pair_run_t *run);

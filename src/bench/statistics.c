@@ -186,7 +186,8 @@ weft_ratio_t weft__ratio_change(const weft_times_t *a, const weft_times_t *b, do
     }
     sorted_logs(a->baseline, a->way, a->count, from.sorted);
     sorted_logs(b->baseline, b->way, b->count, to.sorted);
-    bool tested = sure(&from, &from_low, &from_high) & sure(&to, &to_low, &to_high);
+    bool tested = sure(&from, &from_low, &from_high);
+    tested = sure(&to, &to_low, &to_high) && tested; /* both set their interval */
     double mid_from = middle(from.sorted, from.count), mid_to = middle(to.sorted, to.count);
     r.ratio = exp(mid_to - mid_from);
     /* Distances of independent medians add up as squares. */
