@@ -174,8 +174,8 @@ static void print_best(const weft_scaling_t *scaling, const weft_points_t *tried
         }
     }
     if (best != NULL) {
-        printf("# What helps most: %s (%s), %+.1f%% tokens/s.\n", best->options, best->remedy,
-               100 * gain_of(tried, best));
+        printf("# What helps most, with %+.1f%% tokens/s: %s\n#   %s\n", 100 * gain_of(tried, best),
+               best->remedy, best->options);
     } else if (scaling->rounds < 2) {
         printf("# One round does not tell a gain from noise: give --rounds 3 or more.\n");
     } else {
