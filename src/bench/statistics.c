@@ -32,6 +32,9 @@ static double middle(const double *sorted, int count)
 
 double weft__median(const double *values, int count)
 {
+    if (count == 0) {
+        return 0;
+    }
     double sorted[WEFT_SAMPLE_MOST];
     memcpy(sorted, values, (size_t)count * sizeof(*sorted));
     qsort(sorted, (size_t)count, sizeof(*sorted), by_value);

@@ -133,8 +133,14 @@ fi
 rm -f s.json
 
 name="scaling, with remedies"
-scaling -n 2 --mode weak --no-plans --remedies --limit 0 --json s.json
-expect_status 0
+scaling_with_remedies() { # now and then a rank waits for another's computing alone, and nothing is to be mended
+    for _ in 1 2 3 4 5 6; do
+        scaling -n 2 --mode weak --no-plans --remedies --limit 0 --json s.json "$@"
+        expect_status 0
+        grep -q '^# remedies for ' out && break
+    done
+}
+scaling_with_remedies
 for remedy in "larger batch" "overlap, buckets" "compression" "another plan"; do
     expect_in "$out" "$remedy"
 done
@@ -145,8 +151,7 @@ rm -f s.json
 expect_in "$(tail -1 out)" "One round does not tell a gain from noise"
 
 name="remedies: what is noise, and what helps most"
-scaling -n 2 --mode weak --no-plans --remedies --limit 0 --rounds 3 --json s.json
-expect_status 0
+scaling_with_remedies --rounds 3
 grep -qE '^# remedies for dp 2 on 2 ranks: .* tokens/s \+-[0-9]+%' out || fail "no spread of what it is for: $out"
 wide=$(sed -n '/^# remedies/,$p' out | awk 'length > 80')
 [ -z "$wide" ] || fail "more than 80 columns: $wide"

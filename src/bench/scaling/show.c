@@ -187,7 +187,7 @@ void weft__scaling_print_remedies(const weft_scaling_t *scaling, const weft_poin
 {
     char rate[32];
     const weft_point_t *self = &tried->list[0];
-    printf("#\n# remedies for %s on %d ranks: %s tokens/s +-%.0f%%, communication %.0f%% of a "
+    printf("#\n# remedies for %s on %d ranks: %s tokens/s +-%.0f%%,\n# communication %.0f%% of a "
            "step\n",
            self->plan, self->ranks, rate_text(self->rate[self->median], rate, sizeof(rate)),
            100 * spread_of(scaling, self), 100 * weft__point_communication(self));
@@ -199,9 +199,10 @@ void weft__scaling_print_remedies(const weft_scaling_t *scaling, const weft_poin
            "comm");
     for (int i = 1; i < tried->count; i++) {
         const weft_point_t *point = &tried->list[i];
-        printf("  %-16s %-28s %8s %4.0f %+6.1f%% %3.0f%%%s\n", point->remedy, point->options,
+        double gain = 100 * gain_of(tried, point);
+        printf("  %-16s %-28s %8s %4.0f %+6.*f%% %3.0f%%%s\n", point->remedy, point->options,
                rate_text(point->rate[point->median], rate, sizeof(rate)),
-               100 * spread_of(scaling, point), 100 * gain_of(tried, point),
+               100 * spread_of(scaling, point), gain < 1000 ? 1 : 0, gain,
                100 * weft__point_communication(point),
                is_noise(scaling, tried, point) ? " noise" : "");
     }
