@@ -161,26 +161,27 @@ void symm_freed(team_t *team)
     char *before = symm_take(symm, BYTES), *freed = symm_take(symm, BYTES);
     char *after = symm_take(symm, BYTES), plain[BYTES] = {0};
     uint64_t old;
+    int me = team->rank; /* each rank has its own memory: others' puts would race with its own */
     for (int again = 0; again < 2; again++) {
-        CHECK_OK(weft_symm_put(symm, freed, plain, BYTES, 0, NULL));
+        CHECK_OK(weft_symm_put(symm, freed, plain, BYTES, me, NULL));
         CHECK_OK(weft_symm_barrier(symm, NULL));
         CHECK_OK(weft_symm_free(symm, freed));
         for (size_t at = 0; at < BYTES; at += 1000) {
-            CHECK_STATUS(weft_symm_put(symm, freed + at, plain, 1, 0, NULL), WEFT_ERR_INVALID);
+            CHECK_STATUS(weft_symm_put(symm, freed + at, plain, 1, me, NULL), WEFT_ERR_INVALID);
             CHECK_TEXT(weft_last_error(), "weft_symm_put: dst is at offset");
             CHECK_TEXT(weft_last_error(), "freed already");
-            CHECK_STATUS(weft_symm_get(symm, plain, freed + at, 1, 0, NULL), WEFT_ERR_INVALID);
+            CHECK_STATUS(weft_symm_get(symm, plain, freed + at, 1, me, NULL), WEFT_ERR_INVALID);
         }
-        CHECK_STATUS(weft_symm_put(symm, freed - 1000, plain, BYTES, 0, NULL), WEFT_ERR_INVALID);
-        CHECK_STATUS(weft_symm_put(symm, after - 1000, plain, BYTES, 0, NULL), WEFT_ERR_INVALID);
-        CHECK_STATUS(weft_symm_atomic_fetch_add(symm, (uint64_t *)(void *)freed, 1, &old, 0, NULL),
+        CHECK_STATUS(weft_symm_put(symm, freed - 1000, plain, BYTES, me, NULL), WEFT_ERR_INVALID);
+        CHECK_STATUS(weft_symm_put(symm, after - 1000, plain, BYTES, me, NULL), WEFT_ERR_INVALID);
+        CHECK_STATUS(weft_symm_atomic_fetch_add(symm, (uint64_t *)(void *)freed, 1, &old, me, NULL),
                      WEFT_ERR_INVALID);
         CHECK_TEXT(weft_last_error(), "freed already");
-        CHECK_OK(weft_symm_put(symm, before, plain, BYTES, 0, NULL));
-        CHECK_OK(weft_symm_put(symm, after, plain, BYTES, 0, NULL));
+        CHECK_OK(weft_symm_put(symm, before, plain, BYTES, me, NULL));
+        CHECK_OK(weft_symm_put(symm, after, plain, BYTES, me, NULL));
         CHECK(symm_take(symm, BYTES) == freed);
     }
-    CHECK_STATUS(weft_symm_put(symm, symm_take(symm, 64), plain, 128, 0, NULL), WEFT_ERR_INVALID);
+    CHECK_STATUS(weft_symm_put(symm, symm_take(symm, 64), plain, 128, me, NULL), WEFT_ERR_INVALID);
     CHECK_OK(weft_symm_destroy(symm));
 }
 
