@@ -175,12 +175,19 @@ void weft__axis_ready(weft_axis_t *axis, int wanted)
     }
 }
 
-double weft__axis_at(const weft_axis_t *axis, double value)
+static double place_on(const weft_axis_t *axis, double value)
 {
     if (axis->scale == WEFT_AXIS_LINEAR) {
         return (value - axis->least) / (axis->most - axis->least);
     }
     return log(value / axis->least) / log(axis->most / axis->least);
+}
+
+/* Values at the ends of what a double holds have no place: they are drawn at the start. */
+double weft__axis_at(const weft_axis_t *axis, double value)
+{
+    double at = place_on(axis, value);
+    return isfinite(at) ? at : 0;
 }
 
 const char *weft__axis_text(const weft_axis_t *axis, int tick, char out[WEFT_NUMBER_TEXT])
