@@ -398,17 +398,21 @@ void fault_late_messages(team_t *team)
     static float x[100000];
     double start = team_now();
     if (team->rank == 0) {
+        team_tell();
         CHECK_STATUS(weft_recv(x, 7, WEFT_F32, 1, team->comm, NULL), WEFT_ERR_TIMEOUT);
         CHECK_TEXT(weft_last_error(), "recv of 7 f32 from 1");
         CHECK_TEXT(weft_last_error(), "rank 1 has not");
         team_tell();
     } else if (team->rank == 2) {
+        team_await(1);
         team_sleep(0.3); /* whoever is first tells all */
+        start = team_now();
         CHECK_STATUS(weft_send(x, 100000, WEFT_F32, 1, team->comm, NULL), WEFT_ERR_TIMEOUT);
         CHECK_TEXT(weft_last_error(), "rank 1 has not");
         team_tell();
     } else {
-        team_await(2);
+        team_await(3);
+        return;
     }
     CHECK_WITHIN(team_now() - start, SOON);
 }

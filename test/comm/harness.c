@@ -202,6 +202,7 @@ static void run_rank(int rank)
     if (all_comms) {
         team.comm = all_comms[rank];
     } else if (!plan->bare) {
+        team_meet(&team); /* the short timeouts of some plans are not for starting processes */
         CHECK_OK(weft_comm_init_rank(&team.comm, team.size, team.id, rank, &config));
     }
     team_note("started");
