@@ -44,7 +44,7 @@ static const char *const byte_units[] = {" B", " KiB", " MiB", " GiB", " TiB", "
 const char *weft__number_text(char out[WEFT_NUMBER_TEXT], double value, weft_number_format_t format)
 {
     const char *unit = "";
-    if (!isfinite(value)) {
+    if (!isfinite(value) || (format == WEFT_NUMBER_PERCENT && !isfinite(value * 100))) {
         snprintf(out, WEFT_NUMBER_TEXT, "-");
         return out;
     }
@@ -92,14 +92,17 @@ static double nice_step(double rough)
 
 static void ready_linear(weft_axis_t *axis, int wanted)
 {
-    if (axis->from_zero) {
+    bool linear = axis->scale == WEFT_AXIS_LINEAR, from_zero = linear && axis->from_zero;
+    if (from_zero) {
         axis->least = axis->least < 0 ? axis->least : 0;
         axis->most = axis->most > 0 ? axis->most : 0;
     }
     double size = fmax(fabs(axis->least), fabs(axis->most));
-    if (axis->most - axis->least <= 1e-9 * size) { /* one value: some room on both sides */
-        double room = size > 0 ? 0.1 * size : 1;
-        axis->least -= axis->from_zero && axis->least >= 0 ? 0 : room;
+    /* Steps between values this small would be 0: they count as 0. */
+    bool none = linear && size < 1e-290;
+    if (none || axis->most - axis->least <= 1e-9 * size) { /* one value: some room on both sides */
+        double room = none ? 1 : 0.1 * size;
+        axis->least -= from_zero && axis->least >= 0 ? 0 : room;
         axis->most += room;
     }
     double rough = (axis->most - axis->least) / wanted;
@@ -175,19 +178,20 @@ void weft__axis_ready(weft_axis_t *axis, int wanted)
     }
 }
 
-static double place_on(const weft_axis_t *axis, double value)
+double weft__axis_at(const weft_axis_t *axis, double value)
 {
+    if (!(value > axis->least)) { /* NaN too */
+        return 0;
+    }
+    if (value >= axis->most) {
+        return 1;
+    }
     if (axis->scale == WEFT_AXIS_LINEAR) {
         return (value - axis->least) / (axis->most - axis->least);
     }
-    return log(value / axis->least) / log(axis->most / axis->least);
-}
-
-/* Values at the ends of what a double holds have no place: they are drawn at the start. */
-double weft__axis_at(const weft_axis_t *axis, double value)
-{
-    double at = place_on(axis, value);
-    return isfinite(at) ? at : 0;
+    /* Logarithms are subtracted: a quotient of such values may be more than a double holds. */
+    double first = log(axis->least);
+    return (log(value) - first) / (log(axis->most) - first);
 }
 
 const char *weft__axis_text(const weft_axis_t *axis, int tick, char out[WEFT_NUMBER_TEXT])
@@ -199,6 +203,9 @@ const char *weft__axis_text(const weft_axis_t *axis, int tick, char out[WEFT_NUM
         return weft__number_text(out, value, axis->format);
     }
     double size = fmax(fabs(axis->least), fabs(axis->most));
+    if (percent && size >= 1e5) { /* too many digits to write out */
+        return weft__number_text(out, value, axis->format);
+    }
     bool power = !percent && (size >= 1e6 || size < 1e-2);
     int exponent = power ? (int)floor(log10(size) + 1e-9) : percent ? -2 : 0;
     double unit = pow(10, exponent), step = axis->step / unit;

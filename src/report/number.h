@@ -50,7 +50,8 @@ void weft__axis_fit(weft_axis_t *axis, const double *values, size_t count);
  * to some round number. */
 void weft__axis_ready(weft_axis_t *axis, int wanted);
 
-/* Where on the axis: 0 at its least, 1 at its most; beyond them outside of that. */
+/* Where on the axis, from 0 to 1. What lies beyond an end is at that end, NaN at the start: a page
+ * has no other coordinates. */
 double weft__axis_at(const weft_axis_t *axis, double value);
 
 /* The text of a tick; as many decimals as its neighbours. */

@@ -60,7 +60,8 @@ static void draw_span(FILE *out, const weft_plot_span_t *span, double x, double 
             weft__number_text(text, span->start, WEFT_NUMBER_PLAIN));
 }
 
-static size_t draw_spans(FILE *out, const weft_plot_timeline_t *timeline, double width)
+static size_t draw_spans(FILE *out, const weft_plot_timeline_t *timeline, const weft_axis_t *axis,
+                         double width)
 {
     size_t left_out = 0;
     int row = -1;
@@ -72,9 +73,8 @@ static size_t draw_spans(FILE *out, const weft_plot_timeline_t *timeline, double
             y = top_of(timeline, row) + (ROW - SPAN) / 2.0;
             behind = -1;
         }
-        double start = fmax(span->start, 0), end = fmin(span->end, timeline->end);
-        double x = LEFT + width * start / timeline->end,
-               wide = width * (end - start) / timeline->end;
+        double from = weft__axis_at(axis, span->start), to = weft__axis_at(axis, span->end);
+        double x = LEFT + width * from, wide = width * (to - from);
         if (wide < NARROW && x < behind + NARROW) {
             left_out++;
             continue;
@@ -105,7 +105,7 @@ size_t weft__plot_timeline(FILE *out, const weft_plot_timeline_t *timeline)
     weft__draw_open(out, timeline->title, WIDTH, bottom + 46);
     weft__draw_x_axis(out, &frame, &axis);
     draw_rows(out, timeline);
-    size_t left_out = draw_spans(out, timeline, frame.width);
+    size_t left_out = draw_spans(out, timeline, &axis, frame.width);
     weft__draw_close(out);
     weft__figure_close(out);
     return left_out;

@@ -158,6 +158,41 @@ static void any_range_has_good_ticks(void **state)
     }
 }
 
+/* Ends and places of axes are finite for whatever a file may say. */
+static void any_double_has_a_place(void **state)
+{
+    (void)state;
+    static const double values[] = {0,     5e-324,  1e-308,  1e-299, 1e-290,   1,
+                                    1e290, 1e299,   1e300,   1e308,  -1e308,   -1e299,
+                                    -1,    -1e-299, -5e-324, NAN,    INFINITY, -INFINITY};
+    enum { VALUES = sizeof(values) / sizeof(values[0]), FORMATS = 4, SCALES = 3 };
+    for (int i = 0; i < VALUES * VALUES * FORMATS * SCALES * 2; i++) {
+        const double both[] = {values[i % VALUES], values[i / VALUES % VALUES]};
+        int kind = i / VALUES / VALUES;
+        weft_axis_t axis = {.format = (weft_number_format_t)(kind % FORMATS),
+                            .scale = (weft_axis_scale_t)(kind / FORMATS % SCALES),
+                            .from_zero = kind / FORMATS / SCALES == 1};
+        weft__axis_fit(&axis, both, 2);
+        weft__axis_ready(&axis, 6);
+        assert_true(isfinite(axis.least) && isfinite(axis.most) && axis.least < axis.most);
+        assert_true(axis.count >= 2);
+        for (int tick = 0; tick < axis.count; tick++) {
+            char text[WEFT_NUMBER_TEXT];
+            weft__axis_text(&axis, tick, text);
+            assert_true(isfinite(axis.ticks[tick]));
+            assert_null(strstr(text, "nan"));
+            assert_null(strstr(text, "inf"));
+        }
+        for (int j = 0; j < VALUES; j++) {
+            double at = weft__axis_at(&axis, values[j]);
+            assert_true(at >= 0 && at <= 1);
+        }
+        assert_true(weft__axis_at(&axis, axis.least) == 0 && weft__axis_at(&axis, axis.most) == 1);
+    }
+    expect(1e307, WEFT_NUMBER_PERCENT, "-");
+    expect(1e307, WEFT_NUMBER_PLAIN, "1e+307");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +201,7 @@ int main(void)
         cmocka_unit_test(logarithmic_ticks_are_powers),
         cmocka_unit_test(what_cannot_be_drawn_is_left_out),
         cmocka_unit_test(any_range_has_good_ticks),
+        cmocka_unit_test(any_double_has_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
