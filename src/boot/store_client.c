@@ -35,6 +35,14 @@ static weft_status_t lost(weft_store_conn_t *store, const char *why)
     return weft__fail(WEFT_ERR_SYSTEM, "store: lost the connection to %s: %s", store->where, why);
 }
 
+/* Somebody who leaves while bytes of ours are on their way resets the connection, or breaks the
+ * pipe: which of them, or a plain end, is a matter of moments, and means the same. */
+static weft_status_t lost_by_error(weft_store_conn_t *store, int error)
+{
+    bool left = error == ECONNRESET || error == EPIPE;
+    return lost(store, left ? "it was closed at the other end" : strerror(error));
+}
+
 static weft_status_t await(weft_store_conn_t *store, short events, uint64_t deadline)
 {
     struct pollfd poller = {.fd = store->fd, .events = events};
@@ -65,7 +73,7 @@ static weft_status_t send_parts(weft_store_conn_t *store, struct iovec *parts, i
                 continue;
             }
             if (errno != EAGAIN && errno != EWOULDBLOCK) {
-                return lost(store, strerror(errno));
+                return lost_by_error(store, errno);
             }
             WEFT_TRY(await(store, POLLOUT, deadline));
             continue;
@@ -96,7 +104,7 @@ static weft_status_t receive(weft_store_conn_t *store, void *bytes, size_t count
             if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) {
                 continue;
             }
-            return lost(store, strerror(errno));
+            return lost_by_error(store, errno);
         }
         at += got;
         count -= (size_t)got;
@@ -273,8 +281,8 @@ static weft_status_t no_room(const weft_store_conn_t *store, const char *key)
 
 static weft_status_t abandoned(void)
 {
-    return weft__fail(WEFT_ERR_RANK_DEAD, "a rank of this job failed while others waited for it, "
-                                          "or for each other");
+    return weft__fail(WEFT_ERR_RANK_DEAD, "store: a rank of this job failed while others "
+                                          "waited for it, or for each other");
 }
 
 static weft_status_t too_large(const char *key, size_t bytes, size_t most)

@@ -149,7 +149,7 @@ static bool names_matter(const point_t *point, const ended_t *ended)
         {"ETIMEDOUT", {"timed out"}},
         {"EADDRINUSE", {"in use"}},
         {"ENOSYS", {"not implemented"}},
-        {"end", {"closed", "Connection reset", "gone", "ended", "too short"}},
+        {"end", {"closed", "gone", "ended", "too short"}},
     };
     /* Of a line that was not printed, when later ones were, the C library keeps no reason. */
     if (point->op == FAULT_stdio &&
