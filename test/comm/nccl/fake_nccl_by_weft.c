@@ -192,11 +192,23 @@ static const weft_cuda_device_ops_t *streams(void)
     return kernels ? dlsym(library, WEFT_CUDA_DEVICE) : NULL;
 }
 
-/* What is on one stream of a group. Kept for good, since a graph may run it again. */
+/* What is on one stream of a group. Kept for good in a list, since a graph may run it again, at any
+ * time that nobody here is told of. */
 typedef struct batch {
+    struct batch *before;
     int n;
     work_t work[];
 } batch_t;
+
+static _Atomic(batch_t *) kept; /* the last one; any thread adds to it, none removes */
+
+static batch_t *keep(batch_t *batch)
+{
+    batch->before = atomic_load(&kept);
+    while (!atomic_compare_exchange_weak(&kept, &batch->before, batch)) {
+    }
+    return batch;
+}
 
 /* What goes wrong shows in the communicator. */
 static void run_batch(void *arg)
@@ -229,7 +241,7 @@ static weft_nccl_result_t flush(void)
                 group[i].comm = NULL;
             }
         }
-        error |= streams()->stream_call(0, stream, run_batch, batch);
+        error |= streams()->stream_call(0, stream, run_batch, keep(batch));
     }
     group_count = 0;
     return error ? WEFT_NCCL_INTERNAL_ERROR : WEFT_NCCL_SUCCESS;
