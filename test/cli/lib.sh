@@ -5,6 +5,8 @@ weft=$WEFT_BIN
 work=$(mktemp -d)
 failures=0
 export XDG_CACHE_HOME=$work/cache
+export TMPDIR=$work/tmp # nobody else's, so that what is left there can be told
+mkdir "$TMPDIR"
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
@@ -28,6 +30,14 @@ expect_same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
 
 norms() { sed -n 's/.*"grad_norm": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
+
+# ranks_of LAUNCHER: its children but the guard, which has closed its output
+ranks_of() {
+    local child
+    for child in $(pgrep -P "$1"); do
+        [ -e "/proc/$child/fd/1" ] && echo "$child"
+    done
+}
 
 # wait_for SECONDS COMMAND...: until the command succeeds
 wait_for() {

@@ -36,12 +36,6 @@ finish() {
     pgrep -f "$work/text" >/dev/null && fail "processes are left: $(pgrep -af "$work/text")"
 }
 has_steps() { [ "$(cat "$1/metrics.jsonl" 2>/dev/null | wc -l)" -ge "$2" ]; }
-ranks_of() { # LAUNCHER: its children but the guard, which has no pipe as its output
-    local child
-    for child in $(pgrep -P "$1"); do
-        [ -e "/proc/$child/fd/1" ] && echo "$child"
-    done
-}
 
 # measure MODEL: how fast is this machine now? Afterwards a step of about so many seconds is --accumulate $(slow SECONDS).
 # Steps have to be long for that: a short one says more about its start, and about who else runs here.

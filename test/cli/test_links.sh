@@ -131,10 +131,10 @@ expect_in "$err" "nowhere"
 name="a rank that is killed"
 "$weft" links --device cpu -n 4 --profile thorough --size 16M --json killed.json >out 2>err </dev/null &
 pid=$!
-ranks_are_there() { [ "$(pgrep -c -P $pid)" -ge 4 ]; }
+ranks_are_there() { [ "$(ranks_of $pid | wc -l)" -ge 4 ]; }
 wait_for 60 ranks_are_there || fail "it does not start"
 sleep 0.5
-kill -9 "$(pgrep -P $pid | tail -1)"
+kill -9 "$(ranks_of $pid | tail -1)"
 wait $pid
 status=$?
 err=$(cat err)

@@ -121,7 +121,7 @@ fi
 name="a rank that is killed"
 "$weft" pairs run -p thorough halo --json killed.json >out 2>err </dev/null &
 pid=$!
-rank_of() { pgrep -P $pid | tail -1; }
+rank_of() { ranks_of $pid | tail -1; }
 wait_for 30 test -s out && wait_for 30 eval '[ -n "$(rank_of)" ]'
 kill -9 "$(rank_of)"
 wait $pid

@@ -537,7 +537,7 @@ start() {
 
 name="a rank that is killed ends the job and is named"
 start killed -n 4
-child=$(pgrep -P $pid | tail -1)
+child=$(ranks_of $pid | tail -1)
 kill -9 "$child"
 began=$SECONDS
 wait $pid

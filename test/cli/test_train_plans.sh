@@ -81,7 +81,7 @@ if ! grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_BUILD/CMakeCache.txt"; then
     "$weft" train --device cpu $common $plan --max-restarts 2 --out killed >out 2>&1 </dev/null &
     pid=$!
     until [ -e killed/step-000008 ] || ! kill -0 $pid; do sleep 0.01; done
-    victim=$(pgrep -P $pid | tail -1)
+    victim=$(ranks_of $pid | tail -1)
     kill -9 "$victim" || fail "the run was over before a rank could be killed"
     wait $pid || fail "status $?: $(tail -3 out)"
     expect "(pid $victim) was killed by SIGKILL"
