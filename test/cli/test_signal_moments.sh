@@ -9,7 +9,7 @@ set -u
 . "$(dirname "$0")/slow_steps.sh"
 
 moments=${MOMENTS:-12} slowest=${SLOWEST:-1}
-seed=${SEED:-2026}
+seed=${SEED:-$$}
 RANDOM=$((seed % 32768))
 
 # Into $picked, not to stdout: a subshell has random numbers of its own, which no seed decides.

@@ -92,7 +92,7 @@ static void other_bits_are_found(team_t *team)
         (void)state;                                                                               \
         assert_true(team_run(&(team_plan_t){.ranks = (count),                                      \
                                             .procs = (threads) ? 1 : 0,                            \
-                                            .limit_s = 300,                                        \
+                                            .limit_s = 100,                                        \
                                             .timeout_ms = 120000},                                 \
                              function));                                                           \
     }
