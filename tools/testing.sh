@@ -60,11 +60,12 @@ build() {
 }
 
 # run NAME DIR CTEST-OPTION...: run the tests of DIR and add them up from ctest's lines. On two cores, however
-# many there are: test/CMakeLists.txt says how many halves of them a test keeps busy.
+# many there are: test/CMakeLists.txt says how many quarters of them a test keeps busy. Three more are for tests that
+# wait, which take one each.
 run() {
     local name=$1 where=$2 log=$2/test.log status total ok skip
     shift 2
-    "${runner[@]}" ctest --test-dir "$where" --output-on-failure -j $((2 * ${JOBS:-2})) "$@" 2>&1 | tee "$log"
+    "${runner[@]}" ctest --test-dir "$where" --output-on-failure -j $((4 * ${JOBS:-2} + 3)) "$@" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     total=$(grep -cE '^ *[0-9]+/[0-9]+ Test +#[0-9]+: ' "$log")
     ok=$(grep -cE '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .* Passed +[0-9.]+ sec' "$log")

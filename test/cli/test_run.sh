@@ -1,5 +1,5 @@
 #!/bin/bash
-# ctest: timeout=300 cores=2
+# ctest: timeout=300 waits
 # weft run, from the outside.
 set -u
 # A /dev/shm of our own, where we may: all that is left there is ours then.
