@@ -61,8 +61,14 @@ expect_not_in "$out" halo
 expect_in "$out" small-calls
 
 name="every pair, quick, 2 ranks"
+# Under a sanitizer one of those that run the same code with another type or plan; tests of train and parallel run the
+# plans there.
+wanted=()
+if [ -n "${SANITIZER:-}" ]; then
+    wanted=(one-sided links calls compress/int8 compress-allreduce/fp16 quantized/bf16 dp-overlap recompute)
+fi
 start=$SECONDS
-pairs run --profile quick --json all.json
+pairs run "${wanted[@]}" --profile quick --json all.json
 expect_status 0
 echo "all pairs, quick: $((SECONDS - start)) s"
 expect_in "$out" 'wrong results: 0 (all verified)'
@@ -74,9 +80,10 @@ for key in '"kind":"pairs","format":1,' '"profile":"quick","seed":' '"build":"' 
     '"left_out":"graphsneedaGPU"' '"wrong":0,"outside":0}'; do
     expect_in "$all" "$key"
 done
-"$weft" pairs list | sed -n 's/^  \([a-z][^ ]*\) .*/\1/p' | while read -r pair; do
+"$weft" pairs list "${wanted[@]}" | sed -n 's/^  \([a-z][^ ]*\) .*/\1/p' | while read -r pair; do
     grep -qF "{\"name\":\"$pair\",\"group\":" <<<"$all" || echo "$pair"
 done >missing
+[ "$("$weft" pairs list "${wanted[@]}" | grep -c '^  [a-z]')" -ge 31 ] || fail "the list is too short"
 [ ! -s missing ] || fail "not measured: $(cat missing)"
 for way in $(grep -o '"ratio":[^,]*,"low":[^,]*,"high":[^,]*,"verdict":"[a-z]*"' <<<"$all" | tr -d ' '); do
     awk -F'[:,]' '{ exit !($4 > 0 && $4 <= $2 * 1.000001 && $2 <= $6 * 1.000001) }' <<<"$way" || fail "interval: $way"
