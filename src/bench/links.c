@@ -270,7 +270,7 @@ weft_status_t weft__links_run(const weft_links_t *links, weft_comm_h comm, int *
     status = status == WEFT_OK ? measure(&run, &found, &verdict, kinds) : status;
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
     if (status != WEFT_OK) {
-        weft_comm_abort(comm); /* others may wait for this rank, and closing would wait for them */
+        weft__comm_break(comm); /* others wait for this rank, and closing would wait for them */
     }
     weft__links_close(&run);
     int findings = found.finding_count;

@@ -227,12 +227,18 @@ weft_status_t weft__pair_measure(const weft_pair_plan_t *plan, const weft_pair_t
                            .parts = 1};
     char why[WEFT_ERROR_TEXT]; /* cleaning up may fail as well */
     *row_p = (weft_pair_row_t){.pair = pair, .ranks = run.size, .bytes = run.bytes};
+    weft_status_t status = WEFT_OK;
     if (pair->heap) {
-        WEFT_TRY(weft_symm_create(comm, pair->heap(&run) + HEAP_SLACK, &run.symm));
+        status = weft_symm_create(comm, pair->heap(&run) + HEAP_SLACK, &run.symm);
     }
-    weft_status_t status = weft__device_is_cuda() ? weft_stream_create(&run.stream) : WEFT_OK;
+    if (status == WEFT_OK && weft__device_is_cuda()) {
+        status = weft_stream_create(&run.stream);
+    }
     status = status == WEFT_OK ? measure_open(&run, plan, row_p) : status;
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
+    if (status != WEFT_OK) {
+        weft__comm_break(comm); /* others wait for this rank, and closing would wait for them */
+    }
     if (run.ctx && pair->close) {
         pair->close(&run);
     }

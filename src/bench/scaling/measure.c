@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "bench/scaling/points.h"
 #include "boot/job.h"
+#include "comm/comm.h"
 #include "train/benchmark.h"
 
 #define WARM_UP 2
@@ -51,6 +52,15 @@ static void close_groups(measuring_t *m, const weft_points_t *points)
     }
 }
 
+/* Others may wait for this rank in any of them: in this measurement, in the next, or asleep. */
+static void break_all(const measuring_t *m, const weft_points_t *points)
+{
+    for (int i = 0; i < points->count; i++) {
+        weft__comm_break(m->groups[i]);
+    }
+    weft__comm_break(m->comm);
+}
+
 /* Sleep until rank 0, which takes part in every point, is done with measurement `turn`. At the
  * store and not in a call: a call waits on the device, and a kernel that waits disturbs its
  * neighbours. */
@@ -92,6 +102,8 @@ static weft_status_t measure_point(const measuring_t *m, weft_point_t *point, we
         point->tokens = result->tokens;
         point->rate[round] = result->tokens_per_s;
         point->time[round] = result->time;
+    } else {
+        weft__comm_break(group); /* before closing, which leaves */
     }
     weft__benchmark_close(benchmark);
     return status;
@@ -182,6 +194,9 @@ weft_status_t weft__points_measure(const weft_scaling_t *scaling, weft_comm_h co
     weft_status_t status = measure_all(&m, points, turn);
     if (status == WEFT_OK && m.rank == 0) {
         judge(points, scaling->rounds);
+    }
+    if (status != WEFT_OK) {
+        break_all(&m, points);
     }
     close_groups(&m, points);
     weft__store_close(m.store);
