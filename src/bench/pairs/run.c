@@ -52,7 +52,7 @@ weft_status_t weft__pairs_measure(const weft_pair_plan_t *plan, bool keep, const
         longer.least = twice(longer.least);
         longer.most = twice(longer.most);
         longer.loop_ns *= 2;
-        longer.budget_ns *= 3;
+        longer.budget_ns *= 2;
     }
     row_p->wrong = wrong;
     return WEFT_OK;
