@@ -128,7 +128,9 @@ void weft__benchmark_print(const weft_setup_t *setup, const weft_benchmark_resul
             spread[1] * 1e3, spread[0] * 1e3, spread[2] * 1e3);
     fprintf(out, "throughput   %.0f tokens/s\n", r->tokens_per_s);
     if (isfinite(r->mfu)) {
-        fprintf(out, "MFU          %.1f%%\n", 100.0 * r->mfu);
+        fprintf(out, "MFU          %.1f%%%s\n", 100.0 * r->mfu,
+                r->mfu > 1.0 ? "  (above 100%: the peak that it is a share of is set too low)"
+                             : "");
     }
     fprintf(out, "loss         %.4f to %.4f\n", r->loss[0], r->loss[r->steps - 1]);
     fprintf(out, "\nwhere the time of a step goes        ms     share\n");
