@@ -70,7 +70,7 @@ void weft__links_cleanup(weft_links_t *links)
 static bool is_below(const weft_links_found_t *found, const weft_judge_t *judge, int i)
 {
     const weft_links_pair_t *pair = &found->pairs[i];
-    return pair->kind >= 0 && pair->link.expected_gbs > 0 &&
+    return weft__links_expects(found, pair) &&
            (double)found->bytes / judge->ns[i] < pair->link.expected_gbs;
 }
 
@@ -215,6 +215,7 @@ static weft_status_t measure(weft_links_run_t *run, weft_links_found_t *found,
     const profile_t *profile = &profiles[run->links->profile];
     int repeats = profile->repeats;
     WEFT_TRY(weft__links_open(run));
+    found->messages = run->symm == NULL;
     if (run->size > 1) {
         WEFT_TRY(weft__links_kinds(run, found));
         for (int i = 0; i < run->size * run->size; i++) {

@@ -88,7 +88,7 @@ static weft_status_t add_below(weft_links_found_t *found, int from, int to)
 {
     const weft_links_pair_t *pair = weft__links_pair(found, from, to);
     const weft_link_t *link = &pair->link;
-    if (strcmp(link->source, "--min") == 0) {
+    if (strcmp(link->source, WEFT_LINKS_MIN) == 0) {
         return add(found,
                    "The link from rank %d to rank %d (%s) is slow: %.4g GB/s one way, in two "
                    "measurements, below the %.4g of --min. %s",
@@ -145,7 +145,7 @@ static weft_status_t add_wrong(weft_links_found_t *found)
                          "arrived wrong. Do not train over it; test both devices and what is "
                          "between them.",
                          i / n, i % n, found->pairs[i].link.text,
-                         (unsigned long long)found->pairs[i].wrong, found->bytes));
+                         (unsigned long long)found->pairs[i].wrong, found->verified));
         }
     }
     if (found->alltoall_wrong > 0) {

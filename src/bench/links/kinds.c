@@ -179,7 +179,8 @@ weft_status_t weft__links_kinds(weft_links_run_t *run, weft_links_found_t *found
         found->pairs[i].link = rows[i];
         if (run->links->min_gbs > 0) {
             found->pairs[i].link.expected_gbs = run->links->min_gbs;
-            snprintf(found->pairs[i].link.source, sizeof(found->pairs[i].link.source), "--min");
+            snprintf(found->pairs[i].link.source, sizeof(found->pairs[i].link.source),
+                     WEFT_LINKS_MIN);
         }
     }
     if (status == WEFT_OK) {

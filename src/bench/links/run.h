@@ -3,6 +3,7 @@
 #define WEFT_BENCH_LINKS_RUN_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include <weft/symm.h>
 
@@ -14,6 +15,7 @@
 #define WEFT_LINKS_SIZES 3
 #define WEFT_LINKS_MEMORY 7
 #define WEFT_LINKS_SENTENCE 512
+#define WEFT_LINKS_MIN "--min" /* the source of an expectation that is the user's */
 
 typedef struct weft_link {
     char text[WEFT_LINK_TEXT]; /* "same L3", "NV18 (NVLink 4)" */
@@ -52,6 +54,8 @@ typedef struct weft_links_finding {
 typedef struct weft_links_found {
     int size;
     size_t bytes;
+    size_t verified; /* bytes that were sent over each link and compared */
+    bool messages;   /* NCCL carried them: kernels, not the copy engines that tables are of */
     int kinds;
     weft_links_pair_t *pairs; /* from x size + to; those from a rank to itself are empty */
     double *permutations;     /* [size - 1]: GB/s of all ranks together, shift 1 first */
@@ -69,6 +73,16 @@ typedef struct weft_links_found {
 static inline weft_links_pair_t *weft__links_pair(const weft_links_found_t *found, int from, int to)
 {
     return &found->pairs[(size_t)from * (size_t)found->size + (size_t)to];
+}
+
+/* Is the pair held against what its link should reach? Rates of tables are those of copies: what
+ * messages reach is shown beside them, and compared with other links of its kind only. What the
+ * user asks for by --min counts for both. */
+static inline bool weft__links_expects(const weft_links_found_t *found,
+                                       const weft_links_pair_t *pair)
+{
+    return pair->kind >= 0 && pair->link.expected_gbs > 0 &&
+           (!found->messages || strcmp(pair->link.source, WEFT_LINKS_MIN) == 0);
 }
 
 typedef struct weft_links_run {

@@ -121,8 +121,12 @@ static void print_kinds(const weft_links_found_t *found, double *room)
            "(pair)", "most", "both", "latency");
     for (int kind = 0; kind < found->kinds; kind++) {
         const char *name = "";
+        double expected = 0;
         for (int i = 0; i < found->size * found->size; i++) {
-            name = found->pairs[i].kind == kind ? found->pairs[i].link.text : name;
+            if (found->pairs[i].kind == kind) {
+                name = found->pairs[i].link.text;
+                expected = found->pairs[i].link.expected_gbs;
+            }
         }
         summary_t one = sum_up(found, kind, ONE_WAY, room);
         char median[16], least[16], most[16], both[16], late[16], pair[32];
@@ -134,6 +138,12 @@ static void print_kinds(const weft_links_found_t *found, double *room)
         snprintf(pair, sizeof(pair), "%d>%d", one.least_from, one.least_to);
         printf("%c %-24s %5d %7s %7s %7s %7s %7s %7s\n", letter_of(found, kind), name, one.pairs,
                median, least, pair, most, both, late);
+        if (found->messages && expected > 0) {
+            printf("#   copies over such a link reach %.4g GB/s or more\n", expected);
+        }
+    }
+    if (found->messages) {
+        printf("# NCCL's messages, not copies: links are compared with others of their kind\n");
     }
 }
 
@@ -232,7 +242,7 @@ static bool is_judged(const weft_links_found_t *found, double *room)
         judged = judged || sum_up(found, kind, ONE_WAY, room).pairs >= WEFT_JUDGE_PAIRS;
     }
     for (int i = 0; i < found->size * found->size; i++) {
-        judged = judged || found->pairs[i].link.expected_gbs > 0;
+        judged = judged || weft__links_expects(found, &found->pairs[i]);
     }
     return judged;
 }

@@ -76,6 +76,8 @@ static void write_memory(weft_json_t *json, const weft_links_found_t *found)
 void weft__links_write(weft_json_t *json, const weft_links_found_t *found)
 {
     weft__json_uint(json, "bytes", found->bytes);
+    weft__json_uint(json, "verified_bytes", found->verified);
+    weft__json_string(json, "transfers", found->messages ? "messages" : "copies");
     write_pairs(json, found);
     write_together(json, found);
     write_memory(json, found);

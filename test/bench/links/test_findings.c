@@ -20,7 +20,8 @@ static weft_links_verdict_t verdict;
 static int set_up(void **state)
 {
     (void)state;
-    found = (weft_links_found_t){.size = N, .bytes = 1 << 20, .kinds = 1};
+    found = (weft_links_found_t){.size = N, .bytes = 64 << 20, .kinds = 1};
+    found.verified = 1 << 20;
     found.findings_end = &found.findings;
     found.pairs = calloc(N * N, sizeof(*found.pairs));
     found.permutations = calloc(N, sizeof(double));
@@ -32,7 +33,7 @@ static int set_up(void **state)
     for (int i = 0; i < N * N; i++) {
         found.pairs[i].kind = i % N == i / N ? -1 : 0;
         found.pairs[i].one_way_gbs = 20;
-        verdict.likely_ns[i] = (1 << 20) / 19.0;
+        verdict.likely_ns[i] = (64 << 20) / 19.0;
         snprintf(found.pairs[i].link.text, sizeof(found.pairs[i].link.text), "same L3");
     }
     return 0;
@@ -102,6 +103,21 @@ static void below_min(void **state)
     snprintf(found.pairs[1].link.source, sizeof(found.pairs[1].link.source), "--min");
     found.pairs[1].link.expected_gbs = 25;
     expect_one(2, "from rank 0 to rank 1", "below the 25 of --min");
+}
+
+/* Tables are of copies: what NCCL's messages reach is not held against them, but against --min. */
+static void messages_and_the_table(void **state)
+{
+    weft_links_pair_t *pair = &found.pairs[1];
+    (void)state;
+    assert_false(weft__links_expects(&found, pair)); /* nothing is known of the link */
+    pair->link.expected_gbs = 335;
+    snprintf(pair->link.source, sizeof(pair->link.source), "H100");
+    assert_true(weft__links_expects(&found, pair));
+    found.messages = true;
+    assert_false(weft__links_expects(&found, pair));
+    snprintf(pair->link.source, sizeof(pair->link.source), "--min");
+    assert_true(weft__links_expects(&found, pair));
 }
 
 static void a_rank(void **state)
@@ -180,6 +196,7 @@ int main(void)
         TEST(slow_among_its_kind),
         TEST(below_the_table),
         TEST(below_min),
+        TEST(messages_and_the_table),
         TEST(a_rank),
         TEST(rank_0_itself),
         TEST(many),
