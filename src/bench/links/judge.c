@@ -122,6 +122,26 @@ static double take_out(work_t *work, size_t first, size_t step)
     return median;
 }
 
+/* Take the median of a kind out of its residuals: its level was found before anything was known of
+ * rows and columns. */
+static void take_out_level(work_t *work, int kind)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    int count = 0;
+    for (size_t pair = 0; pair < pairs; pair++) {
+        if (judge->kinds[pair] == kind && is_judged(work, pair)) {
+            work->room[count++] = judge->residual[pair];
+        }
+    }
+    double median = weft__judge_median(work->room, count);
+    for (size_t pair = 0; pair < pairs; pair++) {
+        if (judge->kinds[pair] == kind && is_judged(work, pair)) {
+            judge->residual[pair] -= median;
+        }
+    }
+}
+
 /* Only differences between ranks are theirs: what all have in common belongs to the kinds. */
 static void centre(work_t *work, double *effects)
 {
@@ -149,6 +169,9 @@ static void find_residuals(work_t *work)
         for (size_t rank = 0; rank < size; rank++) {
             judge->receives[rank] += take_out(work, rank, size);
         }
+        for (int kind = 0; kind < work->kind_count; kind++) {
+            take_out_level(work, kind);
+        }
     }
     centre(work, judge->sends);
     centre(work, judge->receives);
@@ -160,26 +183,72 @@ static void find_residuals(work_t *work)
 
 /* ---- who is slow ------------------------------------------------------------------------ */
 
-/* What was taken out of rows and columns makes residuals smaller than the noise is: so much. */
-static double correction(const weft_judge_t *judge)
+/* The noise of a pair's time, as a standard deviation, from the sizes of residuals.
+ *
+ * The fit of N pairs has p parameters: a level for each kind, and for all ranks but one what its
+ * row and its column have in common. With H, the projection onto what these can fit, residuals are
+ * r = (1 - H) e, so the variance of one is (1 - h) sigma^2. The h of all pairs sum up to p. So
+ *
+ *     sum of r^2 = (N - p) sigma^2     and over all pairs     rms(r) = sigma * sqrt((N - p) / N)
+ *
+ * It is variances that shrink by the share p / N; deviations shrink by its square root only. But a
+ * MAD is no rms. Medians go through values: about p of the residuals are 0, or nearly so, whatever
+ * the noise, and the N - p others have all of the sum above, sigma^2 each. So the p smallest are
+ * left out, as is usual in fits by least absolute deviations, and the median of the others, scaled
+ * as that of a normal distribution, is sigma as it is. With the p smallest it would be 0.44 sigma
+ * on 5 ranks and 0.67 on 8, of which no factor that comes from variances makes 1.
+ *
+ * `share` is p / N; `sizes` are sorted by it. */
+static double noise_of(double *sizes, int count, double share)
 {
-    double size = judge->size, pairs = size * (size - 1);
-    return judge->size < WEFT_JUDGE_RANKS ? 1 : pairs / (pairs - 2 * size + 1);
+    int left_out = (int)(share * count + 0.5);
+    weft__judge_median(sizes, count); /* sorts */
+    return WEFT_JUDGE_SCALE * weft__judge_median(sizes + left_out, count - left_out);
 }
 
+/* Parameters of the fit for each pair: p / N. */
+static double parameters(const work_t *work)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    int count = 0, p = judge->size < WEFT_JUDGE_RANKS ? 0 : 2 * (judge->size - 1);
+    for (int kind = 0; kind < work->kind_count; kind++) {
+        p += !isnan(work->level[kind]);
+    }
+    for (size_t pair = 0; pair < pairs; pair++) {
+        count += is_judged(work, pair);
+    }
+    return count > 2 * p ? (double)p / count : 0.5; /* half of them always count */
+}
+
+/* Sizes of residuals of a kind, or of all (-1), into work->room. */
+static int gather_sizes(const work_t *work, int kind)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    int count = 0;
+    for (size_t pair = 0; pair < pairs; pair++) {
+        if (is_judged(work, pair) && (kind < 0 || judge->kinds[pair] == kind)) {
+            work->room[count++] = fabs(judge->residual[pair]);
+        }
+    }
+    return count;
+}
+
+/* The noise of a kind is that of its pairs. A few of them are alike by chance, and say little: then
+ * it is that of all pairs, if that is more. */
 static void flag_pairs(work_t *work, double margin)
 {
     weft_judge_t *judge = work->judge;
     size_t pairs = (size_t)judge->size * (size_t)judge->size;
-    double mads = WEFT_JUDGE_MADS * correction(judge);
+    double share = parameters(work);
+    int count = gather_sizes(work, -1);
+    judge->noise = noise_of(work->room, count, share);
     for (int kind = 0; kind < work->kind_count; kind++) {
-        int count = 0;
-        for (size_t pair = 0; pair < pairs; pair++) {
-            if (judge->kinds[pair] == kind && is_judged(work, pair)) {
-                work->room[count++] = fabs(judge->residual[pair]);
-            }
-        }
-        double limit = mads * weft__judge_median(work->room, count);
+        count = gather_sizes(work, kind);
+        double noise = noise_of(work->room, count, share);
+        noise = count < WEFT_JUDGE_MANY && judge->noise > noise ? judge->noise : noise;
+        double limit = WEFT_JUDGE_DEVIATIONS * noise;
         limit = limit > log(margin) ? limit : log(margin);
         judge->limit = count > 0 && limit > judge->limit ? limit : judge->limit;
         for (size_t pair = 0; pair < pairs; pair++) {
@@ -199,7 +268,8 @@ static void flag_ranks(work_t *work, const double *effects, unsigned char flag)
     for (size_t rank = 0; rank < size; rank++) {
         work->room[rank] = fabs(effects[rank]);
     }
-    double limit = WEFT_JUDGE_MADS * weft__judge_median(work->room, judge->size);
+    double limit = WEFT_JUDGE_DEVIATIONS * WEFT_JUDGE_SCALE *
+                   weft__judge_median(work->room, judge->size);
     limit = limit > log(WEFT_JUDGE_RANK) ? limit : log(WEFT_JUDGE_RANK);
     for (size_t pair = 0; pair < size * size; pair++) {
         size_t rank = flag == WEFT_JUDGE_SENDS ? pair / size : pair % size;

@@ -8,9 +8,9 @@
  *       / what its row and its column have in common                  (median polish)
  *       -> the residual, as a logarithm: 0 for a pair as any other
  *
- * A pair is slow if its residual is above 3 MAD (scaled, as usual, to be a standard deviation where
- * values are normal) of its kind, and above a margin, so that links that
- * are all but equal raise no alarm. Rows and columns are taken out because memory differs: a rank
+ * A pair is slow if its residual is above 3 times the noise of its kind (a standard deviation, by a
+ * MAD; noise_of in judge.c has the derivation), and above a margin, so that links that are all but
+ * equal raise no alarm. Rows and columns are taken out because memory differs: a rank
  * whose pages lie badly receives everything some percent slower, and that is no link's fault. A
  * whole row or column is judged as well, with a wider margin.
  *
@@ -24,9 +24,11 @@
 
 #include <weft/status.h>
 
-#define WEFT_JUDGE_PAIRS 4           /* of a kind, at least */
-#define WEFT_JUDGE_RANKS 5           /* for rows and columns */
-#define WEFT_JUDGE_MADS (3 * 1.4826) /* 3, each scaled to a standard deviation */
+#define WEFT_JUDGE_PAIRS 4 /* of a kind, at least */
+#define WEFT_JUDGE_RANKS 5 /* for rows and columns */
+#define WEFT_JUDGE_MANY 32 /* pairs of a kind that tell its noise by themselves */
+#define WEFT_JUDGE_DEVIATIONS 3
+#define WEFT_JUDGE_SCALE 1.4826 /* of a MAD, to be a standard deviation where values are normal */
 
 /* Margins, as times of a pair over what is expected of it. First measurement: worth another look.
  * Second: slow. A link that takes 30% longer lies in the middle between the second one and none. */
@@ -45,6 +47,7 @@ typedef struct weft_judge {
     double *sends, *receives; /* [rank]: what a row and a column have in common, as logarithms */
     unsigned char *slow;      /* [from][to]: WEFT_JUDGE_PAIR, _SENDS, _RECEIVES */
     int slow_count;
+    double noise; /* of a pair's time, as a part of it: a standard deviation over all pairs */
     double
         limit; /* a pair is slow above this residual: the largest of all kinds, margin included */
 } weft_judge_t;

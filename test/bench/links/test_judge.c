@@ -156,6 +156,54 @@ static void noise_is_no_alarm(void **state)
     assert_in_range(alarms, 0, 6); /* 2% */
 }
 
+/* One sample of each pair: its noise is what is drawn. */
+static void judge_noise(int size, double noise, double *found_p)
+{
+    machine_t machine;
+    double samples[PAIRS_MOST];
+    weft_judge_t found;
+    make(&machine, size, noise, RANKS_DIFFER);
+    for (int i = 0; i < size * size; i++) {
+        samples[i] = machine.kinds[i] < 0 ? 0 : 2e4 * machine.factor[i] * exp(noise * normal());
+    }
+    assert_int_equal(weft__judge(size, machine.kinds, 1, samples, WEFT_JUDGE_SUSPECT, &found),
+                     WEFT_OK);
+    *found_p += found.noise;
+    weft__judge_cleanup(&found);
+}
+
+/* The noise is found as it is, however many ranks there are: medians that go through values hide a
+ * part of it, which is half with 5 ranks. */
+static void noise_is_what_it_is(void **state)
+{
+    (void)state;
+    for (int size = WEFT_JUDGE_RANKS; size <= RANKS_MOST; size++) {
+        double sum = 0;
+        for (int i = 0; i < 2000; i++) {
+            judge_noise(size, 0.05, &sum);
+        }
+        print_message("%d ranks: noise of 0.05 is taken for %.4f\n", size, sum / 2000);
+        assert_true(sum / 2000 > 0.05 * 0.9 && sum / 2000 < 0.05 * 1.25);
+    }
+}
+
+/* Few ranks have few pairs, which are alike by chance: that is no reason to name one. */
+static void false_alarms_with_few_ranks(void **state)
+{
+    (void)state;
+    for (int size = 4; size < RANKS_MOST; size++) {
+        unsigned char slow[PAIRS_MOST];
+        machine_t machine;
+        int alarms = 0;
+        for (int i = 0; i < 1000; i++) {
+            make(&machine, size, NOISE, RANKS_DIFFER);
+            alarms += judge_twice(&machine, slow) > 0;
+        }
+        print_message("%d ranks: false alarms in %d of 1000 clean machines\n", size, alarms);
+        assert_in_range(alarms, 0, 20); /* 2% */
+    }
+}
+
 /* ---- what is judged --------------------------------------------------------------------- */
 
 /* Without any noise MAD is 0: the margin alone keeps small differences quiet. */
@@ -283,6 +331,8 @@ int main(void)
         cmocka_unit_test(slow_sweeps_are_nobodys_fault),
         cmocka_unit_test(misses_in_1000_planted_machines),
         cmocka_unit_test(noise_is_no_alarm),
+        cmocka_unit_test(noise_is_what_it_is),
+        cmocka_unit_test(false_alarms_with_few_ranks),
         cmocka_unit_test(false_alarms_in_10000_clean_machines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
