@@ -70,13 +70,7 @@ static weft_status_t enter(contest_t *c, way_t way, weft_sample_t *sample)
 static weft_status_t run_block(contest_t *c, int64_t block, double *spent_ns)
 {
     int order[WEFT_PAIR_WAYS + 1] = {0};
-    for (int i = 0; i < c->count; i++) {
-        uint64_t random = weft__rng_at(c->plan->seed,
-                                       (uint64_t)block * (WEFT_PAIR_WAYS + 1) + (uint64_t)i);
-        int at = (int)(random % (uint64_t)(i + 1));
-        order[i] = order[at]; /* a shuffle from the inside out */
-        order[at] = i;
-    }
+    weft__shuffle(c->plan->seed, (uint64_t)block * (WEFT_PAIR_WAYS + 1), order, c->count);
     for (int n = 0; n < c->count; n++) {
         int i = order[n];
         weft_sample_t *sample = c->samples[i];

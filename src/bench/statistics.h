@@ -42,9 +42,6 @@ typedef struct weft_ratio {
     weft_verdict_t verdict;
 } weft_ratio_t;
 
-/* The median of `count` values; 0 without any. Leaves them alone. */
-double weft__median(const double *values, int count);
-
 /* Compare the times of `count` blocks, at most WEFT_SAMPLE_MOST (bench/samples.h), all above 0. The
  * seed is that of the bootstrap. Without blocks all is 0, and noisy. */
 weft_ratio_t weft__ratio_of(const double *baseline, const double *way, int count, uint64_t seed);

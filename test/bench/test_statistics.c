@@ -168,15 +168,6 @@ static void a_storm_is_noisy(void **state)
 
 /* ---- by hand ---------------------------------------------------------------------------- */
 
-static void medians(void **state)
-{
-    (void)state;
-    assert_true(weft__median(NULL, 0) == 0);
-    assert_true(weft__median((double[]){3}, 1) == 3);
-    assert_true(weft__median((double[]){9, 1, 2}, 3) == 2);
-    assert_true(weft__median((double[]){8, 1, 2, 4}, 4) == 3);
-}
-
 static void times_that_never_vary(void **state)
 {
     (void)state;
@@ -273,7 +264,6 @@ static void changes_between_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(medians),
         cmocka_unit_test(times_that_never_vary),
         cmocka_unit_test(few_blocks_prove_nothing),
         cmocka_unit_test(what_is_not_sure_is_not_the_same),

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/median.h"
+#include "base/rng.h"
 #include "bench/links/judge.h"
 #include "bench/links/run.h"
 #include "bench/patterns/gpu.h"
@@ -139,7 +141,7 @@ static weft_status_t each_pair(weft_links_run_t *run, exchange_t *exchange, int 
                                weft_links_step_t step)
 {
     int n = run->size, last = -1;
-    weft__links_shuffle(run, run->steps << 20, order, n * n);
+    weft__shuffle(run->seed + (run->steps << 20), 0, order, n * n);
     step.ctx = exchange;
     WEFT_TRY(weft__links_meet(run));
     for (int i = 0; i < n * n; i++) {
@@ -182,7 +184,7 @@ static weft_status_t collect(const weft_links_run_t *run, double *mine, int repe
         for (int i = 0; i < repeats; i++) {
             room[i] = mine[(size_t)i * (size_t)n + (size_t)to];
         }
-        mine[to] = weft__judge_median(room, repeats);
+        mine[to] = weft__median(room, (size_t)repeats);
     }
     return weft__links_gather(run, mine, all, (size_t)n * sizeof(*mine));
 }

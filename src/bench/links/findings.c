@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/median.h"
 #include "bench/links/findings.h"
 
 #define PAIRS_NAMED 16 /* of one reason; the rest is counted */
@@ -64,7 +65,7 @@ static double median_of_kind(const weft_links_found_t *found, int kind, double *
         }
     }
     *count_p = count;
-    return weft__judge_median(room, count);
+    return weft__median(room, (size_t)count);
 }
 
 /* ---- pairs ------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/median.h"
 
 #define POLISHES 10
 
@@ -14,18 +15,6 @@ typedef struct work {
     double *level; /* [kind]: the logarithm of its median; NAN: too few pairs */
     int kind_count;
 } work_t;
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double weft__judge_median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof(*values), by_value);
-    return count == 0 ? 0 : (values[count / 2] + values[(count - 1) / 2]) / 2;
-}
 
 /* ---- the time of a pair ----------------------------------------------------------------- */
 
@@ -38,7 +27,7 @@ static double usual(const double *samples, int sweeps, size_t pairs, size_t pair
             room[count++] = ns;
         }
     }
-    return weft__judge_median(room, count);
+    return weft__median(room, (size_t)count);
 }
 
 /* slowdown[sweep]: how much longer than usual a pair took in it, the median over pairs. */
@@ -54,7 +43,7 @@ static void find_slowdowns(const weft_judge_t *judge, int sweeps, const double *
                 room[count++] = ns / judge->ns[pair];
             }
         }
-        slowdown[i] = count > 0 ? weft__judge_median(room, count) : 1;
+        slowdown[i] = count > 0 ? weft__median(room, (size_t)count) : 1;
     }
 }
 
@@ -74,7 +63,7 @@ static void find_times(weft_judge_t *judge, int sweeps, const double *samples, d
                 room[count++] = ns / slowdown[i];
             }
         }
-        judge->ns[pair] = weft__judge_median(room, count);
+        judge->ns[pair] = weft__median(room, (size_t)count);
     }
 }
 
@@ -98,7 +87,8 @@ static void find_levels(work_t *work)
                 work->room[count++] = log(judge->ns[pair]);
             }
         }
-        work->level[kind] = count < WEFT_JUDGE_PAIRS ? NAN : weft__judge_median(work->room, count);
+        work->level[kind] = count < WEFT_JUDGE_PAIRS ? NAN
+                                                     : weft__median(work->room, (size_t)count);
     }
 }
 
@@ -113,7 +103,7 @@ static double take_out(work_t *work, size_t first, size_t step)
             work->room[count++] = judge->residual[first + i * step];
         }
     }
-    double median = weft__judge_median(work->room, count);
+    double median = weft__median(work->room, (size_t)count);
     for (size_t i = 0; i < size && count > 0; i++) {
         if (is_judged(work, first + i * step)) {
             judge->residual[first + i * step] -= median;
@@ -134,7 +124,7 @@ static void take_out_level(work_t *work, int kind)
             work->room[count++] = judge->residual[pair];
         }
     }
-    double median = weft__judge_median(work->room, count);
+    double median = weft__median(work->room, (size_t)count);
     for (size_t pair = 0; pair < pairs; pair++) {
         if (judge->kinds[pair] == kind && is_judged(work, pair)) {
             judge->residual[pair] -= median;
@@ -147,7 +137,7 @@ static void centre(work_t *work, double *effects)
 {
     int size = work->judge->size;
     memcpy(work->room, effects, (size_t)size * sizeof(*effects));
-    double median = weft__judge_median(work->room, size);
+    double median = weft__median(work->room, (size_t)size);
     for (int i = 0; i < size; i++) {
         effects[i] -= median;
     }
@@ -202,8 +192,8 @@ static void find_residuals(work_t *work)
 static double noise_of(double *sizes, int count, double share)
 {
     int left_out = (int)(share * count + 0.5);
-    weft__judge_median(sizes, count); /* sorts */
-    return WEFT_JUDGE_SCALE * weft__judge_median(sizes + left_out, count - left_out);
+    weft__sort(sizes, (size_t)count);
+    return WEFT_JUDGE_SCALE * weft__middle(sizes + left_out, (size_t)(count - left_out));
 }
 
 /* Parameters of the fit for each pair: p / N. */
@@ -269,7 +259,7 @@ static void flag_ranks(work_t *work, const double *effects, unsigned char flag)
         work->room[rank] = fabs(effects[rank]);
     }
     double limit = WEFT_JUDGE_DEVIATIONS * WEFT_JUDGE_SCALE *
-                   weft__judge_median(work->room, judge->size);
+                   weft__median(work->room, (size_t)judge->size);
     limit = limit > log(WEFT_JUDGE_RANK) ? limit : log(WEFT_JUDGE_RANK);
     for (size_t pair = 0; pair < size * size; pair++) {
         size_t rank = flag == WEFT_JUDGE_SENDS ? pair / size : pair % size;

@@ -57,7 +57,4 @@ weft_status_t weft__judge(int size, const int *kinds, int sweeps, const double *
                           double margin, weft_judge_t *judge_p);
 void weft__judge_cleanup(weft_judge_t *judge);
 
-/* The median of `count` values, which are sorted by it; 0 if there are none. */
-double weft__judge_median(double *values, int count);
-
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/median.h"
 #include "bench/links/expected.h"
 #include "bench/links/judge.h"
 #include "comm/comm.h"
@@ -67,7 +68,7 @@ static weft_status_t measure_row(weft_links_run_t *run, memory_t *memory, int ro
     for (int i = 0; i < repeats; i++) {
         WEFT_TRY(weft__links_copy(run, dst, src, memory->bytes, iters, &loops[i]));
     }
-    memory->gbs[row] = (double)memory->bytes / weft__judge_median(loops, repeats);
+    memory->gbs[row] = (double)memory->bytes / weft__median(loops, (size_t)repeats);
     return WEFT_OK;
 }
 
@@ -132,7 +133,7 @@ static void sum_up(const weft_links_run_t *run, const double *all, double *room,
         if (row == HOST_READ || row == HOST_WRITE) {
             out->expected_gbs = all[(size_t)least * columns + WEFT_LINKS_MEMORY];
         }
-        out->gbs = weft__judge_median(room, run->size);
+        out->gbs = weft__median(room, (size_t)run->size);
         found->memories++;
     }
 }

@@ -57,7 +57,7 @@ static weft_status_t sweep_pairs(weft_links_run_t *run, sweep_t *sweep, uint64_t
     int *order = malloc((size_t)all * sizeof(*order));
     weft_status_t status = order ? WEFT_OK : weft__fail(WEFT_ERR_NO_MEMORY, "no memory");
     if (order) {
-        weft__links_shuffle(run, salt, order, all);
+        weft__shuffle(run->seed + salt, 0, order, all);
     }
     for (int i = 0; i < all && status == WEFT_OK; i++) {
         weft_links_step_t step = {
@@ -77,9 +77,9 @@ static weft_status_t sweep_once(weft_links_run_t *run, sweep_t *sweep, uint64_t 
     if (!run->symm) {
         return sweep_pairs(run, sweep, salt);
     }
-    weft__links_shuffle(run, salt, order, run->size);
-    weft__links_shuffle(run, salt + 1, next, run->size);
-    weft__links_shuffle(run, salt + 7919 * (uint64_t)(run->rank + 1), targets, run->size);
+    weft__shuffle(run->seed + salt, 0, order, run->size);
+    weft__shuffle(run->seed + salt + 1, 0, next, run->size);
+    weft__shuffle(run->seed + salt + 7919 * (uint64_t)(run->rank + 1), 0, targets, run->size);
     for (int i = 0; i < run->size; i++) {
         weft_links_step_t step = {order[i], -1,         i + 1 < run->size ? order[i + 1] : next[0],
                                   0,        sample_row, sweep};

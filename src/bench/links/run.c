@@ -89,19 +89,6 @@ void weft__links_close(weft_links_run_t *run)
     }
 }
 
-void weft__links_shuffle(const weft_links_run_t *run, uint64_t salt, int *order, int count)
-{
-    for (int i = 0; i < count; i++) {
-        order[i] = i;
-    }
-    for (int i = count - 1; i > 0; i--) {
-        int k = (int)(weft__rng_at(run->seed + salt, (uint64_t)i) % (uint64_t)(i + 1));
-        int kept = order[i];
-        order[i] = order[k];
-        order[k] = kept;
-    }
-}
-
 /* ---- who works now ---------------------------------------------------------------------- */
 
 weft_status_t weft__links_meet(weft_links_run_t *run)

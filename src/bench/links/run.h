@@ -116,9 +116,6 @@ typedef struct weft_links_run {
 weft_status_t weft__links_open(weft_links_run_t *run);
 void weft__links_close(weft_links_run_t *run);
 
-/* `count` numbers 0 to count-1 in an order that is the same on all ranks. */
-void weft__links_shuffle(const weft_links_run_t *run, uint64_t salt, int *order, int count);
-
 /* A step of a measurement: one rank, or two, are at work, and all others sleep. All ranks make the
  * same calls. */
 typedef struct weft_links_step {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/args.h"
+#include "base/median.h"
 #include "base/settings.h"
 #include "bench/links/judge.h"
 #include "bench/links/run.h"
@@ -64,7 +65,7 @@ static summary_t sum_up(const weft_links_found_t *found, int kind, field_t field
             room[sum.pairs++] = value;
         }
     }
-    sum.median = weft__judge_median(room, sum.pairs);
+    sum.median = weft__median(room, (size_t)sum.pairs);
     return sum;
 }
 

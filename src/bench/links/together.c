@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "bench/links/judge.h"
 #include "bench/links/run.h"
 #include "comm/backends.h"
@@ -100,8 +101,8 @@ static weft_status_t time_median(together_t *t, const loop_t *loop, double *mine
     } while (++count < repeats && spent < share);
     t->left_ns = t->left_ns > spent ? t->left_ns - spent : 0;
     t->rows--;
-    *mine_p = weft__judge_median(mine, count);
-    *all_p = weft__judge_median(all, count);
+    *mine_p = weft__median(mine, (size_t)count);
+    *all_p = weft__median(all, (size_t)count);
     return WEFT_OK;
 }
 

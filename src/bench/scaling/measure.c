@@ -128,21 +128,6 @@ static weft_status_t measure_turn(const measuring_t *m, weft_points_t *points, i
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-/* Another order for every round (Fisher and Yates). */
-static void shuffle(int *order, int count, int round)
-{
-    for (int i = 0; i < count; i++) {
-        order[i] = i;
-    }
-    for (int i = count - 1; i > 0; i--) {
-        uint64_t index = (uint64_t)round * WEFT_POINTS_MOST + (uint64_t)i;
-        int other = (int)(weft__rng_at(ORDER_SEED, index) % (uint64_t)(i + 1));
-        int kept = order[i];
-        order[i] = order[other];
-        order[other] = kept;
-    }
-}
-
 /* The round with the median rate; of two the slower. */
 static int median_round(const weft_point_t *point, int rounds)
 {
@@ -176,7 +161,7 @@ static weft_status_t measure_all(measuring_t *m, weft_points_t *points, int *tur
     int order[WEFT_POINTS_MOST];
     WEFT_TRY(open_groups(m, points));
     for (int round = 0; round < m->scaling->rounds; round++) {
-        shuffle(order, points->count, round);
+        weft__shuffle(ORDER_SEED, (uint64_t)round * WEFT_POINTS_MOST, order, points->count);
         for (int i = 0; i < points->count; i++) {
             WEFT_TRY(measure_turn(m, points, order[i], round, (*turn)++));
         }

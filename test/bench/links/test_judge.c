@@ -311,19 +311,9 @@ static void slow_sweeps_are_nobodys_fault(void **state)
     weft__judge_cleanup(&found);
 }
 
-static void medians(void **state)
-{
-    double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2};
-    (void)state;
-    assert_true(weft__judge_median(odd, 3) == 2);
-    assert_true(weft__judge_median(even, 4) == 2.5);
-    assert_true(weft__judge_median(even, 0) == 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(medians),
         cmocka_unit_test(small_differences_of_equal_links),
         cmocka_unit_test(fast_links_are_not_named),
         cmocka_unit_test(a_whole_rank),
