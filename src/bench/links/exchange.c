@@ -134,10 +134,10 @@ static weft_status_t latency(weft_links_run_t *run, const weft_links_step_t *ste
     return WEFT_OK;
 }
 
-/* ---- all pairs -------------------------------------------------------------------------- */
+/* ---- all links -------------------------------------------------------------------------- */
 
-/* Every ordered pair once, in random order. */
-static weft_status_t each_pair(weft_links_run_t *run, exchange_t *exchange, int *order,
+/* Every link once, in random order. */
+static weft_status_t each_link(weft_links_run_t *run, exchange_t *exchange, int *order,
                                weft_links_step_t step)
 {
     int n = run->size, last = -1;
@@ -175,7 +175,7 @@ static weft_status_t load_kernels(weft_links_run_t *run, exchange_t *exchange)
     return weft_host_malloc((void **)&exchange->result, 2 * sizeof(double));
 }
 
-/* The median over repeats, of every pair, from all ranks. */
+/* The median over repeats, of every link, from all ranks. */
 static weft_status_t collect(const weft_links_run_t *run, double *mine, int repeats, double *all,
                              double *room)
 {
@@ -200,13 +200,14 @@ static weft_status_t measure(weft_links_run_t *run, exchange_t *exchange, int re
         weft_links_step_t late_step = {.ticks = 1 + ROUNDS, .work = latency};
         exchange->both_ns = both + (size_t)i * n;
         exchange->latency_ns = late + (size_t)i * n;
-        WEFT_TRY(each_pair(run, exchange, order, both_step));
-        WEFT_TRY(each_pair(run, exchange, order, late_step));
+        WEFT_TRY(each_link(run, exchange, order, both_step));
+        WEFT_TRY(each_link(run, exchange, order, late_step));
     }
     return WEFT_OK;
 }
 
-weft_status_t weft__links_exchange(weft_links_run_t *run, int repeats, weft_links_found_t *found)
+weft_status_t weft__links_exchange(weft_links_run_t *run, int repeats,
+                                   weft_links_results_t *results)
 {
     size_t n = (size_t)run->size, row = (size_t)repeats * n;
     double *rows = calloc(2 * row + n * n + (size_t)repeats, sizeof(*rows));
@@ -220,11 +221,11 @@ weft_status_t weft__links_exchange(weft_links_run_t *run, int repeats, weft_link
                                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %zu ranks", n);
     status = status == WEFT_OK ? collect(run, rows, repeats, all, room) : status;
     for (size_t i = 0; i < n * n && status == WEFT_OK; i++) {
-        found->pairs[i].both_ways_gbs = all[i] > 0 ? 2 * (double)run->bytes / all[i] : 0;
+        results->links[i].both_ways_gbs = all[i] > 0 ? 2 * (double)run->bytes / all[i] : 0;
     }
     status = status == WEFT_OK ? collect(run, rows + row, repeats, all, room) : status;
     for (size_t i = 0; i < n * n && status == WEFT_OK; i++) {
-        found->pairs[i].latency_us = all[i] / 1e3;
+        results->links[i].latency_us = all[i] / 1e3;
     }
     weft_host_free(exchange.result);
     free(rows);

@@ -12,17 +12,17 @@
 typedef struct work {
     weft_judge_t *judge;
     double *room;  /* size x size, or sweeps, values */
-    double *level; /* [kind]: the logarithm of its median; NAN: too few pairs */
+    double *level; /* [kind]: the logarithm of its median; NAN: too few links */
     int kind_count;
 } work_t;
 
-/* ---- the time of a pair ----------------------------------------------------------------- */
+/* ---- the time of a link ----------------------------------------------------------------- */
 
-static double usual(const double *samples, int sweeps, size_t pairs, size_t pair, double *room)
+static double usual(const double *samples, int sweeps, size_t links, size_t link, double *room)
 {
     int count = 0;
     for (int i = 0; i < sweeps; i++) {
-        double ns = samples[(size_t)i * pairs + pair];
+        double ns = samples[(size_t)i * links + link];
         if (ns > 0) {
             room[count++] = ns;
         }
@@ -30,17 +30,17 @@ static double usual(const double *samples, int sweeps, size_t pairs, size_t pair
     return weft__median(room, (size_t)count);
 }
 
-/* slowdown[sweep]: how much longer than usual a pair took in it, the median over pairs. */
+/* slowdown[sweep]: how much longer than usual a link took in it, the median over links. */
 static void find_slowdowns(const weft_judge_t *judge, int sweeps, const double *samples,
                            double *room, double *slowdown)
 {
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
     for (int i = 0; i < sweeps; i++) {
         int count = 0;
-        for (size_t pair = 0; pair < pairs; pair++) {
-            double ns = samples[(size_t)i * pairs + pair];
-            if (ns > 0 && judge->ns[pair] > 0) {
-                room[count++] = ns / judge->ns[pair];
+        for (size_t link = 0; link < links; link++) {
+            double ns = samples[(size_t)i * links + link];
+            if (ns > 0 && judge->ns[link] > 0) {
+                room[count++] = ns / judge->ns[link];
             }
         }
         slowdown[i] = count > 0 ? weft__median(room, (size_t)count) : 1;
@@ -50,44 +50,44 @@ static void find_slowdowns(const weft_judge_t *judge, int sweeps, const double *
 static void find_times(weft_judge_t *judge, int sweeps, const double *samples, double *room,
                        double *slowdown)
 {
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
-    for (size_t pair = 0; pair < pairs; pair++) {
-        judge->ns[pair] = usual(samples, sweeps, pairs, pair, room);
+    size_t links = (size_t)judge->size * (size_t)judge->size;
+    for (size_t link = 0; link < links; link++) {
+        judge->ns[link] = usual(samples, sweeps, links, link, room);
     }
     find_slowdowns(judge, sweeps, samples, room, slowdown);
-    for (size_t pair = 0; pair < pairs; pair++) {
+    for (size_t link = 0; link < links; link++) {
         int count = 0;
         for (int i = 0; i < sweeps; i++) {
-            double ns = samples[(size_t)i * pairs + pair];
+            double ns = samples[(size_t)i * links + link];
             if (ns > 0) {
                 room[count++] = ns / slowdown[i];
             }
         }
-        judge->ns[pair] = weft__median(room, (size_t)count);
+        judge->ns[link] = weft__median(room, (size_t)count);
     }
 }
 
 /* ---- what is expected of it ------------------------------------------------------------- */
 
-static bool is_judged(const work_t *work, size_t pair)
+static bool is_judged(const work_t *work, size_t link)
 {
     const weft_judge_t *judge = work->judge;
-    int kind = judge->kinds[pair];
-    return kind >= 0 && judge->ns[pair] > 0 && !isnan(work->level[kind]);
+    int kind = judge->kinds[link];
+    return kind >= 0 && judge->ns[link] > 0 && !isnan(work->level[kind]);
 }
 
 static void find_levels(work_t *work)
 {
     const weft_judge_t *judge = work->judge;
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
     for (int kind = 0; kind < work->kind_count; kind++) {
         int count = 0;
-        for (size_t pair = 0; pair < pairs; pair++) {
-            if (judge->kinds[pair] == kind && judge->ns[pair] > 0) {
-                work->room[count++] = log(judge->ns[pair]);
+        for (size_t link = 0; link < links; link++) {
+            if (judge->kinds[link] == kind && judge->ns[link] > 0) {
+                work->room[count++] = log(judge->ns[link]);
             }
         }
-        work->level[kind] = count < WEFT_JUDGE_PAIRS ? NAN
+        work->level[kind] = count < WEFT_JUDGE_LINKS ? NAN
                                                      : weft__median(work->room, (size_t)count);
     }
 }
@@ -117,17 +117,17 @@ static double take_out(work_t *work, size_t first, size_t step)
 static void take_out_level(work_t *work, int kind)
 {
     const weft_judge_t *judge = work->judge;
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
     int count = 0;
-    for (size_t pair = 0; pair < pairs; pair++) {
-        if (judge->kinds[pair] == kind && is_judged(work, pair)) {
-            work->room[count++] = judge->residual[pair];
+    for (size_t link = 0; link < links; link++) {
+        if (judge->kinds[link] == kind && is_judged(work, link)) {
+            work->room[count++] = judge->residual[link];
         }
     }
     double median = weft__median(work->room, (size_t)count);
-    for (size_t pair = 0; pair < pairs; pair++) {
-        if (judge->kinds[pair] == kind && is_judged(work, pair)) {
-            judge->residual[pair] -= median;
+    for (size_t link = 0; link < links; link++) {
+        if (judge->kinds[link] == kind && is_judged(work, link)) {
+            judge->residual[link] -= median;
         }
     }
 }
@@ -146,10 +146,10 @@ static void centre(work_t *work, double *effects)
 static void find_residuals(work_t *work)
 {
     const weft_judge_t *judge = work->judge;
-    size_t size = (size_t)judge->size, pairs = size * size;
-    for (size_t pair = 0; pair < pairs; pair++) {
-        judge->residual[pair] = is_judged(work, pair)
-                                    ? log(judge->ns[pair]) - work->level[judge->kinds[pair]]
+    size_t size = (size_t)judge->size, links = size * size;
+    for (size_t link = 0; link < links; link++) {
+        judge->residual[link] = is_judged(work, link)
+                                    ? log(judge->ns[link]) - work->level[judge->kinds[link]]
                                     : 0;
     }
     for (int i = 0; i < POLISHES && judge->size >= WEFT_JUDGE_RANKS; i++) {
@@ -165,21 +165,21 @@ static void find_residuals(work_t *work)
     }
     centre(work, judge->sends);
     centre(work, judge->receives);
-    for (size_t pair = 0; pair < pairs; pair++) {
-        judge->likely[pair] = is_judged(work, pair) ? judge->ns[pair] * exp(-judge->residual[pair])
+    for (size_t link = 0; link < links; link++) {
+        judge->likely[link] = is_judged(work, link) ? judge->ns[link] * exp(-judge->residual[link])
                                                     : 0;
     }
 }
 
 /* ---- who is slow ------------------------------------------------------------------------ */
 
-/* The noise of a pair's time, as a standard deviation, from the sizes of residuals.
+/* The noise of a link's time, as a standard deviation, from the sizes of residuals.
  *
- * The fit of N pairs has p parameters: a level for each kind, and for all ranks but one what its
+ * The fit of N links has p parameters: a level for each kind, and for all ranks but one what its
  * row and its column have in common. With H, the projection onto what these can fit, residuals are
- * r = (1 - H) e, so the variance of one is (1 - h) sigma^2. The h of all pairs sum up to p. So
+ * r = (1 - H) e, so the variance of one is (1 - h) sigma^2. The h of all links sum up to p. So
  *
- *     sum of r^2 = (N - p) sigma^2     and over all pairs     rms(r) = sigma * sqrt((N - p) / N)
+ *     sum of r^2 = (N - p) sigma^2     and over all links     rms(r) = sigma * sqrt((N - p) / N)
  *
  * It is variances that shrink by the share p / N; deviations shrink by its square root only. But a
  * MAD is no rms. Medians go through values: about p of the residuals are 0, or nearly so, whatever
@@ -196,17 +196,17 @@ static double noise_of(double *sizes, int count, double share)
     return WEFT_JUDGE_SCALE * weft__middle(sizes + left_out, (size_t)(count - left_out));
 }
 
-/* Parameters of the fit for each pair: p / N. */
+/* Parameters of the fit for each link: p / N. */
 static double parameters(const work_t *work)
 {
     const weft_judge_t *judge = work->judge;
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
     int count = 0, p = judge->size < WEFT_JUDGE_RANKS ? 0 : 2 * (judge->size - 1);
     for (int kind = 0; kind < work->kind_count; kind++) {
         p += !isnan(work->level[kind]);
     }
-    for (size_t pair = 0; pair < pairs; pair++) {
-        count += is_judged(work, pair);
+    for (size_t link = 0; link < links; link++) {
+        count += is_judged(work, link);
     }
     return count > 2 * p ? (double)p / count : 0.5; /* half of them always count */
 }
@@ -215,22 +215,22 @@ static double parameters(const work_t *work)
 static int gather_sizes(const work_t *work, int kind)
 {
     const weft_judge_t *judge = work->judge;
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
     int count = 0;
-    for (size_t pair = 0; pair < pairs; pair++) {
-        if (is_judged(work, pair) && (kind < 0 || judge->kinds[pair] == kind)) {
-            work->room[count++] = fabs(judge->residual[pair]);
+    for (size_t link = 0; link < links; link++) {
+        if (is_judged(work, link) && (kind < 0 || judge->kinds[link] == kind)) {
+            work->room[count++] = fabs(judge->residual[link]);
         }
     }
     return count;
 }
 
-/* The noise of a kind is that of its pairs. A few of them are alike by chance, and say little: then
- * it is that of all pairs, if that is more. */
-static void flag_pairs(work_t *work, double margin)
+/* The noise of a kind is that of its links. A few of them are alike by chance, and say little: then
+ * it is that of all links, if that is more. */
+static void flag_links(work_t *work, double margin)
 {
     weft_judge_t *judge = work->judge;
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
     double share = parameters(work);
     int count = gather_sizes(work, -1);
     judge->noise = noise_of(work->room, count, share);
@@ -241,10 +241,10 @@ static void flag_pairs(work_t *work, double margin)
         double limit = WEFT_JUDGE_DEVIATIONS * noise;
         limit = limit > log(margin) ? limit : log(margin);
         judge->limit = count > 0 && limit > judge->limit ? limit : judge->limit;
-        for (size_t pair = 0; pair < pairs; pair++) {
-            if (judge->kinds[pair] == kind && is_judged(work, pair) &&
-                judge->residual[pair] > limit) {
-                judge->slow[pair] |= WEFT_JUDGE_PAIR;
+        for (size_t link = 0; link < links; link++) {
+            if (judge->kinds[link] == kind && is_judged(work, link) &&
+                judge->residual[link] > limit) {
+                judge->slow[link] |= WEFT_JUDGE_LINK;
             }
         }
     }
@@ -261,23 +261,23 @@ static void flag_ranks(work_t *work, const double *effects, unsigned char flag)
     double limit = WEFT_JUDGE_DEVIATIONS * WEFT_JUDGE_SCALE *
                    weft__median(work->room, (size_t)judge->size);
     limit = limit > log(WEFT_JUDGE_RANK) ? limit : log(WEFT_JUDGE_RANK);
-    for (size_t pair = 0; pair < size * size; pair++) {
-        size_t rank = flag == WEFT_JUDGE_SENDS ? pair / size : pair % size;
-        if (is_judged(work, pair) && effects[rank] > limit) {
-            judge->slow[pair] |= flag;
+    for (size_t link = 0; link < size * size; link++) {
+        size_t rank = flag == WEFT_JUDGE_SENDS ? link / size : link % size;
+        if (is_judged(work, link) && effects[rank] > limit) {
+            judge->slow[link] |= flag;
         }
     }
 }
 
 static weft_status_t allocate(weft_judge_t *judge)
 {
-    size_t size = (size_t)judge->size, pairs = size * size;
-    judge->ns = calloc(pairs, sizeof(double));
-    judge->residual = calloc(pairs, sizeof(double));
-    judge->likely = calloc(pairs, sizeof(double));
+    size_t size = (size_t)judge->size, links = size * size;
+    judge->ns = calloc(links, sizeof(double));
+    judge->residual = calloc(links, sizeof(double));
+    judge->likely = calloc(links, sizeof(double));
     judge->sends = calloc(size, sizeof(double));
     judge->receives = calloc(size, sizeof(double));
-    judge->slow = calloc(pairs, 1);
+    judge->slow = calloc(links, 1);
     return judge->ns && judge->residual && judge->likely && judge->sends && judge->receives &&
                    judge->slow
                ? WEFT_OK
@@ -288,13 +288,13 @@ weft_status_t weft__judge(int size, const int *kinds, int sweeps, const double *
                           double margin, weft_judge_t *judge_p)
 {
     weft_judge_t judge = {.size = size, .kinds = kinds};
-    size_t pairs = (size_t)size * (size_t)size;
+    size_t links = (size_t)size * (size_t)size;
     work_t work = {.judge = &judge};
-    for (size_t pair = 0; pair < pairs; pair++) {
-        work.kind_count = kinds[pair] >= work.kind_count ? kinds[pair] + 1 : work.kind_count;
+    for (size_t link = 0; link < links; link++) {
+        work.kind_count = kinds[link] >= work.kind_count ? kinds[link] + 1 : work.kind_count;
     }
     work.level = calloc((size_t)work.kind_count + 1, sizeof(double));
-    work.room = calloc(pairs > (size_t)sweeps ? pairs : (size_t)sweeps, sizeof(double));
+    work.room = calloc(links > (size_t)sweeps ? links : (size_t)sweeps, sizeof(double));
     double *slowdown = calloc((size_t)sweeps + 1, sizeof(double));
     weft_status_t status = allocate(&judge);
     if (status == WEFT_OK && !(work.level && work.room && slowdown)) {
@@ -304,11 +304,11 @@ weft_status_t weft__judge(int size, const int *kinds, int sweeps, const double *
         find_times(&judge, sweeps, samples, work.room, slowdown);
         find_levels(&work);
         find_residuals(&work);
-        flag_pairs(&work, margin);
+        flag_links(&work, margin);
         flag_ranks(&work, judge.sends, WEFT_JUDGE_SENDS);
         flag_ranks(&work, judge.receives, WEFT_JUDGE_RECEIVES);
-        for (size_t pair = 0; pair < pairs; pair++) {
-            judge.slow_count += judge.slow[pair] != 0;
+        for (size_t link = 0; link < links; link++) {
+            judge.slow_count += judge.slow[link] != 0;
         }
     }
     free(slowdown);

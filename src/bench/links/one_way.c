@@ -1,7 +1,7 @@
-/* One way: many short samples of every ordered pair, in random order.
+/* One way: many short samples of every link, in random order.
  *
- * A machine is never quiet. What slows it down for a while must meet all pairs alike, so a sweep
- * takes one sample of each pair, in an order of its own, and pairs are compared within sweeps
+ * A machine is never quiet. What slows it down for a while must meet all links alike, so a sweep
+ * takes one sample of each link, in an order of its own, and links are compared within sweeps
  * (judge.c). A sample is short against the tick of a scheduler: most are not interrupted, and those
  * that are stand out. */
 #include <stdlib.h>
@@ -32,8 +32,8 @@ static weft_status_t sample_one(weft_links_run_t *run, const sweep_t *sweep, int
                            : WEFT_OK;
 }
 
-/* This rank's turn: a sample of each of its pairs. The first copy finds the caches as the rank
- * before left them, and is not timed. */
+/* When it may go: a sample of each of this rank's links. The first copy finds the caches as the
+ * rank before left them, and is not timed. */
 static weft_status_t sample_row(weft_links_run_t *run, const weft_links_step_t *step)
 {
     const sweep_t *sweep = step->ctx;
@@ -50,8 +50,8 @@ static weft_status_t sample_row(weft_links_run_t *run, const weft_links_step_t *
     return WEFT_OK;
 }
 
-/* Messages need both ends: pair by pair. */
-static weft_status_t sweep_pairs(weft_links_run_t *run, sweep_t *sweep, uint64_t salt)
+/* Messages need both ends: link by link. */
+static weft_status_t sweep_links(weft_links_run_t *run, sweep_t *sweep, uint64_t salt)
 {
     int all = run->size * run->size;
     int *order = malloc((size_t)all * sizeof(*order));
@@ -75,7 +75,7 @@ static weft_status_t sweep_once(weft_links_run_t *run, sweep_t *sweep, uint64_t 
 {
     int *targets = (int *)sweep->targets;
     if (!run->symm) {
-        return sweep_pairs(run, sweep, salt);
+        return sweep_links(run, sweep, salt);
     }
     weft__shuffle(run->seed + salt, 0, order, run->size);
     weft__shuffle(run->seed + salt + 1, 0, next, run->size);
@@ -176,8 +176,8 @@ typedef struct verify {
     uint64_t *wrong; /* [from] of this rank */
 } verify_t;
 
-/* The leader sends what only this pair has; its partner looks. */
-static weft_status_t verify_pair(weft_links_run_t *run, const weft_links_step_t *step)
+/* The leader sends what only this link has; its partner looks. */
+static weft_status_t verify_link(weft_links_run_t *run, const weft_links_step_t *step)
 {
     const verify_t *verify = step->ctx;
     size_t bytes = verify->bytes;
@@ -187,7 +187,7 @@ static weft_status_t verify_pair(weft_links_run_t *run, const weft_links_step_t 
             run->host[i] = (char)byte_of(run, step->leader, step->partner, i);
         }
         WEFT_TRY(weft_memcpy(run->src, run->host, bytes, NULL));
-        run->place = 0;
+        run->slot = 0;
         if (run->symm) {
             WEFT_TRY(weft__links_put(run, step->partner, bytes, 1, &unused));
             return weft__links_handshake(run, step, 1);
@@ -207,12 +207,12 @@ static weft_status_t verify_pair(weft_links_run_t *run, const weft_links_step_t 
     return WEFT_OK;
 }
 
-weft_status_t weft__links_verify(weft_links_run_t *run, weft_links_found_t *found)
+weft_status_t weft__links_verify(weft_links_run_t *run, weft_links_results_t *results)
 {
     size_t n = (size_t)run->size;
     uint64_t *wrong = calloc(n + n * n, sizeof(*wrong));
     verify_t verify = {run->bytes < VERIFY_MOST ? run->bytes : VERIFY_MOST, wrong};
-    found->verified = verify.bytes;
+    results->verified = verify.bytes;
     weft_status_t status = wrong ? weft__links_meet(run)
                                  : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %zu ranks", n);
     for (int shift = 1; shift < run->size; shift++) {
@@ -222,7 +222,7 @@ weft_status_t weft__links_verify(weft_links_run_t *run, weft_links_found_t *foun
                                       (from + shift) % run->size,
                                       last ? -1 : (from + 1) % run->size,
                                       1,
-                                      verify_pair,
+                                      verify_link,
                                       &verify};
             status = weft__links_step(run, &step);
         }
@@ -230,7 +230,7 @@ weft_status_t weft__links_verify(weft_links_run_t *run, weft_links_found_t *foun
     status = status == WEFT_OK ? weft__links_gather(run, wrong, wrong + n, n * sizeof(*wrong))
                                : status;
     for (size_t i = 0; i < n * n && status == WEFT_OK; i++) {
-        found->pairs[i].wrong = wrong[n + (i % n) * n + i / n];
+        results->links[i].wrong = wrong[n + (i % n) * n + i / n];
     }
     free(wrong);
     return status;

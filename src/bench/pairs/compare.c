@@ -97,7 +97,7 @@ static int by_names(const void *a, const void *b)
 }
 
 /* Of what is there twice the first counts. */
-static int by_names_and_place(const void *a, const void *b)
+static int by_names_and_order(const void *a, const void *b)
 {
     const entry_t *x = a, *y = b;
     int order = by_names(a, b);
@@ -150,7 +150,7 @@ static weft_status_t make_index(const weft_json_doc_t *doc, ways_index_t *index)
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to compare %zu ways", count);
     }
     each_way(doc, add_way, index);
-    qsort(index->entries, count, sizeof(entry_t), by_names_and_place);
+    qsort(index->entries, count, sizeof(entry_t), by_names_and_order);
     for (size_t i = 0; i < count; i++) {
         if (kept == 0 || by_names(&index->entries[kept - 1], &index->entries[i]) != 0) {
             index->entries[kept++] = index->entries[i];
@@ -191,12 +191,12 @@ static void tell_settings(const weft_json_doc_t *a, const weft_json_doc_t *b)
     const weft_json_value_t *to = weft__json_get(b->root, "settings");
     for (const weft_json_value_t *key = weft__json_first(from); key;
          key = weft__json_next(from, key)) {
-        if (!weft__pairs_is_place(key->as.text)) {
+        if (!weft__pairs_is_location(key->as.text)) {
             tell_difference(key->as.text, key + 1, weft__json_get(to, key->as.text));
         }
     }
     for (const weft_json_value_t *key = weft__json_first(to); key; key = weft__json_next(to, key)) {
-        if (!weft__json_get(from, key->as.text) && !weft__pairs_is_place(key->as.text)) {
+        if (!weft__json_get(from, key->as.text) && !weft__pairs_is_location(key->as.text)) {
             tell_difference(key->as.text, NULL, key + 1);
         }
     }

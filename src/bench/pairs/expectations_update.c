@@ -30,7 +30,7 @@ static void write_setting(const char *name, const char *value, bool is_default, 
                           void *ctx)
 {
     (void)text;
-    if (!is_default && !weft__pairs_is_place(name)) {
+    if (!is_default && !weft__pairs_is_location(name)) {
         weft__json_string(ctx, name, value);
     }
 }

@@ -66,7 +66,7 @@ weft_status_t weft__pairs_report_close(weft_pairs_report_t *report, weft_status_
 void weft__pairs_show_size(size_t bytes, char text[32]);
 
 /* Is it a setting that says where a rank is, and not how it works? */
-bool weft__pairs_is_place(const char *setting);
+bool weft__pairs_is_location(const char *setting);
 
 /* "release", "debug", "sanitized": times of different kinds are not compared. */
 const char *weft__pairs_build(void);

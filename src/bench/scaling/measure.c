@@ -61,13 +61,13 @@ static void break_all(const measuring_t *m, const weft_points_t *points)
     weft__comm_break(m->comm);
 }
 
-/* Sleep until rank 0, which takes part in every point, is done with measurement `turn`. At the
+/* Sleep until rank 0, which takes part in every point, is done with measurement `number`. At the
  * store and not in a call: a call waits on the device, and a kernel that waits disturbs its
  * neighbours. */
-static weft_status_t sleep_through(const measuring_t *m, int turn)
+static weft_status_t sleep_through(const measuring_t *m, int number)
 {
     char key[64], value[8];
-    snprintf(key, sizeof(key), "weft/scaling/%d", turn);
+    snprintf(key, sizeof(key), "weft/scaling/%d", number);
     for (;;) {
         size_t bytes = sizeof(value);
         weft_status_t status = weft__store_get(m->store, key, value, &bytes, 1000);
@@ -78,10 +78,10 @@ static weft_status_t sleep_through(const measuring_t *m, int turn)
     }
 }
 
-static weft_status_t wake_others(const measuring_t *m, int turn)
+static weft_status_t wake_others(const measuring_t *m, int number)
 {
     char key[64];
-    snprintf(key, sizeof(key), "weft/scaling/%d", turn);
+    snprintf(key, sizeof(key), "weft/scaling/%d", number);
     return weft__store_set(m->store, key, "done", 4);
 }
 
@@ -109,12 +109,12 @@ static weft_status_t measure_point(const measuring_t *m, weft_point_t *point, we
     return status;
 }
 
-static weft_status_t measure_turn(const measuring_t *m, weft_points_t *points, int index, int round,
-                                  int turn)
+static weft_status_t measure_next(const measuring_t *m, weft_points_t *points, int index, int round,
+                                  int number)
 {
     weft_point_t *point = &points->list[index];
     if (m->rank >= point->ranks) {
-        return sleep_through(m, turn);
+        return sleep_through(m, number);
     }
     weft_status_t status = measure_point(m, point, m->groups[index], round);
     if (status != WEFT_OK) {
@@ -123,7 +123,7 @@ static weft_status_t measure_turn(const measuring_t *m, weft_points_t *points, i
         return weft__fail(status, "%s on %d rank%s: %s", point->plan, point->ranks,
                           point->ranks == 1 ? "" : "s", why);
     }
-    return m->rank == 0 && point->ranks < m->size ? wake_others(m, turn) : WEFT_OK;
+    return m->rank == 0 && point->ranks < m->size ? wake_others(m, number) : WEFT_OK;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------- */
@@ -156,27 +156,27 @@ static void judge(weft_points_t *points, int rounds)
     }
 }
 
-static weft_status_t measure_all(measuring_t *m, weft_points_t *points, int *turn)
+static weft_status_t measure_all(measuring_t *m, weft_points_t *points, int *number)
 {
     int order[WEFT_POINTS_MOST];
     WEFT_TRY(open_groups(m, points));
     for (int round = 0; round < m->scaling->rounds; round++) {
         weft__shuffle(ORDER_SEED, (uint64_t)round * WEFT_POINTS_MOST, order, points->count);
         for (int i = 0; i < points->count; i++) {
-            WEFT_TRY(measure_turn(m, points, order[i], round, (*turn)++));
+            WEFT_TRY(measure_next(m, points, order[i], round, (*number)++));
         }
     }
     return WEFT_OK;
 }
 
 weft_status_t weft__points_measure(const weft_scaling_t *scaling, weft_comm_h comm,
-                                   weft_points_t *points, int *turn)
+                                   weft_points_t *points, int *number)
 {
     measuring_t m = {.scaling = scaling, .comm = comm};
     WEFT_TRY(weft_comm_rank(comm, &m.rank));
     WEFT_TRY(weft_comm_size(comm, &m.size));
     WEFT_TRY(weft__job_store(0, &m.store));
-    weft_status_t status = measure_all(&m, points, turn);
+    weft_status_t status = measure_all(&m, points, number);
     if (status == WEFT_OK && m.rank == 0) {
         judge(points, scaling->rounds);
     }
