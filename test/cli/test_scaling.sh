@@ -218,7 +218,7 @@ chmod +x little_memory.sh
 status=$?
 err=$(cat err)
 expect_status 1
-expect_in "$err" "rank 1 gave up: dp 2 on 2 ranks: weft_malloc: device 1 cannot give"
+grep -q "rank 1 gave up: dp [23] on [23] ranks: weft_malloc: device 1 cannot give" err || fail "not told why: $err"
 rm little_memory.sh
 
 name="a rank is killed: it is named, and nothing is left"
