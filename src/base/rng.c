@@ -36,6 +36,17 @@ uint64_t weft__rng_at(uint64_t seed, uint64_t index)
     return (uint64_t)out[1] << 32 | out[0];
 }
 
+void weft__shuffle(uint64_t seed, uint64_t first, int *order, int count)
+{
+    for (int i = 0; i < count; i++) { /* from the inside out (Fisher, Yates, Durstenfeld) */
+        int at = (int)(weft__rng_at(seed, first + (uint64_t)i) % (uint64_t)(i + 1));
+        if (at != i) {
+            order[i] = order[at];
+        }
+        order[at] = i;
+    }
+}
+
 weft_status_t weft__random_bytes(void *out, size_t bytes)
 {
     char *at = out;

@@ -14,6 +14,9 @@ void weft__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out
 /* 64 uniform bits for (seed, index). Not for secrets. */
 uint64_t weft__rng_at(uint64_t seed, uint64_t index);
 
+/* 0 to count-1 in a random order, by the `count` random numbers from (seed, first) on. */
+void weft__shuffle(uint64_t seed, uint64_t first, int *order, int count);
+
 /* Fill from the kernel's random source. For secrets, ids and seeds. */
 weft_status_t weft__random_bytes(void *out, size_t bytes);
 

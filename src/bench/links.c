@@ -14,7 +14,7 @@
 
 #define BYTES ((size_t)256 << 10)     /* virtual GPUs: a transfer of a program */
 #define BYTES_CUDA ((size_t)64 << 20) /* long enough that starting it does not count */
-#define CLEAR 1.15                    /* times of a pair that stands out */
+#define CLEAR 1.15                    /* times of a link that stands out */
 #define AREA ((size_t)8 << 20)        /* of a rank's memory that others write */
 
 /* ---- profiles --------------------------------------------------------------------------- */
@@ -67,51 +67,51 @@ void weft__links_cleanup(weft_links_t *links)
 
 /* ---- judging, on rank 0 ----------------------------------------------------------------- */
 
-static bool is_below(const weft_links_found_t *found, const weft_judge_t *judge, int i)
+static bool is_below(const weft_links_results_t *results, const weft_judge_t *judge, int i)
 {
-    const weft_links_pair_t *pair = &found->pairs[i];
-    return pair->kind >= 0 && pair->link.expected_gbs > 0 &&
-           (double)found->bytes / judge->ns[i] < pair->link.expected_gbs;
+    const weft_link_t *link = &results->links[i];
+    return weft__links_expects(results, link) &&
+           (double)results->bytes / judge->ns[i] < link->info.expected_gbs;
 }
 
-static void note_times(weft_links_found_t *found, const weft_judge_t *first,
+static void note_times(weft_links_results_t *results, const weft_judge_t *first,
                        const weft_judge_t *second)
 {
-    for (int i = 0; i < found->size * found->size; i++) {
+    for (int i = 0; i < results->size * results->size; i++) {
         double ns = first->ns[i];
         if (ns > 0) {
             ns = second->ns ? sqrt(ns * second->ns[i]) : ns;
-            found->pairs[i].one_way_gbs = (double)found->bytes / ns;
+            results->links[i].one_way_gbs = (double)results->bytes / ns;
         }
     }
 }
 
 /* What both measurements say. */
-static void decide(weft_links_found_t *found, const weft_judge_t *first, const weft_judge_t *second,
-                   weft_links_verdict_t *verdict)
+static void decide(weft_links_results_t *results, const weft_judge_t *first,
+                   const weft_judge_t *second, weft_links_verdict_t *verdict)
 {
-    int n = found->size;
+    int n = results->size;
     for (int i = 0; i < n * n; i++) {
         unsigned char both = first->slow[i] & second->slow[i];
         verdict->likely_ns[i] = sqrt(first->likely[i] * second->likely[i]);
         verdict->sends[i / n] |= (both & WEFT_JUDGE_SENDS) != 0;
         verdict->receives[i % n] |= (both & WEFT_JUDGE_RECEIVES) != 0;
-        bool below = is_below(found, first, i) && is_below(found, second, i);
+        bool below = is_below(results, first, i) && is_below(results, second, i);
         verdict->slow[i] = (unsigned char)(below                      ? WEFT_SLOW_BELOW
-                                           : (both & WEFT_JUDGE_PAIR) ? WEFT_SLOW_PAIR
+                                           : (both & WEFT_JUDGE_LINK) ? WEFT_SLOW_LINK
                                            : both                     ? WEFT_SLOW_RANK
                                                                       : WEFT_SLOW_NOT);
-        found->pairs[i].slow = verdict->slow[i] != WEFT_SLOW_NOT;
+        results->links[i].slow = verdict->slow[i] != WEFT_SLOW_NOT;
     }
 }
 
 /* Is there anything to look at again? Rank 0 knows, and tells. */
-static weft_status_t find_suspects(const weft_links_run_t *run, const weft_links_found_t *found,
+static weft_status_t find_suspects(const weft_links_run_t *run, const weft_links_results_t *results,
                                    const weft_judge_t *first, int *suspects_p)
 {
     int suspects = 0;
     for (int i = 0; i < run->size * run->size && run->rank == 0; i++) {
-        suspects += first->slow[i] != 0 || is_below(found, first, i);
+        suspects += first->slow[i] != 0 || is_below(results, first, i);
     }
     *suspects_p = suspects;
     return weft_broadcast(suspects_p, suspects_p, 1, WEFT_I32, 0, run->comm, NULL);
@@ -125,22 +125,22 @@ typedef struct samples {
 
 static weft_status_t add_sweeps(weft_links_run_t *run, int sweeps, samples_t *samples)
 {
-    size_t pairs = (size_t)run->size * (size_t)run->size;
+    size_t links = (size_t)run->size * (size_t)run->size;
     double *more, *grown;
     WEFT_TRY(weft__links_one_way(run, sweeps, &more));
-    grown = realloc(samples->ns, (size_t)(samples->sweeps + sweeps) * pairs * sizeof(*grown));
+    grown = realloc(samples->ns, (size_t)(samples->sweeps + sweeps) * links * sizeof(*grown));
     if (!grown) {
         free(more);
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %d sweeps", samples->sweeps + sweeps);
     }
-    memcpy(grown + (size_t)samples->sweeps * pairs, more, (size_t)sweeps * pairs * sizeof(*more));
+    memcpy(grown + (size_t)samples->sweeps * links, more, (size_t)sweeps * links * sizeof(*more));
     free(more);
     samples->ns = grown;
     samples->sweeps += sweeps;
     return WEFT_OK;
 }
 
-/* One measurement of all pairs, judged on rank 0: again and again, until a link that takes 15%
+/* One measurement of all links, judged on rank 0: again and again, until a link that takes 15%
  * longer would stand out of the noise, or there is no more time. */
 static weft_status_t look(weft_links_run_t *run, const int *kinds, int sweeps, double margin,
                           weft_judge_t *judge)
@@ -166,7 +166,7 @@ static weft_status_t look(weft_links_run_t *run, const int *kinds, int sweeps, d
     return status;
 }
 
-static weft_status_t measure_one_way(weft_links_run_t *run, weft_links_found_t *found,
+static weft_status_t measure_one_way(weft_links_run_t *run, weft_links_results_t *results,
                                      const int *kinds, weft_links_verdict_t *verdict)
 {
     const profile_t *profile = &profiles[run->links->profile];
@@ -174,14 +174,14 @@ static weft_status_t measure_one_way(weft_links_run_t *run, weft_links_found_t *
     int sweeps, suspects = 0;
     WEFT_TRY(weft__links_plan(run, profile->seconds, profile->sweeps, &sweeps));
     weft_status_t status = look(run, kinds, sweeps, WEFT_JUDGE_SUSPECT, &first);
-    status = status == WEFT_OK ? find_suspects(run, found, &first, &suspects) : status;
+    status = status == WEFT_OK ? find_suspects(run, results, &first, &suspects) : status;
     if (status == WEFT_OK && suspects > 0) {
         status = look(run, kinds, sweeps, WEFT_JUDGE_SLOW, &second);
     }
     if (status == WEFT_OK && run->rank == 0) {
-        note_times(found, &first, &second);
+        note_times(results, &first, &second);
         if (suspects > 0) {
-            decide(found, &first, &second, verdict);
+            decide(results, &first, &second, verdict);
         }
     }
     weft__judge_cleanup(&first);
@@ -191,47 +191,48 @@ static weft_status_t measure_one_way(weft_links_run_t *run, weft_links_found_t *
 
 /* ---- all of it -------------------------------------------------------------------------- */
 
-static weft_status_t allocate(weft_links_found_t *found, weft_links_verdict_t *verdict,
+static weft_status_t allocate(weft_links_results_t *results, weft_links_verdict_t *verdict,
                               int **kinds_p)
 {
-    size_t n = (size_t)found->size;
-    found->pairs = calloc(n * n, sizeof(*found->pairs));
-    found->permutations = calloc(n, sizeof(double));
-    found->alltoall = calloc(n, sizeof(double));
+    size_t n = (size_t)results->size;
+    results->links = calloc(n * n, sizeof(*results->links));
+    results->permutations = calloc(n, sizeof(double));
+    results->alltoall = calloc(n, sizeof(double));
     verdict->slow = calloc(n * n, 1);
     verdict->likely_ns = calloc(n * n, sizeof(double));
     verdict->sends = calloc(n, 1);
     verdict->receives = calloc(n, 1);
     *kinds_p = calloc(n * n, sizeof(int));
-    return found->pairs && found->permutations && found->alltoall && verdict->slow &&
+    return results->links && results->permutations && results->alltoall && verdict->slow &&
                    verdict->likely_ns && verdict->sends && verdict->receives && *kinds_p
                ? WEFT_OK
                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the links of %zu ranks", n);
 }
 
-static weft_status_t measure(weft_links_run_t *run, weft_links_found_t *found,
+static weft_status_t measure(weft_links_run_t *run, weft_links_results_t *results,
                              weft_links_verdict_t *verdict, int *kinds)
 {
     const profile_t *profile = &profiles[run->links->profile];
     int repeats = profile->repeats;
     WEFT_TRY(weft__links_open(run));
+    results->messages = run->symm == NULL;
     if (run->size > 1) {
-        WEFT_TRY(weft__links_kinds(run, found));
+        WEFT_TRY(weft__links_kinds(run, results));
         for (int i = 0; i < run->size * run->size; i++) {
-            kinds[i] = found->pairs[i].kind;
+            kinds[i] = results->links[i].kind;
         }
-        WEFT_TRY(weft__links_verify(run, found));
-        WEFT_TRY(measure_one_way(run, found, kinds, verdict));
-        WEFT_TRY(weft__links_exchange(run, repeats, found));
-        WEFT_TRY(weft__links_together(run, repeats, profile->together, found));
+        WEFT_TRY(weft__links_verify(run, results));
+        WEFT_TRY(measure_one_way(run, results, kinds, verdict));
+        WEFT_TRY(weft__links_exchange(run, repeats, results));
+        WEFT_TRY(weft__links_together(run, repeats, profile->together, results));
     }
-    WEFT_TRY(weft__links_memory(run, repeats, found));
-    return run->rank == 0 ? weft__links_judged(found, run->size > 1 ? verdict : NULL) : WEFT_OK;
+    WEFT_TRY(weft__links_memory(run, repeats, results));
+    return run->rank == 0 ? weft__links_judged(results, run->size > 1 ? verdict : NULL) : WEFT_OK;
 }
 
-static weft_status_t report(const weft_links_t *links, const weft_links_found_t *found)
+static weft_status_t report(const weft_links_t *links, const weft_links_results_t *results)
 {
-    weft_result_head_t head = weft__samples_head(found->size, links->threads);
+    weft_result_head_t head = weft__samples_head(results->size, links->threads);
     weft_result_t result;
     head.kind = "links";
     head.path = links->json;
@@ -239,17 +240,17 @@ static weft_status_t report(const weft_links_t *links, const weft_links_found_t 
     head.machine = &links->machine;
     WEFT_TRY(weft__result_open(&result, &head));
     weft__samples_print_head(&head);
-    weft__links_show(links, found);
+    weft__links_show(links, results);
     if (result.file) {
-        weft__links_write(&result.json, found);
+        weft__links_write(&result.json, results);
     }
     return weft__result_close(&result, WEFT_OK);
 }
 
-static size_t fit_window(size_t bytes)
+static size_t fit_slots(size_t bytes)
 {
-    size_t window = AREA / bytes;
-    return window < 2 ? 2 : window;
+    size_t slots = AREA / bytes;
+    return slots < 2 ? 2 : slots;
 }
 
 weft_status_t weft__links_run(const weft_links_t *links, weft_comm_h comm, int *findings_p)
@@ -260,23 +261,23 @@ weft_status_t weft__links_run(const weft_links_t *links, weft_comm_h comm, int *
                             .rank = comm->rank,
                             .size = comm->size,
                             .bytes = bytes,
-                            .window = fit_window(bytes)};
-    weft_links_found_t found = {.size = comm->size, .bytes = bytes};
+                            .slots = fit_slots(bytes)};
+    weft_links_results_t results = {.size = comm->size, .bytes = bytes};
     weft_links_verdict_t verdict = {.slow = NULL};
     char why[WEFT_ERROR_TEXT];
     int *kinds = NULL;
-    found.findings_end = &found.findings;
-    weft_status_t status = allocate(&found, &verdict, &kinds);
-    status = status == WEFT_OK ? measure(&run, &found, &verdict, kinds) : status;
+    results.findings_end = &results.findings;
+    weft_status_t status = allocate(&results, &verdict, &kinds);
+    status = status == WEFT_OK ? measure(&run, &results, &verdict, kinds) : status;
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
     if (status != WEFT_OK) {
-        weft_comm_abort(comm); /* others may wait for this rank, and closing would wait for them */
+        weft__comm_break(comm); /* others wait for this rank, and closing would wait for them */
     }
     weft__links_close(&run);
-    int findings = found.finding_count;
+    int findings = results.finding_count;
     weft_status_t reported = WEFT_OK;
     if (status == WEFT_OK && comm->rank == 0) {
-        reported = report(links, &found);
+        reported = report(links, &results);
         snprintf(why, sizeof(why), "%s", reported == WEFT_OK ? "" : weft_last_error());
     }
     if (status == WEFT_OK) { /* also if rank 0 could not report: the others wait for its word */
@@ -284,7 +285,7 @@ weft_status_t weft__links_run(const weft_links_t *links, weft_comm_h comm, int *
         status = reported == WEFT_OK ? status : reported;
     }
     *findings_p = findings;
-    weft__links_forget(&found);
+    weft__links_forget(&results);
     free(verdict.slow);
     free(verdict.likely_ns);
     free(verdict.sends);

@@ -2,16 +2,16 @@
  * slower than they should be.
  *
  * Ranks move data as programs do: puts into each other's symmetric memory, or messages where ranks
- * cannot reach each other's memory. Only the pair that is measured is at work.
+ * cannot reach each other's memory. Only the two ranks that are measured are at work.
  *
  *     links.c         the order of things; rank 0 judges
  *       links/kinds.c       what connects two ranks; expected.h: what such a link should reach
  *       links/run.c         buffers; one transfer; who may measure now
- *       links/one_way.c     samples of all ordered pairs, in random order, many short ones
+ *       links/one_way.c     samples of all links, in random order, many short ones
  *       links/exchange.c    both ways at once; latency
  *       links/together.c    all ranks at work: permutations, all-to-all, all-reduce
  *       links/memory.c      memory of the device, of a peer, of the host
- *       links/judge.c       statistics: which pairs are slow
+ *       links/judge.c       statistics: which links are slow
  *       links/show.c, write.c   the matrix in the terminal; JSON */
 #ifndef WEFT_BENCH_LINKS_H
 #define WEFT_BENCH_LINKS_H

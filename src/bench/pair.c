@@ -70,13 +70,7 @@ static weft_status_t enter(contest_t *c, way_t way, weft_sample_t *sample)
 static weft_status_t run_block(contest_t *c, int64_t block, double *spent_ns)
 {
     int order[WEFT_PAIR_WAYS + 1] = {0};
-    for (int i = 0; i < c->count; i++) {
-        uint64_t random = weft__rng_at(c->plan->seed,
-                                       (uint64_t)block * (WEFT_PAIR_WAYS + 1) + (uint64_t)i);
-        int at = (int)(random % (uint64_t)(i + 1));
-        order[i] = order[at]; /* a shuffle from the inside out */
-        order[at] = i;
-    }
+    weft__shuffle(c->plan->seed, (uint64_t)block * (WEFT_PAIR_WAYS + 1), order, c->count);
     for (int n = 0; n < c->count; n++) {
         int i = order[n];
         weft_sample_t *sample = c->samples[i];
@@ -227,12 +221,18 @@ weft_status_t weft__pair_measure(const weft_pair_plan_t *plan, const weft_pair_t
                            .parts = 1};
     char why[WEFT_ERROR_TEXT]; /* cleaning up may fail as well */
     *row_p = (weft_pair_row_t){.pair = pair, .ranks = run.size, .bytes = run.bytes};
+    weft_status_t status = WEFT_OK;
     if (pair->heap) {
-        WEFT_TRY(weft_symm_create(comm, pair->heap(&run) + HEAP_SLACK, &run.symm));
+        status = weft_symm_create(comm, pair->heap(&run) + HEAP_SLACK, &run.symm);
     }
-    weft_status_t status = weft__device_is_cuda() ? weft_stream_create(&run.stream) : WEFT_OK;
+    if (status == WEFT_OK && weft__device_is_cuda()) {
+        status = weft_stream_create(&run.stream);
+    }
     status = status == WEFT_OK ? measure_open(&run, plan, row_p) : status;
     snprintf(why, sizeof(why), "%s", status == WEFT_OK ? "" : weft_last_error());
+    if (status != WEFT_OK) {
+        weft__comm_break(comm); /* others wait for this rank, and closing would wait for them */
+    }
     if (run.ctx && pair->close) {
         pair->close(&run);
     }

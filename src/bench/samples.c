@@ -1,10 +1,11 @@
 #include "bench/samples.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
+#include "base/median.h"
 #include "base/version.h"
-#include "bench/statistics.h"
 #include "device/cuda.h"
 #include "device/device.h"
 #include "kernel/kernel.h"
@@ -53,7 +54,9 @@ weft_status_t weft__samples_open(weft_result_t *result, const weft_bench_t *benc
 
 double weft__sample_median(const weft_sample_t *sample)
 {
-    return weft__median(sample->us, sample->repeats);
+    double sorted[WEFT_SAMPLE_MOST];
+    memcpy(sorted, sample->us, (size_t)sample->repeats * sizeof(*sorted));
+    return weft__median(sorted, (size_t)sample->repeats);
 }
 
 void weft__sample_write(weft_json_t *json, const char *key, const weft_sample_t *sample)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/median.h"
 #include "bench/samples.h"
 
 #define RESAMPLES 2000
@@ -17,37 +18,13 @@ const char *weft__verdict_name(weft_verdict_t verdict)
     return names[verdict];
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double middle(const double *sorted, int count)
-{
-    return count == 0  ? 0
-           : count % 2 ? sorted[count / 2]
-                       : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
-}
-
-double weft__median(const double *values, int count)
-{
-    if (count == 0) {
-        return 0;
-    }
-    double sorted[WEFT_SAMPLE_MOST];
-    memcpy(sorted, values, (size_t)count * sizeof(*sorted));
-    qsort(sorted, (size_t)count, sizeof(*sorted), by_value);
-    return middle(sorted, count);
-}
-
 /* Logarithms of the ratios, sorted: there, twice as fast and twice as slow are equally far. */
 static void sorted_logs(const double *baseline, const double *way, int count, double *logs)
 {
     for (int i = 0; i < count; i++) {
         logs[i] = log(baseline[i] / way[i]);
     }
-    qsort(logs, (size_t)count, sizeof(*logs), by_value);
+    weft__sort(logs, (size_t)count);
 }
 
 /* How many of `count` values may be left out on either side of an interval for their median that
@@ -119,7 +96,7 @@ static void bootstrap(const logs_t *a, const logs_t *b, uint64_t seed, double *l
         medians[i] = resample(b->sorted, b->count, &seed);
         medians[i] -= a ? resample(a->sorted, a->count, &seed) : 0;
     }
-    qsort(medians, RESAMPLES, sizeof(*medians), by_value);
+    weft__sort(medians, RESAMPLES);
     *low_p = medians[cut];
     *high_p = medians[RESAMPLES - 1 - cut];
 }
@@ -157,7 +134,7 @@ weft_ratio_t weft__ratio_of(const double *baseline, const double *way, int count
     }
     sorted_logs(baseline, way, count, logs.sorted);
     bool tested = sure(&logs, &low, &high);
-    r.ratio = exp(middle(logs.sorted, count));
+    r.ratio = exp(weft__middle(logs.sorted, (size_t)count));
     r.sure_low = exp(low);
     r.sure_high = exp(high);
     bootstrap(NULL, &logs, seed, &low, &high);
@@ -191,7 +168,8 @@ weft_ratio_t weft__ratio_change(const weft_times_t *a, const weft_times_t *b, do
     sorted_logs(b->baseline, b->way, b->count, to.sorted);
     bool tested = sure(&from, &from_low, &from_high);
     tested = sure(&to, &to_low, &to_high) && tested; /* both set their interval */
-    double mid_from = middle(from.sorted, from.count), mid_to = middle(to.sorted, to.count);
+    double mid_from = weft__middle(from.sorted, (size_t)from.count),
+           mid_to = weft__middle(to.sorted, (size_t)to.count);
     r.ratio = exp(mid_to - mid_from);
     /* Distances of independent medians add up as squares. */
     r.sure_low = exp(mid_to - mid_from - hypot(mid_to - to_low, from_high - mid_from));

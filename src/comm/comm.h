@@ -70,6 +70,13 @@ static inline weft_status_t weft__comm_check(weft_comm_h comm, const char *who)
     return __builtin_expect(alive, 1) ? WEFT_OK : weft__comm_refuse(comm, who);
 }
 
+/* This rank cannot go on, and this thread's error says why: break the communicator for all ranks,
+ * unless it is broken already. Calls of the others return WEFT_ERR_ABORTED at once, with the
+ * reason, and so does what this rank does to clean up. As weft_comm_abort, but the handle stays the
+ * caller's, and this thread's error stays as it is. By the thread that uses `comm`; NULL and dead
+ * handles are left alone. */
+void weft__comm_break(weft_comm_h comm);
+
 /* Run a checked call: now, on its stream, or at the end of the group. Takes over call->vectors. */
 weft_status_t weft__call_submit(weft_call_t *call);
 

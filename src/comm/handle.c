@@ -250,6 +250,19 @@ weft_status_t weft_comm_abort(weft_comm_h comm)
     return WEFT_OK;
 }
 
+void weft__comm_break(weft_comm_h comm)
+{
+    char why[WEFT_ERROR_TEXT], text[WEFT_ERROR_TEXT];
+    const char *unused;
+    snprintf(why, sizeof(why), "%s", weft_last_error());
+    if (comm && weft__comm_check(comm, "comm_abort") == WEFT_OK) {
+        snprintf(text, sizeof(text), "rank %d gave up: %.900s", comm->rank, why);
+        comm->backend->fail(comm->ctx, WEFT_ERR_ABORTED, comm->rank, text);
+        comm->backend->error(comm->ctx, &unused); /* notices it: on GPUs that ends our kernels */
+    }
+    weft__error_restore(why);
+}
+
 static weft_status_t query(weft_comm_h comm, const char *who, int value, int *out_p)
 {
     if (!out_p) {

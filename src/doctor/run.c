@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json_read.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "parallel/timeline.h"
 
 #define FIRST_LINES 1000 /* of a long file, these and the last ones */
@@ -82,12 +83,6 @@ weft_status_t weft__run_steps_read(const char *text, size_t size, weft_run_steps
     return WEFT_OK;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double weft__run_median(const weft_run_steps_t *steps, size_t field)
 {
     int skip = steps->count / 4 < WARM_UP ? steps->count / 4 : WARM_UP, count = 0;
@@ -99,8 +94,7 @@ double weft__run_median(const weft_run_steps_t *steps, size_t field)
         }
     }
     if (count > 0) {
-        qsort(values, (size_t)count, sizeof(*values), compare);
-        median = values[count / 2];
+        median = weft__median(values, (size_t)count);
     }
     free(values);
     return median;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/median.h"
 #include "report/html.h"
 #include "report/input.h"
 #include "report/page.h"
@@ -161,12 +162,6 @@ static void find_tracks(step_t *step, const weft_json_value_t *root)
     spans->count = kept;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The length below which spans are dropped so that SPANS_MOST are left. */
 static weft_status_t find_shortest(const step_t *step, double *shortest_p)
 {
@@ -179,7 +174,7 @@ static weft_status_t find_shortest(const step_t *step, double *shortest_p)
     for (size_t i = 0; i < step->spans.count; i++) {
         lengths[i] = step->spans.at[i].end - step->spans.at[i].start;
     }
-    qsort(lengths, step->spans.count, sizeof(*lengths), by_value);
+    weft__sort(lengths, step->spans.count);
     *shortest_p = lengths[step->spans.count - SPANS_MOST];
     free(lengths);
     return WEFT_OK;

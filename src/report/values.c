@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/median.h"
 
 static double number_of(const weft_json_value_t *value)
 {
@@ -74,20 +75,9 @@ weft_status_t weft__value_list(const weft_json_value_t *array, double **numbers_
     return WEFT_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double weft__values_median(double *numbers, size_t count)
 {
-    if (count == 0) {
-        return NAN;
-    }
-    qsort(numbers, count, sizeof(*numbers), by_value);
-    double middle = numbers[count / 2];
-    return count % 2 ? middle : numbers[count / 2 - 1] / 2 + middle / 2;
+    return count == 0 ? NAN : weft__median(numbers, count);
 }
 
 weft_status_t weft__values_alloc(void *pointer_p, size_t count, size_t size)

@@ -250,8 +250,13 @@ weft_status_t weft__benchmark_run(weft_benchmark_t *b, int steps)
     WEFT_TRY(run_steps(b, steps));
     result->tokens_per_s = result->tokens / result->time.step;
     double rate = weft__config_flops(&b->setup->model, config->length) * result->tokens_per_s;
-    result->mfu = b->peak > 0.0 ? rate / fmax(b->peak, rate) : NAN;
+    result->mfu = weft__benchmark_mfu(rate, b->peak);
     return WEFT_OK;
+}
+
+double weft__benchmark_mfu(double rate, double peak)
+{
+    return peak > 0.0 ? rate / peak : NAN;
 }
 
 const weft_benchmark_result_t *weft__benchmark_result(const weft_benchmark_t *b)

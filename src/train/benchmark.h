@@ -44,7 +44,7 @@ typedef struct weft_benchmark_result {
     const double *loss;   /* of each, over all ranks */
     double tokens;        /* of a step, over all ranks */
     double tokens_per_s;
-    double mfu;            /* NaN if it was not asked for */
+    double mfu;            /* NaN if it was not asked for; above 1 if the peak is set too low */
     weft_breakdown_t time; /* of a step, mean over steps */
 
     /* Of the rank that has most: bytes by kind, and the measured peak of its device. */
@@ -58,6 +58,10 @@ void weft__benchmark_close(weft_benchmark_t *benchmark);
 
 /* Train `steps` steps more. */
 weft_status_t weft__benchmark_run(weft_benchmark_t *benchmark, int steps);
+
+/* Operations a second as a share of the peak's, as it is: above 1 the peak is set too low, and that
+ * is not hidden. NaN without a peak. */
+double weft__benchmark_mfu(double rate, double peak);
 
 /* Of the last run; valid until the next one. */
 const weft_benchmark_result_t *weft__benchmark_result(const weft_benchmark_t *benchmark);

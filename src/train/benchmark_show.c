@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/median.h"
 #include "train/benchmark.h"
 #include "train/run_plan.h"
 
@@ -64,12 +65,6 @@ const char *weft__benchmark_plan(const weft_train_config_t *config, char *text, 
 
 /* ---- for people --------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The fastest step, the median and the slowest, in seconds. */
 static void find_spread(const weft_benchmark_result_t *r, double spread[3])
 {
@@ -79,10 +74,8 @@ static void find_spread(const weft_benchmark_result_t *r, double spread[3])
         return;
     }
     memcpy(sorted, r->step_s, (size_t)r->steps * sizeof(double));
-    qsort(sorted, (size_t)r->steps, sizeof(double), by_value);
-    int half = r->steps / 2;
+    spread[1] = weft__median(sorted, (size_t)r->steps);
     spread[0] = sorted[0];
-    spread[1] = r->steps % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
     spread[2] = sorted[r->steps - 1];
     free(sorted);
 }
@@ -128,7 +121,9 @@ void weft__benchmark_print(const weft_setup_t *setup, const weft_benchmark_resul
             spread[1] * 1e3, spread[0] * 1e3, spread[2] * 1e3);
     fprintf(out, "throughput   %.0f tokens/s\n", r->tokens_per_s);
     if (isfinite(r->mfu)) {
-        fprintf(out, "MFU          %.1f%%\n", 100.0 * r->mfu);
+        fprintf(out, "MFU          %.1f%%%s\n", 100.0 * r->mfu,
+                r->mfu > 1.0 ? "  (above 100%: the peak that it is a share of is set too low)"
+                             : "");
     }
     fprintf(out, "loss         %.4f to %.4f\n", r->loss[0], r->loss[r->steps - 1]);
     fprintf(out, "\nwhere the time of a step goes        ms     share\n");

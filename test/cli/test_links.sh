@@ -92,6 +92,14 @@ expect_in "$out" "below the 1e+06 of --min"
 links -n 2 --profile quick --min 0.000001 --size 4K
 expect_status 0
 
+name="what is verified is 1 MiB at most"
+links -n 2 --profile quick --size 4M --json large.json
+[ "$status" = 0 ] || [ "$status" = 3 ] || fail "status $status: $err"
+count 1 '"bytes": 4194304,' large.json
+count 1 '"verified_bytes": 1048576,' large.json
+count 1 '"transfers": "copies"' large.json
+count 1 '"verified_bytes": 262144,' clean.json
+
 name="one rank has memory, and no links"
 links -n 1 --profile quick --json one.json
 expect_status 0

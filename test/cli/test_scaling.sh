@@ -207,6 +207,20 @@ scaling -n 2 --json /nowhere/x.json
 expect_status 1
 expect_in "$err" "/nowhere"
 
+name="a rank fails: the others are told why, and do not wait"
+cat >little_memory.sh <<END
+#!/bin/bash
+[ "\$WEFT_RANK" != 1 ] || export WEFT_DEVICE_MEMORY=256K
+exec "$weft" "\$@"
+END
+chmod +x little_memory.sh
+"$weft" run -n 3 ./little_memory.sh scaling --device cpu $small --steps 3 --rounds 1 --mode weak --no-plans >out 2>err </dev/null
+status=$?
+err=$(cat err)
+expect_status 1
+grep -q "rank 1 gave up: dp [23] on [23] ranks: weft_malloc: device 1 cannot give" err || fail "not told why: $err"
+rm little_memory.sh
+
 name="a rank is killed: it is named, and nothing is left"
 for command in "scaling $small -n 3 --steps 1000000 --rounds 1 --mode weak --no-plans" \
     "train --benchmark --device cpu $small -n 3 --steps 1000000 --batch 3"; do

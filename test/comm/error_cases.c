@@ -4,7 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "comm/any_call.h"
+#include "comm/comm.h"
 #include "device/device.h"
 
 #define ROOM 40000 /* elements per rank */
@@ -463,6 +465,43 @@ void error_abort(team_t *team)
             check_broken(team, &b, comm, "rank 0 aborted");
             CHECK_OK(weft_comm_destroy(comm));
         }
+    }
+    any_close(&b);
+}
+
+/* The last rank fails at something of its own and breaks the communicator; the others wait for it
+ * in a call. All of them, and it, are told why, and all destroy their handles. */
+void error_break(team_t *team)
+{
+    any_buffers_t b;
+    any_open(&b, team, ROOM, true);
+    for (int coll = 0; coll < WEFT_COLL_COUNT; coll++) {
+        weft_comm_h comm = make_child(team, NULL);
+        team_note("a rank gives up, others are in %s", weft__coll_info[coll].name);
+        double start = team_now();
+        weft_status_t status = WEFT_OK;
+        char reason[64];
+        snprintf(reason, sizeof(reason), "rank %d gave up: no room for 7 apples", team->size - 1);
+        if (team->rank == team->size - 1) {
+            weft__fail(WEFT_ERR_SYSTEM, "no room for %d apples", 7);
+            weft__comm_break(comm);
+            CHECK(strcmp(weft_last_error(), "no room for 7 apples") == 0);
+            weft__fail(WEFT_ERR_SYSTEM, "something else");
+            weft__comm_break(comm); /* changes nothing: the first reason counts */
+            weft__comm_break(NULL);
+            status = weft_barrier(comm, NULL);
+        }
+        while (status == WEFT_OK) { /* messages to those who are there get through */
+            status = any_call((weft_coll_t)coll, &b, team, ROOM, 0, comm);
+            status = status == WEFT_OK ? weft_barrier(comm, NULL) : status;
+        }
+        CHECK_STATUS(status, WEFT_ERR_ABORTED);
+        CHECK_TEXT(weft_last_error(), reason);
+        CHECK_WITHIN(team_now() - start, SOON);
+        check_broken(team, &b, comm, reason);
+        CHECK_OK(weft_comm_destroy(comm));
+        CHECK_STATUS(weft_comm_rank(comm, &(int){0}), WEFT_ERR_INVALID);
+        weft__comm_break(comm); /* a dead handle is left alone */
     }
     any_close(&b);
 }

@@ -15,8 +15,10 @@ void error_messages(team_t *team);   /* sender and receiver disagree */
 void error_left(team_t *team);       /* a rank destroys its handle */
 void error_abort(team_t *team);      /* one aborts while all are blocked */
 void error_abort_any_moment(team_t *team); /* all abort, whatever they are in */
-void error_arguments(team_t *team);        /* wrong arguments change nothing */
-void error_interleaved(team_t *team);      /* no error: blocks that lie between each other */
-void error_no_memory(team_t *team);        /* under a small WEFT_DEVICE_MEMORY: staging fails */
+void error_break(
+    team_t *team); /* one gives up while all others are blocked, and keeps its handle */
+void error_arguments(team_t *team);   /* wrong arguments change nothing */
+void error_interleaved(team_t *team); /* no error: blocks that lie between each other */
+void error_no_memory(team_t *team);   /* under a small WEFT_DEVICE_MEMORY: staging fails */
 
 #endif

@@ -32,6 +32,7 @@ TEAM_TEST(different_messages_are_quoted, error_messages)
 TEAM_TEST(rank_that_left_is_named, error_left)
 TEAM_TEST(abort_ends_blocked_calls, error_abort)
 TEAM_TEST(abort_comes_at_any_moment, error_abort_any_moment)
+TEAM_TEST(rank_that_gives_up_tells_why_and_keeps_its_handle, error_break)
 TEAM_TEST(wrong_arguments_change_nothing, error_arguments)
 TEAM_TEST(interleaved_blocks_are_no_overlap, error_interleaved)
 
@@ -54,6 +55,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rank_that_left_is_named),
         cmocka_unit_test(abort_ends_blocked_calls),
         cmocka_unit_test(abort_comes_at_any_moment),
+        cmocka_unit_test(rank_that_gives_up_tells_why_and_keeps_its_handle),
         cmocka_unit_test(wrong_arguments_change_nothing),
         cmocka_unit_test(interleaved_blocks_are_no_overlap),
         cmocka_unit_test(staging_without_memory_is_told),

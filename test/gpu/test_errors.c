@@ -8,10 +8,19 @@
 
 #include <cmocka.h>
 
-static const team_fn all[] = {error_disputes,  error_order,       error_after_many,
-                              error_groups,    error_ragged,      error_messages,
-                              error_left,      error_abort,       error_abort_any_moment,
-                              error_arguments, error_interleaved, NULL};
+static const team_fn all[] = {error_disputes,
+                              error_order,
+                              error_after_many,
+                              error_groups,
+                              error_ragged,
+                              error_messages,
+                              error_left,
+                              error_abort,
+                              error_abort_any_moment,
+                              error_break,
+                              error_arguments,
+                              error_interleaved,
+                              NULL};
 
 #define THREAD_TEST(name, fn)                                                                      \
     static void name(void **state)                                                                 \
@@ -29,6 +38,7 @@ THREAD_TEST(different_messages_are_quoted, error_messages)
 THREAD_TEST(rank_that_left_is_named, error_left)
 THREAD_TEST(abort_ends_blocked_calls, error_abort)
 THREAD_TEST(abort_comes_at_any_moment, error_abort_any_moment)
+THREAD_TEST(rank_that_gives_up_tells_why_and_keeps_its_handle, error_break)
 THREAD_TEST(wrong_arguments_change_nothing, error_arguments)
 THREAD_TEST(interleaved_blocks_are_no_overlap, error_interleaved)
 
@@ -54,6 +64,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rank_that_left_is_named),
         cmocka_unit_test(abort_ends_blocked_calls),
         cmocka_unit_test(abort_comes_at_any_moment),
+        cmocka_unit_test(rank_that_gives_up_tells_why_and_keeps_its_handle),
         cmocka_unit_test(wrong_arguments_change_nothing),
         cmocka_unit_test(interleaved_blocks_are_no_overlap),
         cmocka_unit_test(all_of_it_with_processes),

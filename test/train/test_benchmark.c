@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -118,6 +119,35 @@ static void run_benchmark(const plan_t *plan, weft_comm_h comm, double loss[STEP
     weft__setup_close(&setup);
 }
 
+/* What is above the peak is shown, and says what is wrong. */
+static void above_the_peak(team_t *team)
+{
+    const plan_t plan = {1, 1, 1, 0};
+    double step_s[] = {0.1}, loss[] = {4};
+    weft_benchmark_result_t result = {.steps = 1, .step_s = step_s, .loss = loss, .time.step = 0.1};
+    weft_train_config_t config;
+    weft_setup_t setup;
+    (void)team;
+    open_base();
+    vary(&plan, &config, &setup);
+    CHECK(weft__benchmark_mfu(132, 100) == 1.32);
+    CHECK(isnan(weft__benchmark_mfu(132, 0)));
+    for (int above = 0; above < 2; above++) {
+        char *text;
+        size_t length;
+        FILE *out = open_memstream(&text, &length);
+        CHECK(out != NULL);
+        result.mfu = weft__benchmark_mfu(above ? 132 : 98, 100);
+        weft__benchmark_print(&setup, &result, out);
+        fclose(out);
+        CHECK_TEXT(text, above ? "MFU          132.0%  (above 100%: the peak that it is a share of "
+                                 "is set too low)\n"
+                               : "MFU          98.0%\n");
+        free(text);
+    }
+    weft__setup_close(&setup);
+}
+
 /* One rank: bit for bit what training computes, twice in one process. */
 static void like_training(team_t *team)
 {
@@ -169,6 +199,12 @@ static void one_rank_computes_what_training_does(void **state)
     assert_true(team_run(&(team_plan_t){.ranks = 1}, like_training));
 }
 
+static void mfu_above_100_percent_is_shown(void **state)
+{
+    (void)state;
+    assert_true(team_run(&(team_plan_t){.ranks = 1}, above_the_peak));
+}
+
 static void threads_2(void **state)
 {
     (void)state;
@@ -199,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_computes_what_training_does),
+        cmocka_unit_test(mfu_above_100_percent_is_shown),
         cmocka_unit_test(threads_2),
         cmocka_unit_test(threads_4),
         cmocka_unit_test(processes_4),

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/median.h"
+#include "base/rng.h"
 #include "bench/links/judge.h"
 #include "bench/links/run.h"
 #include "bench/patterns/gpu.h"
@@ -132,14 +134,14 @@ static weft_status_t latency(weft_links_run_t *run, const weft_links_step_t *ste
     return WEFT_OK;
 }
 
-/* ---- all pairs -------------------------------------------------------------------------- */
+/* ---- all links -------------------------------------------------------------------------- */
 
-/* Every ordered pair once, in random order. */
-static weft_status_t each_pair(weft_links_run_t *run, exchange_t *exchange, int *order,
+/* Every link once, in random order. */
+static weft_status_t each_link(weft_links_run_t *run, exchange_t *exchange, int *order,
                                weft_links_step_t step)
 {
     int n = run->size, last = -1;
-    weft__links_shuffle(run, run->steps << 20, order, n * n);
+    weft__shuffle(run->seed + (run->steps << 20), 0, order, n * n);
     step.ctx = exchange;
     WEFT_TRY(weft__links_meet(run));
     for (int i = 0; i < n * n; i++) {
@@ -173,7 +175,7 @@ static weft_status_t load_kernels(weft_links_run_t *run, exchange_t *exchange)
     return weft_host_malloc((void **)&exchange->result, 2 * sizeof(double));
 }
 
-/* The median over repeats, of every pair, from all ranks. */
+/* The median over repeats, of every link, from all ranks. */
 static weft_status_t collect(const weft_links_run_t *run, double *mine, int repeats, double *all,
                              double *room)
 {
@@ -182,7 +184,7 @@ static weft_status_t collect(const weft_links_run_t *run, double *mine, int repe
         for (int i = 0; i < repeats; i++) {
             room[i] = mine[(size_t)i * (size_t)n + (size_t)to];
         }
-        mine[to] = weft__judge_median(room, repeats);
+        mine[to] = weft__median(room, (size_t)repeats);
     }
     return weft__links_gather(run, mine, all, (size_t)n * sizeof(*mine));
 }
@@ -198,13 +200,14 @@ static weft_status_t measure(weft_links_run_t *run, exchange_t *exchange, int re
         weft_links_step_t late_step = {.ticks = 1 + ROUNDS, .work = latency};
         exchange->both_ns = both + (size_t)i * n;
         exchange->latency_ns = late + (size_t)i * n;
-        WEFT_TRY(each_pair(run, exchange, order, both_step));
-        WEFT_TRY(each_pair(run, exchange, order, late_step));
+        WEFT_TRY(each_link(run, exchange, order, both_step));
+        WEFT_TRY(each_link(run, exchange, order, late_step));
     }
     return WEFT_OK;
 }
 
-weft_status_t weft__links_exchange(weft_links_run_t *run, int repeats, weft_links_found_t *found)
+weft_status_t weft__links_exchange(weft_links_run_t *run, int repeats,
+                                   weft_links_results_t *results)
 {
     size_t n = (size_t)run->size, row = (size_t)repeats * n;
     double *rows = calloc(2 * row + n * n + (size_t)repeats, sizeof(*rows));
@@ -218,11 +221,11 @@ weft_status_t weft__links_exchange(weft_links_run_t *run, int repeats, weft_link
                                : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %zu ranks", n);
     status = status == WEFT_OK ? collect(run, rows, repeats, all, room) : status;
     for (size_t i = 0; i < n * n && status == WEFT_OK; i++) {
-        found->pairs[i].both_ways_gbs = all[i] > 0 ? 2 * (double)run->bytes / all[i] : 0;
+        results->links[i].both_ways_gbs = all[i] > 0 ? 2 * (double)run->bytes / all[i] : 0;
     }
     status = status == WEFT_OK ? collect(run, rows + row, repeats, all, room) : status;
     for (size_t i = 0; i < n * n && status == WEFT_OK; i++) {
-        found->pairs[i].latency_us = all[i] / 1e3;
+        results->links[i].latency_us = all[i] / 1e3;
     }
     weft_host_free(exchange.result);
     free(rows);

@@ -1,11 +1,11 @@
 /* What links of each kind should reach, in GB/s (10^9 bytes a second) of large transfers. `weft
- * links` flags a pair below the number for one way; --min gives another one.
+ * links` flags a link below the number for one way; --min gives another one.
  *
  *   one way     the least that a healthy link reaches, not its peak
  *   both ways   the sum of the two directions; 0 where none is known. Shown, not judged: whether
  *               both directions share something is a property of the machine
  *
- * NVLink rows are for a GPU's full number of links; pairs with fewer are scaled by their number.
+ * NVLink rows are for a GPU's full number of links; links with fewer are scaled by their number.
  * PCIe rows are for 16 lanes, scaled likewise. "by share" is an estimate: the specification times
  * the share of it that the nearest measured row reaches. */
 #ifndef WEFT_BENCH_LINKS_EXPECTED_H
@@ -65,9 +65,9 @@ typedef enum weft_link_kind {
 double weft__link_expected(weft_link_kind_t kind, int generation, int count, const char **source_p);
 
 /* Name and expectation of the link between two GPUs, by their places in `gpus`; -1: not known. */
-void weft__link_of_gpus(const weft_gpus_t *gpus, int from, int to, weft_link_t *link);
+void weft__link_of_gpus(const weft_gpus_t *gpus, int from, int to, weft_link_info_t *link);
 
 /* Name and expectation of a network: `rate` in Gb/s, 0: not known. */
-void weft__link_of_network(bool infiniband, int rate, weft_link_t *link);
+void weft__link_of_network(bool infiniband, int rate, weft_link_info_t *link);
 
 #endif

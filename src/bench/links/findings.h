@@ -5,8 +5,8 @@
 #include "bench/links/judge.h"
 #include "bench/links/run.h"
 
-/* Why a pair is slow: one reason each. */
-enum { WEFT_SLOW_NOT, WEFT_SLOW_PAIR, WEFT_SLOW_BELOW, WEFT_SLOW_RANK };
+/* Why a link is slow: one reason each. */
+enum { WEFT_SLOW_NOT, WEFT_SLOW_LINK, WEFT_SLOW_BELOW, WEFT_SLOW_RANK };
 
 typedef struct weft_links_verdict {
     unsigned char *slow;             /* [from][to]: a reason */
@@ -14,10 +14,11 @@ typedef struct weft_links_verdict {
     unsigned char *sends, *receives; /* [rank]: all links from it, to it, are slow */
 } weft_links_verdict_t;
 
-/* Add all findings to `found`; verdict NULL: there are no links. */
-weft_status_t weft__links_judged(weft_links_found_t *found, const weft_links_verdict_t *verdict);
+/* Add all findings to `results`; verdict NULL: there are no links. */
+weft_status_t weft__links_judged(weft_links_results_t *results,
+                                 const weft_links_verdict_t *verdict);
 
-/* Free what is in *found. */
-void weft__links_forget(weft_links_found_t *found);
+/* Free what is in *results. */
+void weft__links_forget(weft_links_results_t *results);
 
 #endif

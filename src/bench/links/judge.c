@@ -5,100 +5,90 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/median.h"
 
 #define POLISHES 10
 
 typedef struct work {
     weft_judge_t *judge;
     double *room;  /* size x size, or sweeps, values */
-    double *level; /* [kind]: the logarithm of its median; NAN: too few pairs */
+    double *level; /* [kind]: the logarithm of its median; NAN: too few links */
     int kind_count;
 } work_t;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+/* ---- the time of a link ----------------------------------------------------------------- */
 
-double weft__judge_median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof(*values), by_value);
-    return count == 0 ? 0 : (values[count / 2] + values[(count - 1) / 2]) / 2;
-}
-
-/* ---- the time of a pair ----------------------------------------------------------------- */
-
-static double usual(const double *samples, int sweeps, size_t pairs, size_t pair, double *room)
+static double usual(const double *samples, int sweeps, size_t links, size_t link, double *room)
 {
     int count = 0;
     for (int i = 0; i < sweeps; i++) {
-        double ns = samples[(size_t)i * pairs + pair];
+        double ns = samples[(size_t)i * links + link];
         if (ns > 0) {
             room[count++] = ns;
         }
     }
-    return weft__judge_median(room, count);
+    return weft__median(room, (size_t)count);
 }
 
-/* slowdown[sweep]: how much longer than usual a pair took in it, the median over pairs. */
+/* slowdown[sweep]: how much longer than usual a link took in it, the median over links. */
 static void find_slowdowns(const weft_judge_t *judge, int sweeps, const double *samples,
                            double *room, double *slowdown)
 {
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
     for (int i = 0; i < sweeps; i++) {
         int count = 0;
-        for (size_t pair = 0; pair < pairs; pair++) {
-            double ns = samples[(size_t)i * pairs + pair];
-            if (ns > 0 && judge->ns[pair] > 0) {
-                room[count++] = ns / judge->ns[pair];
+        for (size_t link = 0; link < links; link++) {
+            double ns = samples[(size_t)i * links + link];
+            if (ns > 0 && judge->ns[link] > 0) {
+                room[count++] = ns / judge->ns[link];
             }
         }
-        slowdown[i] = count > 0 ? weft__judge_median(room, count) : 1;
+        slowdown[i] = count > 0 ? weft__median(room, (size_t)count) : 1;
     }
 }
 
 static void find_times(weft_judge_t *judge, int sweeps, const double *samples, double *room,
                        double *slowdown)
 {
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
-    for (size_t pair = 0; pair < pairs; pair++) {
-        judge->ns[pair] = usual(samples, sweeps, pairs, pair, room);
+    size_t links = (size_t)judge->size * (size_t)judge->size;
+    for (size_t link = 0; link < links; link++) {
+        judge->ns[link] = usual(samples, sweeps, links, link, room);
     }
     find_slowdowns(judge, sweeps, samples, room, slowdown);
-    for (size_t pair = 0; pair < pairs; pair++) {
+    for (size_t link = 0; link < links; link++) {
         int count = 0;
         for (int i = 0; i < sweeps; i++) {
-            double ns = samples[(size_t)i * pairs + pair];
+            double ns = samples[(size_t)i * links + link];
             if (ns > 0) {
                 room[count++] = ns / slowdown[i];
             }
         }
-        judge->ns[pair] = weft__judge_median(room, count);
+        judge->ns[link] = weft__median(room, (size_t)count);
     }
 }
 
 /* ---- what is expected of it ------------------------------------------------------------- */
 
-static bool is_judged(const work_t *work, size_t pair)
+static bool is_judged(const work_t *work, size_t link)
 {
     const weft_judge_t *judge = work->judge;
-    int kind = judge->kinds[pair];
-    return kind >= 0 && judge->ns[pair] > 0 && !isnan(work->level[kind]);
+    int kind = judge->kinds[link];
+    return kind >= 0 && judge->ns[link] > 0 && !isnan(work->level[kind]);
 }
 
 static void find_levels(work_t *work)
 {
     const weft_judge_t *judge = work->judge;
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
     for (int kind = 0; kind < work->kind_count; kind++) {
         int count = 0;
-        for (size_t pair = 0; pair < pairs; pair++) {
-            if (judge->kinds[pair] == kind && judge->ns[pair] > 0) {
-                work->room[count++] = log(judge->ns[pair]);
+        for (size_t link = 0; link < links; link++) {
+            if (judge->kinds[link] == kind && judge->ns[link] > 0) {
+                work->room[count++] = log(judge->ns[link]);
             }
         }
-        work->level[kind] = count < WEFT_JUDGE_PAIRS ? NAN : weft__judge_median(work->room, count);
+        work->level[kind] = count < WEFT_JUDGE_LINKS ? NAN
+                                                     : weft__median(work->room, (size_t)count);
     }
 }
 
@@ -113,7 +103,7 @@ static double take_out(work_t *work, size_t first, size_t step)
             work->room[count++] = judge->residual[first + i * step];
         }
     }
-    double median = weft__judge_median(work->room, count);
+    double median = weft__median(work->room, (size_t)count);
     for (size_t i = 0; i < size && count > 0; i++) {
         if (is_judged(work, first + i * step)) {
             judge->residual[first + i * step] -= median;
@@ -122,12 +112,32 @@ static double take_out(work_t *work, size_t first, size_t step)
     return median;
 }
 
+/* Take the median of a kind out of its residuals: its level was found before anything was known of
+ * rows and columns. */
+static void take_out_level(work_t *work, int kind)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
+    int count = 0;
+    for (size_t link = 0; link < links; link++) {
+        if (judge->kinds[link] == kind && is_judged(work, link)) {
+            work->room[count++] = judge->residual[link];
+        }
+    }
+    double median = weft__median(work->room, (size_t)count);
+    for (size_t link = 0; link < links; link++) {
+        if (judge->kinds[link] == kind && is_judged(work, link)) {
+            judge->residual[link] -= median;
+        }
+    }
+}
+
 /* Only differences between ranks are theirs: what all have in common belongs to the kinds. */
 static void centre(work_t *work, double *effects)
 {
     int size = work->judge->size;
     memcpy(work->room, effects, (size_t)size * sizeof(*effects));
-    double median = weft__judge_median(work->room, size);
+    double median = weft__median(work->room, (size_t)size);
     for (int i = 0; i < size; i++) {
         effects[i] -= median;
     }
@@ -136,10 +146,10 @@ static void centre(work_t *work, double *effects)
 static void find_residuals(work_t *work)
 {
     const weft_judge_t *judge = work->judge;
-    size_t size = (size_t)judge->size, pairs = size * size;
-    for (size_t pair = 0; pair < pairs; pair++) {
-        judge->residual[pair] = is_judged(work, pair)
-                                    ? log(judge->ns[pair]) - work->level[judge->kinds[pair]]
+    size_t size = (size_t)judge->size, links = size * size;
+    for (size_t link = 0; link < links; link++) {
+        judge->residual[link] = is_judged(work, link)
+                                    ? log(judge->ns[link]) - work->level[judge->kinds[link]]
                                     : 0;
     }
     for (int i = 0; i < POLISHES && judge->size >= WEFT_JUDGE_RANKS; i++) {
@@ -149,43 +159,92 @@ static void find_residuals(work_t *work)
         for (size_t rank = 0; rank < size; rank++) {
             judge->receives[rank] += take_out(work, rank, size);
         }
+        for (int kind = 0; kind < work->kind_count; kind++) {
+            take_out_level(work, kind);
+        }
     }
     centre(work, judge->sends);
     centre(work, judge->receives);
-    for (size_t pair = 0; pair < pairs; pair++) {
-        judge->likely[pair] = is_judged(work, pair) ? judge->ns[pair] * exp(-judge->residual[pair])
+    for (size_t link = 0; link < links; link++) {
+        judge->likely[link] = is_judged(work, link) ? judge->ns[link] * exp(-judge->residual[link])
                                                     : 0;
     }
 }
 
 /* ---- who is slow ------------------------------------------------------------------------ */
 
-/* What was taken out of rows and columns makes residuals smaller than the noise is: so much. */
-static double correction(const weft_judge_t *judge)
+/* The noise of a link's time, as a standard deviation, from the sizes of residuals.
+ *
+ * The fit of N links has p parameters: a level for each kind, and for all ranks but one what its
+ * row and its column have in common. With H, the projection onto what these can fit, residuals are
+ * r = (1 - H) e, so the variance of one is (1 - h) sigma^2. The h of all links sum up to p. So
+ *
+ *     sum of r^2 = (N - p) sigma^2     and over all links     rms(r) = sigma * sqrt((N - p) / N)
+ *
+ * It is variances that shrink by the share p / N; deviations shrink by its square root only. But a
+ * MAD is no rms. Medians go through values: about p of the residuals are 0, or nearly so, whatever
+ * the noise, and the N - p others have all of the sum above, sigma^2 each. So the p smallest are
+ * left out, as is usual in fits by least absolute deviations, and the median of the others, scaled
+ * as that of a normal distribution, is sigma as it is. With the p smallest it would be 0.44 sigma
+ * on 5 ranks and 0.67 on 8, of which no factor that comes from variances makes 1.
+ *
+ * `share` is p / N; `sizes` are sorted by it. */
+static double noise_of(double *sizes, int count, double share)
 {
-    double size = judge->size, pairs = size * (size - 1);
-    return judge->size < WEFT_JUDGE_RANKS ? 1 : pairs / (pairs - 2 * size + 1);
+    int left_out = (int)(share * count + 0.5);
+    weft__sort(sizes, (size_t)count);
+    return WEFT_JUDGE_SCALE * weft__middle(sizes + left_out, (size_t)(count - left_out));
 }
 
-static void flag_pairs(work_t *work, double margin)
+/* Parameters of the fit for each link: p / N. */
+static double parameters(const work_t *work)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
+    int count = 0, p = judge->size < WEFT_JUDGE_RANKS ? 0 : 2 * (judge->size - 1);
+    for (int kind = 0; kind < work->kind_count; kind++) {
+        p += !isnan(work->level[kind]);
+    }
+    for (size_t link = 0; link < links; link++) {
+        count += is_judged(work, link);
+    }
+    return count > 2 * p ? (double)p / count : 0.5; /* half of them always count */
+}
+
+/* Sizes of residuals of a kind, or of all (-1), into work->room. */
+static int gather_sizes(const work_t *work, int kind)
+{
+    const weft_judge_t *judge = work->judge;
+    size_t links = (size_t)judge->size * (size_t)judge->size;
+    int count = 0;
+    for (size_t link = 0; link < links; link++) {
+        if (is_judged(work, link) && (kind < 0 || judge->kinds[link] == kind)) {
+            work->room[count++] = fabs(judge->residual[link]);
+        }
+    }
+    return count;
+}
+
+/* The noise of a kind is that of its links. A few of them are alike by chance, and say little: then
+ * it is that of all links, if that is more. */
+static void flag_links(work_t *work, double margin)
 {
     weft_judge_t *judge = work->judge;
-    size_t pairs = (size_t)judge->size * (size_t)judge->size;
-    double mads = WEFT_JUDGE_MADS * correction(judge);
+    size_t links = (size_t)judge->size * (size_t)judge->size;
+    double share = parameters(work);
+    int count = gather_sizes(work, -1);
+    judge->noise = noise_of(work->room, count, share);
     for (int kind = 0; kind < work->kind_count; kind++) {
-        int count = 0;
-        for (size_t pair = 0; pair < pairs; pair++) {
-            if (judge->kinds[pair] == kind && is_judged(work, pair)) {
-                work->room[count++] = fabs(judge->residual[pair]);
-            }
-        }
-        double limit = mads * weft__judge_median(work->room, count);
+        count = gather_sizes(work, kind);
+        double noise = noise_of(work->room, count, share);
+        noise = count < WEFT_JUDGE_MANY && judge->noise > noise ? judge->noise : noise;
+        double limit = WEFT_JUDGE_DEVIATIONS * noise;
         limit = limit > log(margin) ? limit : log(margin);
         judge->limit = count > 0 && limit > judge->limit ? limit : judge->limit;
-        for (size_t pair = 0; pair < pairs; pair++) {
-            if (judge->kinds[pair] == kind && is_judged(work, pair) &&
-                judge->residual[pair] > limit) {
-                judge->slow[pair] |= WEFT_JUDGE_PAIR;
+        for (size_t link = 0; link < links; link++) {
+            if (judge->kinds[link] == kind && is_judged(work, link) &&
+                judge->residual[link] > limit) {
+                judge->slow[link] |= WEFT_JUDGE_LINK;
             }
         }
     }
@@ -199,25 +258,26 @@ static void flag_ranks(work_t *work, const double *effects, unsigned char flag)
     for (size_t rank = 0; rank < size; rank++) {
         work->room[rank] = fabs(effects[rank]);
     }
-    double limit = WEFT_JUDGE_MADS * weft__judge_median(work->room, judge->size);
+    double limit = WEFT_JUDGE_DEVIATIONS * WEFT_JUDGE_SCALE *
+                   weft__median(work->room, (size_t)judge->size);
     limit = limit > log(WEFT_JUDGE_RANK) ? limit : log(WEFT_JUDGE_RANK);
-    for (size_t pair = 0; pair < size * size; pair++) {
-        size_t rank = flag == WEFT_JUDGE_SENDS ? pair / size : pair % size;
-        if (is_judged(work, pair) && effects[rank] > limit) {
-            judge->slow[pair] |= flag;
+    for (size_t link = 0; link < size * size; link++) {
+        size_t rank = flag == WEFT_JUDGE_SENDS ? link / size : link % size;
+        if (is_judged(work, link) && effects[rank] > limit) {
+            judge->slow[link] |= flag;
         }
     }
 }
 
 static weft_status_t allocate(weft_judge_t *judge)
 {
-    size_t size = (size_t)judge->size, pairs = size * size;
-    judge->ns = calloc(pairs, sizeof(double));
-    judge->residual = calloc(pairs, sizeof(double));
-    judge->likely = calloc(pairs, sizeof(double));
+    size_t size = (size_t)judge->size, links = size * size;
+    judge->ns = calloc(links, sizeof(double));
+    judge->residual = calloc(links, sizeof(double));
+    judge->likely = calloc(links, sizeof(double));
     judge->sends = calloc(size, sizeof(double));
     judge->receives = calloc(size, sizeof(double));
-    judge->slow = calloc(pairs, 1);
+    judge->slow = calloc(links, 1);
     return judge->ns && judge->residual && judge->likely && judge->sends && judge->receives &&
                    judge->slow
                ? WEFT_OK
@@ -228,13 +288,13 @@ weft_status_t weft__judge(int size, const int *kinds, int sweeps, const double *
                           double margin, weft_judge_t *judge_p)
 {
     weft_judge_t judge = {.size = size, .kinds = kinds};
-    size_t pairs = (size_t)size * (size_t)size;
+    size_t links = (size_t)size * (size_t)size;
     work_t work = {.judge = &judge};
-    for (size_t pair = 0; pair < pairs; pair++) {
-        work.kind_count = kinds[pair] >= work.kind_count ? kinds[pair] + 1 : work.kind_count;
+    for (size_t link = 0; link < links; link++) {
+        work.kind_count = kinds[link] >= work.kind_count ? kinds[link] + 1 : work.kind_count;
     }
     work.level = calloc((size_t)work.kind_count + 1, sizeof(double));
-    work.room = calloc(pairs > (size_t)sweeps ? pairs : (size_t)sweeps, sizeof(double));
+    work.room = calloc(links > (size_t)sweeps ? links : (size_t)sweeps, sizeof(double));
     double *slowdown = calloc((size_t)sweeps + 1, sizeof(double));
     weft_status_t status = allocate(&judge);
     if (status == WEFT_OK && !(work.level && work.room && slowdown)) {
@@ -244,11 +304,11 @@ weft_status_t weft__judge(int size, const int *kinds, int sweeps, const double *
         find_times(&judge, sweeps, samples, work.room, slowdown);
         find_levels(&work);
         find_residuals(&work);
-        flag_pairs(&work, margin);
+        flag_links(&work, margin);
         flag_ranks(&work, judge.sends, WEFT_JUDGE_SENDS);
         flag_ranks(&work, judge.receives, WEFT_JUDGE_RECEIVES);
-        for (size_t pair = 0; pair < pairs; pair++) {
-            judge.slow_count += judge.slow[pair] != 0;
+        for (size_t link = 0; link < links; link++) {
+            judge.slow_count += judge.slow[link] != 0;
         }
     }
     free(slowdown);

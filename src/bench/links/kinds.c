@@ -36,7 +36,7 @@ double weft__link_expected(weft_link_kind_t kind, int generation, int count, con
     return 0;
 }
 
-static void expect(weft_link_t *link, double gbs, const char *source)
+static void expect(weft_link_info_t *link, double gbs, const char *source)
 {
     link->expected_gbs = gbs;
     snprintf(link->source, sizeof(link->source), "%s", gbs > 0 ? source : "");
@@ -55,7 +55,7 @@ static double share_of(weft_gpu_path_t path)
     return path < 0 ? 0 : shares[path];
 }
 
-void weft__link_of_gpus(const weft_gpus_t *gpus, int from, int to, weft_link_t *link)
+void weft__link_of_gpus(const weft_gpus_t *gpus, int from, int to, weft_link_info_t *link)
 {
     const char *source = "";
     double gbs;
@@ -82,7 +82,7 @@ void weft__link_of_gpus(const weft_gpus_t *gpus, int from, int to, weft_link_t *
     expect(link, gbs > 0 ? gbs * share_of(pair->path) : 0, source);
 }
 
-void weft__link_of_network(bool infiniband, int rate, weft_link_t *link)
+void weft__link_of_network(bool infiniband, int rate, weft_link_info_t *link)
 {
     const char *source = "";
     if (rate <= 0) {
@@ -123,7 +123,7 @@ static weft_status_t find_position(const weft_links_run_t *run, position_t *posi
 }
 
 static void name_link(const weft_links_run_t *run, const position_t *from, const position_t *to,
-                      weft_link_t *link)
+                      weft_link_info_t *link)
 {
     const weft_gpus_t *gpus = &run->links->gpus;
     if (from->host != to->host) {
@@ -140,29 +140,29 @@ static void name_link(const weft_links_run_t *run, const position_t *from, const
     }
 }
 
-/* Pairs with links of the same name are of one kind; `first` has room for a number a pair. */
-static void number_kinds(weft_links_found_t *found, int *first)
+/* Links of the same name are of one kind; `first` has room for a number a link. */
+static void number_kinds(weft_links_results_t *results, int *first)
 {
-    int n = found->size;
-    found->kinds = 0;
+    int n = results->size;
+    results->kinds = 0;
     for (int i = 0; i < n * n; i++) {
-        weft_links_pair_t *pair = &found->pairs[i];
-        pair->kind = i % n == i / n ? -1 : 0;
-        while (pair->kind >= 0 && pair->kind < found->kinds &&
-               strcmp(found->pairs[first[pair->kind]].link.text, pair->link.text) != 0) {
-            pair->kind++;
+        weft_link_t *link = &results->links[i];
+        link->kind = i % n == i / n ? -1 : 0;
+        while (link->kind >= 0 && link->kind < results->kinds &&
+               strcmp(results->links[first[link->kind]].info.text, link->info.text) != 0) {
+            link->kind++;
         }
-        if (pair->kind == found->kinds) {
-            first[found->kinds++] = i;
+        if (link->kind == results->kinds) {
+            first[results->kinds++] = i;
         }
     }
 }
 
-weft_status_t weft__links_kinds(weft_links_run_t *run, weft_links_found_t *found)
+weft_status_t weft__links_kinds(weft_links_run_t *run, weft_links_results_t *results)
 {
     size_t n = (size_t)run->size;
     position_t mine, *positions = calloc(n, sizeof(*positions));
-    weft_link_t *row = calloc(n, sizeof(*row)), *rows = calloc(n * n, sizeof(*rows));
+    weft_link_info_t *row = calloc(n, sizeof(*row)), *rows = calloc(n * n, sizeof(*rows));
     int *first = calloc(n * n, sizeof(*first));
     weft_status_t status = positions && row && rows && first
                                ? find_position(run, &mine)
@@ -176,14 +176,15 @@ weft_status_t weft__links_kinds(weft_links_run_t *run, weft_links_found_t *found
     /* every rank knows its own host */
     status = status == WEFT_OK ? weft__links_gather(run, row, rows, n * sizeof(*row)) : status;
     for (size_t i = 0; i < n * n && status == WEFT_OK; i++) {
-        found->pairs[i].link = rows[i];
+        results->links[i].info = rows[i];
         if (run->links->min_gbs > 0) {
-            found->pairs[i].link.expected_gbs = run->links->min_gbs;
-            snprintf(found->pairs[i].link.source, sizeof(found->pairs[i].link.source), "--min");
+            results->links[i].info.expected_gbs = run->links->min_gbs;
+            snprintf(results->links[i].info.source, sizeof(results->links[i].info.source),
+                     WEFT_LINKS_MIN);
         }
     }
     if (status == WEFT_OK) {
-        number_kinds(found, first);
+        number_kinds(results, first);
     }
     free(positions);
     free(row);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/median.h"
 #include "bench/links/expected.h"
 #include "bench/links/judge.h"
 #include "comm/comm.h"
@@ -67,7 +68,7 @@ static weft_status_t measure_row(weft_links_run_t *run, memory_t *memory, int ro
     for (int i = 0; i < repeats; i++) {
         WEFT_TRY(weft__links_copy(run, dst, src, memory->bytes, iters, &loops[i]));
     }
-    memory->gbs[row] = (double)memory->bytes / weft__judge_median(loops, repeats);
+    memory->gbs[row] = (double)memory->bytes / weft__median(loops, (size_t)repeats);
     return WEFT_OK;
 }
 
@@ -105,21 +106,21 @@ static weft_status_t measure_rank(weft_links_run_t *run, const weft_links_step_t
 static double expected_of_host(const weft_links_run_t *run)
 {
     const weft_gpus_t *gpus = &run->links->gpus;
-    int place = run->stream ? weft__gpu_of_rank(gpus, run->comm->device) : -1;
-    if (place < 0) {
+    int index = run->stream ? weft__gpu_of_rank(gpus, run->comm->device) : -1;
+    if (index < 0) {
         return 0;
     }
-    const weft_gpu_t *gpu = &gpus->gpus[place];
+    const weft_gpu_t *gpu = &gpus->gpus[index];
     return weft__link_expected(WEFT_LINK_PCIE, gpu->pcie_generation_max, gpu->pcie_width_max, NULL);
 }
 
 /* all: [rank][row], and what the host's row should reach */
 static void sum_up(const weft_links_run_t *run, const double *all, double *room,
-                   weft_links_found_t *found)
+                   weft_links_results_t *results)
 {
     const size_t columns = WEFT_LINKS_MEMORY + 1;
     for (int row = 0; row < WEFT_LINKS_MEMORY; row++) {
-        weft_links_memory_t *out = &found->memory[found->memories];
+        weft_links_memory_t *out = &results->memory[results->memories];
         int least = 0;
         for (int rank = 0; rank < run->size; rank++) {
             room[rank] = all[(size_t)rank * columns + (size_t)row];
@@ -132,15 +133,15 @@ static void sum_up(const weft_links_run_t *run, const double *all, double *room,
         if (row == HOST_READ || row == HOST_WRITE) {
             out->expected_gbs = all[(size_t)least * columns + WEFT_LINKS_MEMORY];
         }
-        out->gbs = weft__judge_median(room, run->size);
-        found->memories++;
+        out->gbs = weft__median(room, (size_t)run->size);
+        results->memories++;
     }
 }
 
-weft_status_t weft__links_memory(weft_links_run_t *run, int repeats, weft_links_found_t *found)
+weft_status_t weft__links_memory(weft_links_run_t *run, int repeats, weft_links_results_t *results)
 {
     const size_t columns = WEFT_LINKS_MEMORY + 1;
-    memory_t memory = {.bytes = run->window / 2 * run->bytes, .repeats = repeats};
+    memory_t memory = {.bytes = run->slots / 2 * run->bytes, .repeats = repeats};
     double mine[WEFT_LINKS_MEMORY + 1];
     double *all = calloc((columns + 1) * (size_t)run->size, sizeof(*all));
     weft_status_t status = all ? weft__links_meet(run)
@@ -155,7 +156,7 @@ weft_status_t weft__links_memory(weft_links_run_t *run, int repeats, weft_links_
     mine[WEFT_LINKS_MEMORY] = expected_of_host(run);
     status = status == WEFT_OK ? weft__links_gather(run, mine, all, sizeof(mine)) : status;
     if (status == WEFT_OK) {
-        sum_up(run, all, all + columns * (size_t)run->size, found);
+        sum_up(run, all, all + columns * (size_t)run->size, results);
     }
     free(all);
     return status;

@@ -1,7 +1,7 @@
-/* One way: many short samples of every ordered pair, in random order.
+/* One way: many short samples of every link, in random order.
  *
- * A machine is never quiet. What slows it down for a while must meet all pairs alike, so a sweep
- * takes one sample of each pair, in an order of its own, and pairs are compared within sweeps
+ * A machine is never quiet. What slows it down for a while must meet all links alike, so a sweep
+ * takes one sample of each link, in an order of its own, and links are compared within sweeps
  * (judge.c). A sample is short against the tick of a scheduler: most are not interrupted, and those
  * that are stand out. */
 #include <stdlib.h>
@@ -32,8 +32,8 @@ static weft_status_t sample_one(weft_links_run_t *run, const sweep_t *sweep, int
                            : WEFT_OK;
 }
 
-/* This rank's turn: a sample of each of its pairs. The first copy finds the caches as the rank
- * before left them, and is not timed. */
+/* When it may go: a sample of each of this rank's links. The first copy finds the caches as the
+ * rank before left them, and is not timed. */
 static weft_status_t sample_row(weft_links_run_t *run, const weft_links_step_t *step)
 {
     const sweep_t *sweep = step->ctx;
@@ -50,14 +50,14 @@ static weft_status_t sample_row(weft_links_run_t *run, const weft_links_step_t *
     return WEFT_OK;
 }
 
-/* Messages need both ends: pair by pair. */
-static weft_status_t sweep_pairs(weft_links_run_t *run, sweep_t *sweep, uint64_t salt)
+/* Messages need both ends: link by link. */
+static weft_status_t sweep_links(weft_links_run_t *run, sweep_t *sweep, uint64_t salt)
 {
     int all = run->size * run->size;
     int *order = malloc((size_t)all * sizeof(*order));
     weft_status_t status = order ? WEFT_OK : weft__fail(WEFT_ERR_NO_MEMORY, "no memory");
     if (order) {
-        weft__links_shuffle(run, salt, order, all);
+        weft__shuffle(run->seed + salt, 0, order, all);
     }
     for (int i = 0; i < all && status == WEFT_OK; i++) {
         weft_links_step_t step = {
@@ -75,11 +75,11 @@ static weft_status_t sweep_once(weft_links_run_t *run, sweep_t *sweep, uint64_t 
 {
     int *targets = (int *)sweep->targets;
     if (!run->symm) {
-        return sweep_pairs(run, sweep, salt);
+        return sweep_links(run, sweep, salt);
     }
-    weft__links_shuffle(run, salt, order, run->size);
-    weft__links_shuffle(run, salt + 1, next, run->size);
-    weft__links_shuffle(run, salt + 7919 * (uint64_t)(run->rank + 1), targets, run->size);
+    weft__shuffle(run->seed + salt, 0, order, run->size);
+    weft__shuffle(run->seed + salt + 1, 0, next, run->size);
+    weft__shuffle(run->seed + salt + 7919 * (uint64_t)(run->rank + 1), 0, targets, run->size);
     for (int i = 0; i < run->size; i++) {
         weft_links_step_t step = {order[i], -1,         i + 1 < run->size ? order[i + 1] : next[0],
                                   0,        sample_row, sweep};
@@ -167,40 +167,52 @@ static unsigned char byte_of(const weft_links_run_t *run, int from, int to, size
     return (unsigned char)(mixed >> 56);
 }
 
-/* The leader sends what only this pair has; its partner looks. */
-static weft_status_t verify_pair(weft_links_run_t *run, const weft_links_step_t *step)
+/* Pairs go one after the other, each through the host: 64 MiB of every one of 56 would take longer
+ * than all measurements. All-to-all and all-reduces verify what they move as well. */
+#define VERIFY_MOST ((size_t)1 << 20)
+
+typedef struct verify {
+    size_t bytes;
+    uint64_t *wrong; /* [from] of this rank */
+} verify_t;
+
+/* The leader sends what only this link has; its partner looks. */
+static weft_status_t verify_link(weft_links_run_t *run, const weft_links_step_t *step)
 {
-    uint64_t *wrong = step->ctx;
+    const verify_t *verify = step->ctx;
+    size_t bytes = verify->bytes;
     double unused;
     if (run->rank == step->leader) {
-        for (size_t i = 0; i < run->bytes; i++) {
+        for (size_t i = 0; i < bytes; i++) {
             run->host[i] = (char)byte_of(run, step->leader, step->partner, i);
         }
-        WEFT_TRY(weft_memcpy(run->src, run->host, run->bytes, NULL));
-        run->place = 0;
+        WEFT_TRY(weft_memcpy(run->src, run->host, bytes, NULL));
+        run->slot = 0;
         if (run->symm) {
-            WEFT_TRY(weft__links_put(run, step->partner, run->bytes, 1, &unused));
+            WEFT_TRY(weft__links_put(run, step->partner, bytes, 1, &unused));
             return weft__links_handshake(run, step, 1);
         }
-        return weft__links_put(run, step->partner, run->bytes, 1, &unused);
+        return weft__links_put(run, step->partner, bytes, 1, &unused);
     }
     if (run->symm) {
         WEFT_TRY(weft__links_handshake(run, step, 1));
     } else {
-        WEFT_TRY(weft__links_take(run, step->leader, run->bytes, 1));
+        WEFT_TRY(weft__links_take(run, step->leader, bytes, 1));
     }
-    WEFT_TRY(weft_memcpy(run->host, run->dst, run->bytes, NULL));
-    for (size_t i = 0; i < run->bytes; i++) {
-        wrong[step->leader] += (unsigned char)run->host[i] !=
-                               byte_of(run, step->leader, step->partner, i);
+    WEFT_TRY(weft_memcpy(run->host, run->dst, bytes, NULL));
+    for (size_t i = 0; i < bytes; i++) {
+        verify->wrong[step->leader] += (unsigned char)run->host[i] !=
+                                       byte_of(run, step->leader, step->partner, i);
     }
     return WEFT_OK;
 }
 
-weft_status_t weft__links_verify(weft_links_run_t *run, weft_links_found_t *found)
+weft_status_t weft__links_verify(weft_links_run_t *run, weft_links_results_t *results)
 {
     size_t n = (size_t)run->size;
     uint64_t *wrong = calloc(n + n * n, sizeof(*wrong));
+    verify_t verify = {run->bytes < VERIFY_MOST ? run->bytes : VERIFY_MOST, wrong};
+    results->verified = verify.bytes;
     weft_status_t status = wrong ? weft__links_meet(run)
                                  : weft__fail(WEFT_ERR_NO_MEMORY, "no memory for %zu ranks", n);
     for (int shift = 1; shift < run->size; shift++) {
@@ -210,15 +222,15 @@ weft_status_t weft__links_verify(weft_links_run_t *run, weft_links_found_t *foun
                                       (from + shift) % run->size,
                                       last ? -1 : (from + 1) % run->size,
                                       1,
-                                      verify_pair,
-                                      wrong};
+                                      verify_link,
+                                      &verify};
             status = weft__links_step(run, &step);
         }
     }
     status = status == WEFT_OK ? weft__links_gather(run, wrong, wrong + n, n * sizeof(*wrong))
                                : status;
     for (size_t i = 0; i < n * n && status == WEFT_OK; i++) {
-        found->pairs[i].wrong = wrong[n + (i % n) * n + i / n];
+        results->links[i].wrong = wrong[n + (i % n) * n + i / n];
     }
     free(wrong);
     return status;

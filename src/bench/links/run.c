@@ -36,17 +36,17 @@ static weft_status_t read_planted(weft_links_run_t *run)
 static weft_status_t open_symmetric(weft_links_run_t *run)
 {
     void *words;
-    weft_status_t status = weft_symm_create(run->comm, run->window * run->bytes + HEAP_SLACK,
+    weft_status_t status = weft_symm_create(run->comm, run->slots * run->bytes + HEAP_SLACK,
                                             &run->symm);
     if (status == WEFT_ERR_UNSUPPORTED) {
         run->symm = NULL; /* messages, then */
-        return weft_malloc((void **)&run->dst, run->window * run->bytes);
+        return weft_malloc((void **)&run->dst, run->slots * run->bytes);
     }
     WEFT_TRY(status);
-    WEFT_TRY(weft_symm_malloc(run->symm, run->window * run->bytes, (void **)&run->dst));
+    WEFT_TRY(weft_symm_malloc(run->symm, run->slots * run->bytes, (void **)&run->dst));
     WEFT_TRY(weft_symm_malloc(run->symm, 3 * LINE * sizeof(uint64_t), &words));
-    run->turn = words;
-    run->tick = run->turn + LINE;
+    run->go = words;
+    run->tick = run->go + LINE;
     run->ping = run->tick + LINE;
     return WEFT_OK;
 }
@@ -66,10 +66,10 @@ weft_status_t weft__links_open(weft_links_run_t *run)
     WEFT_TRY(weft_host_malloc((void **)&run->host, run->bytes));
     memset(run->host, 1, run->bytes);
     WEFT_TRY(weft_memcpy(run->src, run->host, run->bytes, NULL));
-    for (size_t i = 0; i < run->window; i++) { /* its pages become real, near their owner */
+    for (size_t i = 0; i < run->slots; i++) { /* its pages become real, near their owner */
         WEFT_TRY(weft_memcpy(run->dst + i * run->bytes, run->host, run->bytes, NULL));
     }
-    run->place = (size_t)run->rank;
+    run->slot = (size_t)run->rank;
     return weft__links_meet(run);
 }
 
@@ -86,19 +86,6 @@ void weft__links_close(weft_links_run_t *run)
         weft_symm_destroy(run->symm);
     } else {
         weft_free(run->dst);
-    }
-}
-
-void weft__links_shuffle(const weft_links_run_t *run, uint64_t salt, int *order, int count)
-{
-    for (int i = 0; i < count; i++) {
-        order[i] = i;
-    }
-    for (int i = count - 1; i > 0; i--) {
-        int k = (int)(weft__rng_at(run->seed + salt, (uint64_t)i) % (uint64_t)(i + 1));
-        int kept = order[i];
-        order[i] = order[k];
-        order[k] = kept;
     }
 }
 
@@ -131,13 +118,13 @@ static weft_status_t step_by_signals(weft_links_run_t *run, const weft_links_ste
         return WEFT_OK;
     }
     if (!met) {
-        WEFT_TRY(await(run, run->turn, run->steps));
+        WEFT_TRY(await(run, run->go, run->steps));
     }
     if (step->partner >= 0) {
         WEFT_TRY(tell(run, run->tick, run->ticks, step->partner));
     }
     WEFT_TRY(step->work(run, step));
-    return step->next < 0 ? WEFT_OK : tell(run, run->turn, run->steps + 1, step->next);
+    return step->next < 0 ? WEFT_OK : tell(run, run->go, run->steps + 1, step->next);
 }
 
 weft_status_t weft__links_step(weft_links_run_t *run, const weft_links_step_t *step)
@@ -226,7 +213,7 @@ weft_status_t weft__links_put(weft_links_run_t *run, int to, size_t bytes, int i
     WEFT_TRY(start(run, &began));
     for (int i = 0; i < iters; i++) {
         if (run->symm) {
-            char *dst = run->dst + run->place++ % run->window * run->bytes;
+            char *dst = run->dst + run->slot++ % run->slots * run->bytes;
             WEFT_TRY(weft_symm_put(run->symm, dst, run->src, bytes, to, run->stream));
         } else {
             WEFT_TRY(weft_send(run->src, bytes, WEFT_U8, to, run->comm, run->stream));

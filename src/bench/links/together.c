@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "bench/links/judge.h"
 #include "bench/links/run.h"
 #include "comm/backends.h"
@@ -23,7 +24,7 @@ typedef struct loop {
 
 typedef struct together {
     weft_links_run_t *run;
-    weft_links_found_t *found;
+    weft_links_results_t *results;
     int repeats;
     int rows;       /* that are still to come, at most */
     double left_ns; /* for them */
@@ -36,7 +37,7 @@ static weft_status_t permute(weft_links_run_t *run, const loop_t *loop)
     int to = (run->rank + loop->shift) % run->size,
         from = (run->rank + run->size - loop->shift) % run->size;
     if (run->symm) {
-        char *dst = run->dst + run->place++ % run->window * run->bytes;
+        char *dst = run->dst + run->slot++ % run->slots * run->bytes;
         WEFT_TRY(weft_symm_put(run->symm, dst, run->src, run->bytes, to, run->stream));
         return weft_symm_quiet(run->symm, run->stream);
     }
@@ -100,8 +101,8 @@ static weft_status_t time_median(together_t *t, const loop_t *loop, double *mine
     } while (++count < repeats && spent < share);
     t->left_ns = t->left_ns > spent ? t->left_ns - spent : 0;
     t->rows--;
-    *mine_p = weft__judge_median(mine, count);
-    *all_p = weft__judge_median(all, count);
+    *mine_p = weft__median(mine, (size_t)count);
+    *all_p = weft__median(all, (size_t)count);
     return WEFT_OK;
 }
 
@@ -112,9 +113,9 @@ static unsigned char block_byte(const weft_links_run_t *run, int from, int to, s
     return (unsigned char)((run->seed + (uint64_t)from * 31 + (uint64_t)to * 7 + i) % 251);
 }
 
-/* Blocks from everybody, each with bytes that only this pair has. */
+/* Blocks from everybody, each with bytes that only this link has. */
 static weft_status_t check_alltoall(weft_links_run_t *run, const loop_t *loop, char *host,
-                                    weft_links_found_t *found)
+                                    weft_links_results_t *results)
 {
     uint64_t wrong = 0;
     for (int to = 0; to < run->size; to++) {
@@ -133,13 +134,13 @@ static weft_status_t check_alltoall(weft_links_run_t *run, const loop_t *loop, c
             wrong += got != block_byte(run, from, run->rank, i);
         }
     }
-    return weft_allreduce(&wrong, &found->alltoall_wrong, 1, WEFT_U64, WEFT_SUM, run->comm, NULL);
+    return weft_allreduce(&wrong, &results->alltoall_wrong, 1, WEFT_U64, WEFT_SUM, run->comm, NULL);
 }
 
 static weft_status_t measure_alltoall(together_t *t)
 {
     weft_links_run_t *run = t->run;
-    weft_links_found_t *found = t->found;
+    weft_links_results_t *results = t->results;
     loop_t loop = {.work = exchange_all,
                    .bytes = run->bytes < BLOCK_MOST ? run->bytes : BLOCK_MOST};
     double mine, slowest, others = (double)loop.bytes * (run->size - 1);
@@ -150,13 +151,13 @@ static weft_status_t measure_alltoall(together_t *t)
     loop.src = run->all[0];
     loop.dst = run->all[1];
     WEFT_TRY(weft_host_malloc(&host, all));
-    weft_status_t status = check_alltoall(run, &loop, host, found);
+    weft_status_t status = check_alltoall(run, &loop, host, results);
     weft_host_free(host);
     WEFT_TRY(status);
     WEFT_TRY(time_median(t, &loop, &mine, &slowest));
     double gbs = others / mine;
-    found->alltoall_sum = others * run->size / slowest;
-    return weft__links_gather(run, &gbs, found->alltoall, sizeof(gbs));
+    results->alltoall_sum = others * run->size / slowest;
+    return weft__links_gather(run, &gbs, results->alltoall, sizeof(gbs));
 }
 
 /* ---- all-reduce ------------------------------------------------------------------------- */
@@ -183,7 +184,7 @@ static weft_status_t check_allreduce(weft_links_run_t *run, const loop_t *loop, 
 
 static weft_status_t measure_row(together_t *t, const loop_t *loop, const char *name)
 {
-    weft_links_reduce_t *row = &t->found->reduce[t->found->reduces];
+    weft_links_reduce_t *row = &t->results->reduce[t->results->reduces];
     double mine, all;
     void *host;
     *row = (weft_links_reduce_t){.algo = name, .bytes = loop->bytes};
@@ -193,7 +194,7 @@ static weft_status_t measure_row(together_t *t, const loop_t *loop, const char *
     WEFT_TRY(status);
     WEFT_TRY(time_median(t, loop, &mine, &all));
     row->us = all / 1e3;
-    t->found->reduces++;
+    t->results->reduces++;
     return WEFT_OK;
 }
 
@@ -239,15 +240,15 @@ static weft_status_t measure_allreduces(together_t *t)
 }
 
 weft_status_t weft__links_together(weft_links_run_t *run, int repeats, double seconds,
-                                   weft_links_found_t *found)
+                                   weft_links_results_t *results)
 {
-    together_t t = {run, found, repeats, run->size + WEFT_LINKS_ALGOS * WEFT_LINKS_SIZES,
+    together_t t = {run, results, repeats, run->size + WEFT_LINKS_ALGOS * WEFT_LINKS_SIZES,
                     seconds * 1e9};
     double mine, all;
     for (int shift = 1; shift < run->size; shift++) {
         loop_t loop = {.work = permute, .shift = shift};
         WEFT_TRY(time_median(&t, &loop, &mine, &all));
-        found->permutations[shift - 1] = (double)run->bytes * run->size / all;
+        results->permutations[shift - 1] = (double)run->bytes * run->size / all;
     }
     WEFT_TRY(measure_alltoall(&t));
     return measure_allreduces(&t);

@@ -96,7 +96,7 @@ bool weft__pairs_asked(const weft_pairs_t *pairs, const weft_pair_t *pair)
     return asked && weft__pair_ways(pair) > 1;
 }
 
-bool weft__pairs_is_place(const char *setting)
+bool weft__pairs_is_location(const char *setting)
 {
     static const char *const places[] = {
         "WEFT_RANK",        "WEFT_SIZE",         "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE",

@@ -1,5 +1,6 @@
 /* weft pairs compare: two files of results, pair by pair. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json_read.h"
@@ -72,31 +73,91 @@ static bool times_of(const weft_json_value_t *pair, const weft_json_value_t *way
     return times->count > 0 && times->count == baseline;
 }
 
-/* The pair of the other file with this name and size, and its way. */
-static const weft_json_value_t *find_pair(const weft_json_doc_t *doc, const char *name,
-                                          uint64_t bytes)
+/* ---- finding ---------------------------------------------------------------------------- */
+
+/* A way of a file, by the names that both files have for it. */
+typedef struct entry {
+    const char *name, *way_name;
+    uint64_t bytes;
+    const weft_json_value_t *pair, *way;
+} entry_t;
+
+/* All ways of a file in the order of their names: each is found by halving. */
+typedef struct ways_index {
+    entry_t *entries;
+    size_t count;
+} ways_index_t;
+
+static int by_names(const void *a, const void *b)
 {
-    const weft_json_value_t *pairs = weft__json_get(doc->root, "pairs");
-    for (const weft_json_value_t *at = weft__json_first(pairs); at;
-         at = weft__json_next(pairs, at)) {
-        uint64_t other;
-        if (weft__json_is(weft__json_get(at, "name"), name) &&
-            weft__json_to_uint(weft__json_get(at, "bytes"), &other) && other == bytes) {
-            return at;
-        }
-    }
-    return NULL;
+    const entry_t *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    order = order != 0 ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    return order != 0 ? order : strcmp(x->way_name, y->way_name);
 }
 
-static const weft_json_value_t *find_way(const weft_json_value_t *pair, const char *name)
+/* Of what is there twice the first counts. */
+static int by_names_and_order(const void *a, const void *b)
 {
-    const weft_json_value_t *ways = weft__json_get(pair, "ways");
-    for (const weft_json_value_t *at = weft__json_first(ways); at; at = weft__json_next(ways, at)) {
-        if (weft__json_is(weft__json_get(at, "name"), name)) {
-            return at;
+    const entry_t *x = a, *y = b;
+    int order = by_names(a, b);
+    return order != 0 ? order : (x->way > y->way) - (x->way < y->way);
+}
+
+static entry_t entry_of(const weft_json_value_t *pair, const weft_json_value_t *way)
+{
+    entry_t entry = {.pair = pair, .way = way};
+    entry.name = weft__json_text(weft__json_get(pair, "name"), "?");
+    entry.way_name = weft__json_text(weft__json_get(way, "name"), "?");
+    weft__json_to_uint(weft__json_get(pair, "bytes"), &entry.bytes);
+    return entry;
+}
+
+/* Calls `visit` for every way of a file, in order. */
+static void each_way(const weft_json_doc_t *doc, void (*visit)(const entry_t *entry, void *ctx),
+                     void *ctx)
+{
+    const weft_json_value_t *pairs = weft__json_get(doc->root, "pairs");
+    for (const weft_json_value_t *pair = weft__json_first(pairs); pair;
+         pair = weft__json_next(pairs, pair)) {
+        const weft_json_value_t *ways = weft__json_get(pair, "ways");
+        for (const weft_json_value_t *way = weft__json_first(ways); way;
+             way = weft__json_next(ways, way)) {
+            const entry_t entry = entry_of(pair, way);
+            visit(&entry, ctx);
         }
     }
-    return NULL;
+}
+
+static void count_way(const entry_t *entry, void *ctx)
+{
+    (void)entry;
+    ++*(size_t *)ctx;
+}
+
+static void add_way(const entry_t *entry, void *ctx)
+{
+    ways_index_t *index = ctx;
+    index->entries[index->count++] = *entry;
+}
+
+static weft_status_t make_index(const weft_json_doc_t *doc, ways_index_t *index)
+{
+    size_t count = 0, kept = 0;
+    each_way(doc, count_way, &count);
+    *index = (ways_index_t){.entries = calloc(count + 1, sizeof(entry_t))};
+    if (!index->entries) {
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory to compare %zu ways", count);
+    }
+    each_way(doc, add_way, index);
+    qsort(index->entries, count, sizeof(entry_t), by_names_and_order);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || by_names(&index->entries[kept - 1], &index->entries[i]) != 0) {
+            index->entries[kept++] = index->entries[i];
+        }
+    }
+    index->count = kept;
+    return WEFT_OK;
 }
 
 /* ---- what differs beside times ---------------------------------------------------------- */
@@ -130,12 +191,12 @@ static void tell_settings(const weft_json_doc_t *a, const weft_json_doc_t *b)
     const weft_json_value_t *to = weft__json_get(b->root, "settings");
     for (const weft_json_value_t *key = weft__json_first(from); key;
          key = weft__json_next(from, key)) {
-        if (!weft__pairs_is_place(key->as.text)) {
+        if (!weft__pairs_is_location(key->as.text)) {
             tell_difference(key->as.text, key + 1, weft__json_get(to, key->as.text));
         }
     }
     for (const weft_json_value_t *key = weft__json_first(to); key; key = weft__json_next(to, key)) {
-        if (!weft__json_get(from, key->as.text) && !weft__pairs_is_place(key->as.text)) {
+        if (!weft__json_get(from, key->as.text) && !weft__pairs_is_location(key->as.text)) {
             tell_difference(key->as.text, NULL, key + 1);
         }
     }
@@ -177,57 +238,61 @@ static void print_change(const char *name, uint64_t bytes, const char *way, cons
            change->ratio, interval, weft__verdict_name(change->verdict));
 }
 
-static void compare_pair(const weft_json_value_t *pair, const weft_json_doc_t *other, tally_t *t)
+typedef struct comparing {
+    const ways_index_t *other;
+    tally_t tally;
+} comparing_t;
+
+static void compare_way(const entry_t *mine, void *ctx)
 {
-    const char *name = weft__json_text(weft__json_get(pair, "name"), "?");
-    uint64_t bytes = 0;
-    weft__json_to_uint(weft__json_get(pair, "bytes"), &bytes);
-    const weft_json_value_t *there = find_pair(other, name, bytes);
-    const weft_json_value_t *ways = weft__json_get(pair, "ways");
-    for (const weft_json_value_t *at = weft__json_first(ways); at; at = weft__json_next(ways, at)) {
-        const char *way = weft__json_text(weft__json_get(at, "name"), "?");
-        times_t a, b;
-        if (!times_of(pair, at, &a) || !times_of(there, find_way(there, way), &b)) {
-            t->alone++;
-            continue;
-        }
-        const weft_times_t from = {a.baseline, a.way, a.count}, to = {b.baseline, b.way, b.count};
-        weft_ratio_t change = weft__ratio_change(&from, &to, BAND, 1);
-        print_change(name, bytes, way, &a, &b, &change);
-        t->compared++;
-        t->slower += change.verdict == WEFT_VERDICT_SLOWER;
-        t->faster += change.verdict == WEFT_VERDICT_FASTER;
+    comparing_t *c = ctx;
+    times_t a, b;
+    const entry_t *there = bsearch(mine, c->other->entries, c->other->count, sizeof(entry_t),
+                                   by_names);
+    if (!times_of(mine->pair, mine->way, &a) || !there || !times_of(there->pair, there->way, &b)) {
+        c->tally.alone++;
+        return;
     }
+    const weft_times_t from = {a.baseline, a.way, a.count}, to = {b.baseline, b.way, b.count};
+    weft_ratio_t change = weft__ratio_change(&from, &to, BAND, 1);
+    print_change(mine->name, mine->bytes, mine->way_name, &a, &b, &change);
+    c->tally.compared++;
+    c->tally.slower += change.verdict == WEFT_VERDICT_SLOWER;
+    c->tally.faster += change.verdict == WEFT_VERDICT_FASTER;
 }
 
 weft_status_t weft__pairs_compare(const char *path_a, const char *path_b, int *slower_p)
 {
     weft_json_doc_t a, b;
-    tally_t tally = {0};
+    ways_index_t index = {.entries = NULL};
+    comparing_t comparing = {.other = &index};
+    const tally_t *tally = &comparing.tally;
     WEFT_TRY(load(path_a, &a));
     weft_status_t status = load(path_b, &b);
     if (status != WEFT_OK) {
-        weft__json_free(&a);
-        return status;
+        goto err_a;
+    }
+    status = make_index(&b, &index);
+    if (status != WEFT_OK) {
+        goto err_b;
     }
     printf("# A: %s\n# B: %s\n", path_a, path_b);
     tell_differences(&a, &b);
     printf("#\n# %-21s %5s %-15s %6s %6s %6s %-11s %s\n", "pair", "bytes", "way", "A", "B", "B/A",
            "95%", "verdict");
-    const weft_json_value_t *pairs = weft__json_get(a.root, "pairs");
-    for (const weft_json_value_t *at = weft__json_first(pairs); at;
-         at = weft__json_next(pairs, at)) {
-        compare_pair(at, &b, &tally);
-    }
-    printf("#\n# %d compared, %d slower, %d faster against their baselines", tally.compared,
-           tally.slower, tally.faster);
-    printf(tally.alone > 0 ? "; %d of A have no times, or none in B\n" : "\n", tally.alone);
-    if (tally.compared == 0) {
+    each_way(&a, compare_way, &comparing);
+    printf("#\n# %d compared, %d slower, %d faster against their baselines", tally->compared,
+           tally->slower, tally->faster);
+    printf(tally->alone > 0 ? "; %d of A have no times, or none in B\n" : "\n", tally->alone);
+    if (tally->compared == 0) {
         status = weft__fail(WEFT_ERR_INVALID, "%s and %s have no pair of one size in common",
                             path_a, path_b);
     }
-    weft__json_free(&a);
+    *slower_p = tally->slower;
+    free(index.entries);
+err_b:
     weft__json_free(&b);
-    *slower_p = tally.slower;
+err_a:
+    weft__json_free(&a);
     return status;
 }

@@ -348,3 +348,25 @@ weft_status_t weft__expectations_add(weft_expectations_t *expected, const char *
     row->now = *ratio;
     return WEFT_OK;
 }
+
+weft_status_t weft__expectations_reload(weft_expectations_t *expected, const weft_pairs_t *pairs,
+                                        const char *path)
+{
+    weft_expectations_t before = *expected;
+    field_t fields[FIELDS];
+    bool there;
+    WEFT_TRY(weft__is_file(path, &there));
+    expected->doc = (weft_json_doc_t){.root = NULL};
+    expected->rows = NULL;
+    expected->count = expected->room = 0;
+    key_of(pairs, expected->ranks, fields);
+    weft_status_t status = there ? read_file(expected, path, fields) : WEFT_OK;
+    for (int i = 0; i < before.count && status == WEFT_OK; i++) {
+        const weft_expectation_t *row = &before.rows[i];
+        if (row->measured) {
+            status = weft__expectations_add(expected, row->name, row->way, row->bytes, &row->now);
+        }
+    }
+    weft__expectations_close(&before);
+    return status;
+}

@@ -66,8 +66,14 @@ weft_status_t weft__expectations_add(weft_expectations_t *expected, const char *
 /* The fields of the key, into an open object. */
 void weft__expectations_write_key(weft_json_t *json, const weft_pairs_t *pairs, int ranks);
 
-/* Write the file, with the run in its history. WEFT_ERR_INVALID, with the reason, if the run must
- * not become an expectation. */
+/* Read the file at `path` again, as another process may have changed it, and keep what was added to
+ * `expected`. */
+weft_status_t weft__expectations_reload(weft_expectations_t *expected, const weft_pairs_t *pairs,
+                                        const char *path);
+
+/* Write the file, with the run in its history. Of several processes that do so at once none is
+ * lost: each locks the folder, reads the file again, and adds its own. WEFT_ERR_INVALID, with the
+ * reason, if the run must not become an expectation. */
 weft_status_t weft__expectations_update(weft_expectations_t *expected, const weft_pairs_t *pairs,
                                         uint64_t seed);
 

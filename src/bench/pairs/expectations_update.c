@@ -1,6 +1,10 @@
 /* Taking a run into the expectations. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <weft/weft.h>
 
@@ -26,7 +30,7 @@ static void write_setting(const char *name, const char *value, bool is_default, 
                           void *ctx)
 {
     (void)text;
-    if (!is_default && !weft__pairs_is_place(name)) {
+    if (!is_default && !weft__pairs_is_location(name)) {
         weft__json_string(ctx, name, value);
     }
 }
@@ -143,25 +147,61 @@ static void write_all(weft_json_t *json, weft_expectations_t *expected, const we
     weft__json_end(json);
 }
 
-/* The folder of the user's own files need not be there yet. */
-static weft_status_t make_folder(const char *path)
+static void folder_of(const char *path, char folder[WEFT_PATH_BYTES])
 {
-    char folder[WEFT_PATH_BYTES];
-    snprintf(folder, sizeof(folder), "%s", path);
+    snprintf(folder, WEFT_PATH_BYTES, "%s", path);
     char *slash = strrchr(folder, '/');
-    if (!slash || slash == folder) {
-        return WEFT_OK;
+    if (slash) {
+        slash[slash == folder] = '\0';
+    } else {
+        snprintf(folder, WEFT_PATH_BYTES, ".");
     }
-    *slash = '\0';
-    return weft__folder_make(folder);
+}
+
+/* From reading the file to writing it, one process at a time. The folder is locked and not the
+ * file, which is replaced; the lock goes with the process, and leaves nothing behind. -1: a file
+ * system without locks, of which is warned. */
+static int lock(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0) {
+        if (errno != EINTR) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    if (fd < 0) {
+        weft__warn("%s cannot be locked: of two updates of expectations at once one may be lost",
+                   folder);
+    }
+    return fd;
+}
+
+static void unlock(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static weft_status_t write_file(weft_expectations_t *expected, const weft_pairs_t *pairs,
+                                const char *path, uint64_t seed)
+{
+    weft_output_t *file;
+    weft_json_t json;
+    WEFT_TRY(weft__expectations_reload(expected, pairs, path));
+    WEFT_TRY(weft__output_open(path, &file));
+    weft__json_start(&json, weft__output_stream(file));
+    write_all(&json, expected, pairs, seed);
+    return weft__output_end(file, weft__json_finish(&json));
 }
 
 weft_status_t weft__expectations_update(weft_expectations_t *expected, const weft_pairs_t *pairs,
                                         uint64_t seed)
 {
-    const char *path = expected->path[0] != '\0' ? expected->path : expected->fallback;
-    weft_output_t *file;
-    weft_json_t json;
+    char path[WEFT_PATH_BYTES], folder[WEFT_PATH_BYTES];
+    snprintf(path, sizeof(path), "%s",
+             expected->path[0] != '\0' ? expected->path : expected->fallback);
     if (expected->refusal) {
         return weft__fail(WEFT_ERR_INVALID, "this run cannot be kept as what to expect: %s",
                           expected->refusal);
@@ -170,13 +210,14 @@ weft_status_t weft__expectations_update(weft_expectations_t *expected, const wef
         return weft__fail(WEFT_ERR_INVALID,
                           "there is no folder for expectations: name a file by --expectations");
     }
-    if (!pairs->expectations) {
-        WEFT_TRY(make_folder(path));
+    folder_of(path, folder);
+    if (!pairs->expectations) { /* the user's own folder need not be there yet */
+        WEFT_TRY(weft__folder_make(folder));
     }
-    WEFT_TRY(weft__output_open(path, &file));
-    weft__json_start(&json, weft__output_stream(file));
-    write_all(&json, expected, pairs, seed);
-    WEFT_TRY(weft__output_end(file, weft__json_finish(&json)));
+    int locked = lock(folder);
+    weft_status_t status = write_file(expected, pairs, path, seed);
+    unlock(locked);
+    WEFT_TRY(status);
     printf("# kept as what to expect: %s\n", path);
     return WEFT_OK;
 }

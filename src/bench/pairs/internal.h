@@ -26,6 +26,13 @@ int weft__pairs_sizes(const weft_pair_t *pair, int sizes, size_t bytes[WEFT_PAIR
 /* Is the pair wanted: by its name, its target or its group, or because all are? */
 bool weft__pairs_asked(const weft_pairs_t *pairs, const weft_pair_t *pair);
 
+/* Measure a pair at one size, as all ranks of `comm`. `keep`: it is to become an expectation. Then
+ * it is measured again while it is noisy, each time with more blocks and for longer; the row is the
+ * last one's, and counts the wrong results of all. */
+#define WEFT_PAIRS_AGAIN 3
+weft_status_t weft__pairs_measure(const weft_pair_plan_t *plan, bool keep, const weft_pair_t *pair,
+                                  weft_comm_h comm, size_t bytes, weft_pair_row_t *row_p);
+
 /* ---- what rank 0 makes of rows ---------------------------------------------------------- */
 
 typedef struct weft_pairs_report {
@@ -35,6 +42,8 @@ typedef struct weft_pairs_report {
     weft_expectations_t expected;
     const char *group; /* of the row before */
     int judged, noisy;
+    char first_noisy[2 * WEFT_PAIR_LABEL + 64]; /* its name, way and size */
+    char refusal[512];                          /* why the run is not kept */
     struct {
         char name[WEFT_PAIR_LABEL], why[256];
     } * left_out; /* pairs that cannot run here */
@@ -57,7 +66,7 @@ weft_status_t weft__pairs_report_close(weft_pairs_report_t *report, weft_status_
 void weft__pairs_show_size(size_t bytes, char text[32]);
 
 /* Is it a setting that says where a rank is, and not how it works? */
-bool weft__pairs_is_place(const char *setting);
+bool weft__pairs_is_location(const char *setting);
 
 /* "release", "debug", "sanitized": times of different kinds are not compared. */
 const char *weft__pairs_build(void);

@@ -7,8 +7,6 @@
 #include "bench/pairs/internal.h"
 #include "bench/samples.h"
 
-#define NOISY_SHARE 20 /* one comparison of so many may be too noisy in a run that is kept */
-
 const char *weft__pairs_build(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -212,9 +210,14 @@ static weft_status_t judge(weft_pairs_report_t *report, const weft_pair_row_t *r
     j->expected = weft__expectations_of(&report->expected, label, name, row->bytes);
     j->missed = j->expected ? weft__expectation_missed(j->expected, &j->ratio) : 0;
     report->judged++;
-    report->noisy += j->ratio.verdict == WEFT_VERDICT_NOISY;
     report->outcome.outside += j->missed != 0;
     if (j->ratio.verdict == WEFT_VERDICT_NOISY) {
+        char size[32];
+        weft__pairs_show_size(row->bytes, size);
+        if (report->noisy++ == 0) {
+            snprintf(report->first_noisy, sizeof(report->first_noisy), "%s, %s%s%s", label, name,
+                     row->bytes > 0 ? ", " : "", row->bytes > 0 ? size : "");
+        }
         return WEFT_OK; /* nothing is learned from it */
     }
     return weft__expectations_add(&report->expected, label, name, row->bytes, &j->ratio);
@@ -286,17 +289,25 @@ static void json_end(weft_pairs_report_t *report)
     weft__json_end(json);
 }
 
-/* Why what was measured must not become what is expected. */
-static const char *refusal(const weft_pairs_report_t *report)
+/* Why what was measured must not become what is expected; NULL: it may. */
+static const char *refusal(weft_pairs_report_t *report)
 {
+    char more[64] = "";
     if (report->outcome.wrong > 0) {
         return "results were wrong";
     }
-    if (report->noisy * NOISY_SHARE > report->judged) {
-        return "some comparisons were too noisy to tell; repeat it on a quieter machine, or with "
-               "--profile thorough";
+    if (report->noisy == 0) {
+        return NULL;
     }
-    return NULL;
+    if (report->noisy > 1) {
+        snprintf(more, sizeof(more), ", and so %s %d more", report->noisy == 2 ? "was" : "were",
+                 report->noisy - 1);
+    }
+    snprintf(report->refusal, sizeof(report->refusal),
+             "%s was too noisy to tell, measured %d times%s; repeat it on a quieter machine, or "
+             "with --profile thorough",
+             report->first_noisy, 1 + WEFT_PAIRS_AGAIN, more);
+    return report->refusal;
 }
 
 weft_status_t weft__pairs_report_close(weft_pairs_report_t *report, weft_status_t status)

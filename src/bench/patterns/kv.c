@@ -1,7 +1,7 @@
 /* KV sharing: every rank has blocks of keys and values that others may need, found by the hash of a
- * prefix. One-sided, whoever needs a block finds its place in a hash map that all ranks share, and
- * reads it. Two-sided nobody knows who has it: ranks exchange what they want, agree on who has it,
- * and send. */
+ * prefix. One-sided, whoever needs a block finds where it is in a hash map that all ranks share,
+ * and reads it. Two-sided nobody knows who has it: ranks exchange what they want, agree on who has
+ * it, and send. */
 #include <string.h>
 
 #include "base/rng.h"
@@ -10,7 +10,7 @@
 #define BLOCKS 16 /* of each rank */
 
 typedef struct kv {
-    weft_map_h map; /* key -> place_t */
+    weft_map_h map; /* key -> location_t */
     float *pool;    /* symmetric: this rank's blocks */
     float *got;
     size_t count;
@@ -19,9 +19,9 @@ typedef struct kv {
     uint64_t *owners;
 } kv_t;
 
-typedef struct place {
+typedef struct location {
     uint32_t rank, block;
-} place_t;
+} location_t;
 
 static size_t heap_bytes(const weft_pair_run_t *run)
 {
@@ -40,13 +40,13 @@ static weft_status_t open_kv(weft_pair_run_t *run)
     WEFT_TRY(weft__pair_ctx(run, sizeof(*k), (void **)&k));
     k->count = run->bytes / sizeof(float);
     WEFT_TRY(weft_symm_malloc(run->symm, BLOCKS * run->bytes, (void **)&k->pool));
-    WEFT_TRY(weft_map_create(run->symm, (size_t)run->size * BLOCKS, sizeof(place_t), &k->map));
+    WEFT_TRY(weft_map_create(run->symm, (size_t)run->size * BLOCKS, sizeof(location_t), &k->map));
     WEFT_TRY(weft__pair_private(run, (size_t)run->size * 8, (void **)&k->wants));
     WEFT_TRY(weft__pair_private(run, (size_t)run->size * 8, (void **)&k->owners));
     WEFT_TRY(weft__pair_private(run, run->bytes, (void **)&k->got));
     for (uint32_t b = 0; b < BLOCKS; b++) {
-        place_t place = {(uint32_t)run->rank, b};
-        WEFT_TRY(weft_map_insert(k->map, key_of(run->rank, b), &place));
+        location_t location = {(uint32_t)run->rank, b};
+        WEFT_TRY(weft_map_insert(k->map, key_of(run->rank, b), &location));
     }
     return weft_symm_barrier(run->symm, NULL);
 }
@@ -60,21 +60,22 @@ static void close_kv(weft_pair_run_t *run)
 }
 
 /* Whose block this rank needs next, and which. */
-static place_t pick(const weft_pair_run_t *run, const kv_t *k)
+static location_t pick(const weft_pair_run_t *run, const kv_t *k)
 {
     uint64_t random = weft__rng_at(run->seed + (uint64_t)run->rank, k->asked);
-    return (place_t){(uint32_t)(random % (uint64_t)run->size), (uint32_t)(random >> 32) % BLOCKS};
+    return (location_t){(uint32_t)(random % (uint64_t)run->size),
+                        (uint32_t)(random >> 32) % BLOCKS};
 }
 
 static weft_status_t by_get(weft_pair_run_t *run, int rounds)
 {
     kv_t *k = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        place_t want = pick(run, k), place;
+        location_t want = pick(run, k), location;
         k->asked++;
-        WEFT_TRY(weft_map_find(k->map, key_of((int)want.rank, want.block), &place));
-        WEFT_TRY(weft_symm_get(run->symm, k->got, k->pool + place.block * k->count, run->bytes,
-                               (int)place.rank, NULL));
+        WEFT_TRY(weft_map_find(k->map, key_of((int)want.rank, want.block), &location));
+        WEFT_TRY(weft_symm_get(run->symm, k->got, k->pool + location.block * k->count, run->bytes,
+                               (int)location.rank, NULL));
     }
     return WEFT_OK;
 }
@@ -112,7 +113,7 @@ static weft_status_t by_messages(weft_pair_run_t *run, int rounds)
 {
     kv_t *k = run->ctx;
     for (int i = 0; i < rounds; i++) {
-        place_t want = pick(run, k);
+        location_t want = pick(run, k);
         uint64_t key = key_of((int)want.rank, want.block);
         k->asked++;
         WEFT_TRY(weft_allgather(&key, k->wants, 1, WEFT_U64, run->comm, NULL));
@@ -130,7 +131,7 @@ static weft_status_t check(weft_pair_run_t *run, size_t *wrong_p)
     }
     WEFT_TRY(weft_symm_barrier(run->symm, NULL));
     for (int i = 0; i < 20; i++) {
-        place_t want = pick(run, k);
+        location_t want = pick(run, k);
         memset(k->got, 0xFF, run->bytes);
         WEFT_TRY(ways[i % 2](run, 1));
         for (size_t j = 0; j < k->count; j++) {

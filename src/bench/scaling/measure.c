@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "bench/scaling/points.h"
 #include "boot/job.h"
+#include "comm/comm.h"
 #include "train/benchmark.h"
 
 #define WARM_UP 2
@@ -51,13 +52,22 @@ static void close_groups(measuring_t *m, const weft_points_t *points)
     }
 }
 
-/* Sleep until rank 0, which takes part in every point, is done with measurement `turn`. At the
+/* Others may wait for this rank in any of them: in this measurement, in the next, or asleep. */
+static void break_all(const measuring_t *m, const weft_points_t *points)
+{
+    for (int i = 0; i < points->count; i++) {
+        weft__comm_break(m->groups[i]);
+    }
+    weft__comm_break(m->comm);
+}
+
+/* Sleep until rank 0, which takes part in every point, is done with measurement `number`. At the
  * store and not in a call: a call waits on the device, and a kernel that waits disturbs its
  * neighbours. */
-static weft_status_t sleep_through(const measuring_t *m, int turn)
+static weft_status_t sleep_through(const measuring_t *m, int number)
 {
     char key[64], value[8];
-    snprintf(key, sizeof(key), "weft/scaling/%d", turn);
+    snprintf(key, sizeof(key), "weft/scaling/%d", number);
     for (;;) {
         size_t bytes = sizeof(value);
         weft_status_t status = weft__store_get(m->store, key, value, &bytes, 1000);
@@ -68,10 +78,10 @@ static weft_status_t sleep_through(const measuring_t *m, int turn)
     }
 }
 
-static weft_status_t wake_others(const measuring_t *m, int turn)
+static weft_status_t wake_others(const measuring_t *m, int number)
 {
     char key[64];
-    snprintf(key, sizeof(key), "weft/scaling/%d", turn);
+    snprintf(key, sizeof(key), "weft/scaling/%d", number);
     return weft__store_set(m->store, key, "done", 4);
 }
 
@@ -92,17 +102,19 @@ static weft_status_t measure_point(const measuring_t *m, weft_point_t *point, we
         point->tokens = result->tokens;
         point->rate[round] = result->tokens_per_s;
         point->time[round] = result->time;
+    } else {
+        weft__comm_break(group); /* before closing, which leaves */
     }
     weft__benchmark_close(benchmark);
     return status;
 }
 
-static weft_status_t measure_turn(const measuring_t *m, weft_points_t *points, int index, int round,
-                                  int turn)
+static weft_status_t measure_next(const measuring_t *m, weft_points_t *points, int index, int round,
+                                  int number)
 {
     weft_point_t *point = &points->list[index];
     if (m->rank >= point->ranks) {
-        return sleep_through(m, turn);
+        return sleep_through(m, number);
     }
     weft_status_t status = measure_point(m, point, m->groups[index], round);
     if (status != WEFT_OK) {
@@ -111,25 +123,10 @@ static weft_status_t measure_turn(const measuring_t *m, weft_points_t *points, i
         return weft__fail(status, "%s on %d rank%s: %s", point->plan, point->ranks,
                           point->ranks == 1 ? "" : "s", why);
     }
-    return m->rank == 0 && point->ranks < m->size ? wake_others(m, turn) : WEFT_OK;
+    return m->rank == 0 && point->ranks < m->size ? wake_others(m, number) : WEFT_OK;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------- */
-
-/* Another order for every round (Fisher and Yates). */
-static void shuffle(int *order, int count, int round)
-{
-    for (int i = 0; i < count; i++) {
-        order[i] = i;
-    }
-    for (int i = count - 1; i > 0; i--) {
-        uint64_t index = (uint64_t)round * WEFT_POINTS_MOST + (uint64_t)i;
-        int other = (int)(weft__rng_at(ORDER_SEED, index) % (uint64_t)(i + 1));
-        int kept = order[i];
-        order[i] = order[other];
-        order[other] = kept;
-    }
-}
 
 /* The round with the median rate; of two the slower. */
 static int median_round(const weft_point_t *point, int rounds)
@@ -159,29 +156,32 @@ static void judge(weft_points_t *points, int rounds)
     }
 }
 
-static weft_status_t measure_all(measuring_t *m, weft_points_t *points, int *turn)
+static weft_status_t measure_all(measuring_t *m, weft_points_t *points, int *number)
 {
     int order[WEFT_POINTS_MOST];
     WEFT_TRY(open_groups(m, points));
     for (int round = 0; round < m->scaling->rounds; round++) {
-        shuffle(order, points->count, round);
+        weft__shuffle(ORDER_SEED, (uint64_t)round * WEFT_POINTS_MOST, order, points->count);
         for (int i = 0; i < points->count; i++) {
-            WEFT_TRY(measure_turn(m, points, order[i], round, (*turn)++));
+            WEFT_TRY(measure_next(m, points, order[i], round, (*number)++));
         }
     }
     return WEFT_OK;
 }
 
 weft_status_t weft__points_measure(const weft_scaling_t *scaling, weft_comm_h comm,
-                                   weft_points_t *points, int *turn)
+                                   weft_points_t *points, int *number)
 {
     measuring_t m = {.scaling = scaling, .comm = comm};
     WEFT_TRY(weft_comm_rank(comm, &m.rank));
     WEFT_TRY(weft_comm_size(comm, &m.size));
     WEFT_TRY(weft__job_store(0, &m.store));
-    weft_status_t status = measure_all(&m, points, turn);
+    weft_status_t status = measure_all(&m, points, number);
     if (status == WEFT_OK && m.rank == 0) {
         judge(points, scaling->rounds);
+    }
+    if (status != WEFT_OK) {
+        break_all(&m, points);
     }
     close_groups(&m, points);
     weft__store_close(m.store);

@@ -46,10 +46,10 @@ weft_status_t weft__points_make(const weft_scaling_t *scaling, int ranks, weft_p
 weft_status_t weft__points_remedies(const weft_scaling_t *scaling, const weft_point_t *point,
                                     weft_points_t *points);
 
-/* Measure all of them; results are on rank 0. `turn` counts what was measured so far in this job,
+/* Measure all of them; results are on rank 0. `number` counts what was measured so far in this job,
  * and goes on. */
 weft_status_t weft__points_measure(const weft_scaling_t *scaling, weft_comm_h comm,
-                                   weft_points_t *points, int *turn);
+                                   weft_points_t *points, int *number);
 
 /* The share of communication in a step of the round that counts. */
 double weft__point_communication(const weft_point_t *point);

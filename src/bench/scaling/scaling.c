@@ -11,7 +11,7 @@
 typedef struct run {
     const weft_scaling_t *scaling;
     weft_comm_h comm;
-    int rank, size, turn;
+    int rank, size, number;
     weft_points_t points;
     weft_points_t tried; /* remedies, behind what they are for */
     weft_result_t result;
@@ -66,7 +66,7 @@ static weft_status_t try_remedies(run_t *run)
         return WEFT_OK;
     }
     WEFT_TRY(weft__points_remedies(run->scaling, &run->points.list[index], &run->tried));
-    WEFT_TRY(weft__points_measure(run->scaling, run->comm, &run->tried, &run->turn));
+    WEFT_TRY(weft__points_measure(run->scaling, run->comm, &run->tried, &run->number));
     if (run->rank == 0) {
         weft__scaling_print_remedies(run->scaling, &run->tried);
     }
@@ -76,7 +76,7 @@ static weft_status_t try_remedies(run_t *run)
 static weft_status_t measure(run_t *run)
 {
     WEFT_TRY(weft__points_make(run->scaling, run->size, &run->points));
-    WEFT_TRY(weft__points_measure(run->scaling, run->comm, &run->points, &run->turn));
+    WEFT_TRY(weft__points_measure(run->scaling, run->comm, &run->points, &run->number));
     if (run->rank == 0) {
         weft__scaling_print(run->scaling, &run->points);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/train/train.h"
+#include "comm/comm.h"
 #include "train/benchmark.h"
 
 enum { CHECK_STEPS = 3 };
@@ -118,6 +119,15 @@ static void free_variant(variant_t *v)
     weft__train_free(&v->config);
 }
 
+/* The team is a communicator of its own: pair.c, which breaks the one above, does not know it. */
+static weft_status_t pass(const state_t *s, weft_status_t status)
+{
+    if (status != WEFT_OK) {
+        weft__comm_break(s->team);
+    }
+    return status;
+}
+
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static weft_status_t open_ways(weft_pair_run_t *run, state_t *s)
@@ -147,7 +157,7 @@ weft_status_t weft__train_pair_open(weft_pair_run_t *run)
     WEFT_TRY(describe_base(&s->base));
     WEFT_TRY(weft_comm_split(run->comm, run->rank < s->ranks ? 0 : -1, run->rank, &s->team, NULL));
     WEFT_TRY(weft_comm_split(run->comm, run->rank == 0 ? 0 : -1, 0, &s->alone, NULL));
-    return open_ways(run, s);
+    return pass(s, open_ways(run, s));
 }
 
 void weft__train_pair_close(weft_pair_run_t *run)
@@ -167,8 +177,8 @@ static weft_status_t run_way(weft_pair_run_t *run, int way, int rounds)
 {
     const state_t *s = run->ctx;
     int steps = s->train->ways[way].steps > 0 ? s->train->ways[way].steps : 1;
-    return s->benchmarks[way] != NULL ? weft__benchmark_run(s->benchmarks[way], rounds * steps)
-                                      : WEFT_OK;
+    weft_benchmark_t *benchmark = s->benchmarks[way];
+    return benchmark != NULL ? pass(s, weft__benchmark_run(benchmark, rounds * steps)) : WEFT_OK;
 }
 
 weft_status_t weft__train_pair_way_0(weft_pair_run_t *run, int rounds)
@@ -202,6 +212,8 @@ static weft_status_t train(weft_setup_t *setup, weft_comm_h comm, double loss[CH
     weft_status_t status = weft__benchmark_run(benchmark, CHECK_STEPS);
     if (status == WEFT_OK) {
         memcpy(loss, weft__benchmark_result(benchmark)->loss, CHECK_STEPS * sizeof(double));
+    } else {
+        weft__comm_break(comm); /* before closing, which leaves */
     }
     weft__benchmark_close(benchmark);
     return status;
@@ -253,7 +265,7 @@ weft_status_t weft__train_pair_check(weft_pair_run_t *run, size_t *wrong_p)
             status = train(&v.setup, s->team, loss);
         }
         free_variant(&v);
-        WEFT_TRY(status);
+        WEFT_TRY(pass(s, status));
         if (s->team != NULL) {
             if (i == 0) {
                 memcpy(baseline, loss, sizeof(baseline));

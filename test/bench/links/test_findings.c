@@ -14,26 +14,27 @@
 
 #define N 6
 
-static weft_links_found_t found;
+static weft_links_results_t results;
 static weft_links_verdict_t verdict;
 
 static int set_up(void **state)
 {
     (void)state;
-    found = (weft_links_found_t){.size = N, .bytes = 1 << 20, .kinds = 1};
-    found.findings_end = &found.findings;
-    found.pairs = calloc(N * N, sizeof(*found.pairs));
-    found.permutations = calloc(N, sizeof(double));
-    found.alltoall = calloc(N, sizeof(double));
+    results = (weft_links_results_t){.size = N, .bytes = 64 << 20, .kinds = 1};
+    results.verified = 1 << 20;
+    results.findings_end = &results.findings;
+    results.links = calloc(N * N, sizeof(*results.links));
+    results.permutations = calloc(N, sizeof(double));
+    results.alltoall = calloc(N, sizeof(double));
     verdict = (weft_links_verdict_t){.slow = calloc(N * N, 1),
                                      .likely_ns = calloc(N * N, sizeof(double)),
                                      .sends = calloc(N, 1),
                                      .receives = calloc(N, 1)};
     for (int i = 0; i < N * N; i++) {
-        found.pairs[i].kind = i % N == i / N ? -1 : 0;
-        found.pairs[i].one_way_gbs = 20;
-        verdict.likely_ns[i] = (1 << 20) / 19.0;
-        snprintf(found.pairs[i].link.text, sizeof(found.pairs[i].link.text), "same L3");
+        results.links[i].kind = i % N == i / N ? -1 : 0;
+        results.links[i].one_way_gbs = 20;
+        verdict.likely_ns[i] = (64 << 20) / 19.0;
+        snprintf(results.links[i].info.text, sizeof(results.links[i].info.text), "same L3");
     }
     return 0;
 }
@@ -41,7 +42,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    weft__links_forget(&found);
+    weft__links_forget(&results);
     free(verdict.slow);
     free(verdict.likely_ns);
     free(verdict.sends);
@@ -53,14 +54,14 @@ static int tear_down(void **state)
 static void expect_one(int count, ...)
 {
     va_list words;
-    assert_int_equal(weft__links_judged(&found, &verdict), WEFT_OK);
-    assert_int_equal(found.finding_count, 1);
-    assert_null(found.findings->next);
+    assert_int_equal(weft__links_judged(&results, &verdict), WEFT_OK);
+    assert_int_equal(results.finding_count, 1);
+    assert_null(results.findings->next);
     va_start(words, count);
     for (int i = 0; i < count; i++) {
         const char *word = va_arg(words, const char *);
-        if (strstr(found.findings->text, word) == NULL) {
-            fail_msg("\"%s\" is not in: %s", word, found.findings->text);
+        if (strstr(results.findings->text, word) == NULL) {
+            fail_msg("\"%s\" is not in: %s", word, results.findings->text);
         }
     }
     va_end(words);
@@ -69,29 +70,29 @@ static void expect_one(int count, ...)
 static void nothing(void **state)
 {
     (void)state;
-    assert_int_equal(weft__links_judged(&found, &verdict), WEFT_OK);
-    assert_int_equal(found.finding_count, 0);
-    assert_int_equal(weft__links_judged(&found, NULL), WEFT_OK);
-    assert_int_equal(found.finding_count, 0);
+    assert_int_equal(weft__links_judged(&results, &verdict), WEFT_OK);
+    assert_int_equal(results.finding_count, 0);
+    assert_int_equal(weft__links_judged(&results, NULL), WEFT_OK);
+    assert_int_equal(results.finding_count, 0);
 }
 
 static void slow_among_its_kind(void **state)
 {
     (void)state;
-    verdict.slow[2 * N + 5] = WEFT_SLOW_PAIR;
-    found.pairs[2 * N + 5].one_way_gbs = 14.5;
+    verdict.slow[2 * N + 5] = WEFT_SLOW_LINK;
+    results.links[2 * N + 5].one_way_gbs = 14.5;
     expect_one(6, "from rank 2 to rank 5", "same L3", "14.5 GB/s", "suggest 19", "30 links", "top");
 }
 
 static void below_the_table(void **state)
 {
-    weft_links_pair_t *pair = &found.pairs[1 * N + 0];
+    weft_link_t *link = &results.links[1 * N + 0];
     (void)state;
     verdict.slow[1 * N + 0] = WEFT_SLOW_BELOW;
-    snprintf(pair->link.text, sizeof(pair->link.text), "NV18 (NVLink 4)");
-    snprintf(pair->link.source, sizeof(pair->link.source), "H100");
-    pair->link.expected_gbs = 335;
-    pair->one_way_gbs = 210;
+    snprintf(link->info.text, sizeof(link->info.text), "NV18 (NVLink 4)");
+    snprintf(link->info.source, sizeof(link->info.source), "H100");
+    link->info.expected_gbs = 335;
+    link->one_way_gbs = 210;
     expect_one(5, "from rank 1 to rank 0", "NV18 (NVLink 4)", "210 GB/s", "335", "nvidia-smi");
 }
 
@@ -99,9 +100,24 @@ static void below_min(void **state)
 {
     (void)state;
     verdict.slow[1] = WEFT_SLOW_BELOW;
-    snprintf(found.pairs[1].link.source, sizeof(found.pairs[1].link.source), "--min");
-    found.pairs[1].link.expected_gbs = 25;
+    snprintf(results.links[1].info.source, sizeof(results.links[1].info.source), "--min");
+    results.links[1].info.expected_gbs = 25;
     expect_one(2, "from rank 0 to rank 1", "below the 25 of --min");
+}
+
+/* Tables are of copies: what NCCL's messages reach is not held against them, but against --min. */
+static void messages_and_the_table(void **state)
+{
+    weft_link_t *link = &results.links[1];
+    (void)state;
+    assert_false(weft__links_expects(&results, link)); /* nothing is known of the link */
+    link->info.expected_gbs = 335;
+    snprintf(link->info.source, sizeof(link->info.source), "H100");
+    assert_true(weft__links_expects(&results, link));
+    results.messages = true;
+    assert_false(weft__links_expects(&results, link));
+    snprintf(link->info.source, sizeof(link->info.source), "--min");
+    assert_true(weft__links_expects(&results, link));
 }
 
 static void a_rank(void **state)
@@ -118,57 +134,57 @@ static void rank_0_itself(void **state)
 {
     (void)state;
     verdict.sends[0] = 1;
-    found.pairs[0 * N + 1].one_way_gbs = 3.25;
+    results.links[0 * N + 1].one_way_gbs = 3.25;
     expect_one(2, "Every link from rank 0 is slow", "3.25 GB/s to rank 1");
 }
 
-/* Each pair is named, up to a limit; the rest is counted, never dropped. */
+/* Each link is named, up to a limit; the rest is counted, never dropped. */
 static void many(void **state)
 {
     int named = 0;
     bool counted = false;
     (void)state;
     for (int i = 0; i < N * N; i++) {
-        verdict.slow[i] = i % N == i / N ? WEFT_SLOW_NOT : WEFT_SLOW_PAIR;
+        verdict.slow[i] = i % N == i / N ? WEFT_SLOW_NOT : WEFT_SLOW_LINK;
     }
-    assert_int_equal(weft__links_judged(&found, &verdict), WEFT_OK);
-    for (const weft_links_finding_t *at = found.findings; at; at = at->next) {
+    assert_int_equal(weft__links_judged(&results, &verdict), WEFT_OK);
+    for (const weft_links_finding_t *at = results.findings; at; at = at->next) {
         named += strstr(at->text, "The link from") != NULL;
         counted = counted || strstr(at->text, "14 more links") != NULL;
     }
     assert_int_equal(named, 16);
     assert_true(counted);
-    assert_int_equal(found.finding_count, 17);
+    assert_int_equal(results.finding_count, 17);
 }
 
 static void wrong_bytes(void **state)
 {
     (void)state;
-    found.pairs[3 * N + 1].wrong = 12;
+    results.links[3 * N + 1].wrong = 12;
     expect_one(2, "from rank 3 to rank 1 (same L3) corrupts data", "12 of 1048576 bytes");
 }
 
 static void wrong_sums(void **state)
 {
     (void)state;
-    found.reduce[0] = (weft_links_reduce_t){.algo = "ring", .bytes = 4096, .wrong = 3};
-    found.reduces = 1;
+    results.reduce[0] = (weft_links_reduce_t){.algo = "ring", .bytes = 4096, .wrong = 3};
+    results.reduces = 1;
     expect_one(2, "all-reduce of 4096 bytes (ring) left 3 wrong sums", "--algo ring");
 }
 
 static void wrong_blocks(void **state)
 {
     (void)state;
-    found.alltoall_wrong = 1;
+    results.alltoall_wrong = 1;
     expect_one(1, "all-to-all left 1 wrong");
 }
 
 static void slow_host_copies(void **state)
 {
     (void)state;
-    found.memory[0] = (weft_links_memory_t){"host", "read", 55, 12, 3, 52};
-    found.memory[1] = (weft_links_memory_t){"host", "write", 55, 53, 3, 52};
-    found.memories = 2;
+    results.memory[0] = (weft_links_memory_t){"host", "read", 55, 12, 3, 52};
+    results.memory[1] = (weft_links_memory_t){"host", "write", 55, 53, 3, 52};
+    results.memories = 2;
     expect_one(3, "Rank 3 reads memory of the host at 12 GB/s", "below the 52", "PCIe");
 }
 
@@ -180,6 +196,7 @@ int main(void)
         TEST(slow_among_its_kind),
         TEST(below_the_table),
         TEST(below_min),
+        TEST(messages_and_the_table),
         TEST(a_rank),
         TEST(rank_0_itself),
         TEST(many),

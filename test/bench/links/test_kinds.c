@@ -14,7 +14,7 @@
 
 static void expect_link(const weft_gpus_t *gpus, int from, int to, const char *text, double gbs)
 {
-    weft_link_t link = {.expected_gbs = 0};
+    weft_link_info_t link = {.expected_gbs = 0};
     weft__link_of_gpus(gpus, from, to, &link);
     assert_string_equal(link.text, text);
     assert_true(fabs(link.expected_gbs - gbs) < 0.05);
@@ -67,7 +67,7 @@ static void every_generation_has_a_row(void **state)
 
 static void networks(void **state)
 {
-    weft_link_t link = {.expected_gbs = 0};
+    weft_link_info_t link = {.expected_gbs = 0};
     (void)state;
     weft__link_of_network(true, 400, &link);
     assert_string_equal(link.text, "network (InfiniBand 400)");
@@ -75,7 +75,7 @@ static void networks(void **state)
     weft__link_of_network(false, 100, &link);
     assert_string_equal(link.text, "network (Ethernet 100)");
     assert_true(link.expected_gbs == 10.6);
-    link = (weft_link_t){.expected_gbs = 0};
+    link = (weft_link_info_t){.expected_gbs = 0};
     weft__link_of_network(false, 0, &link);
     assert_string_equal(link.text, "network");
     assert_true(link.expected_gbs == 0);
