@@ -249,13 +249,13 @@ weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
     return WEFT_OK;
 }
 
-weft_status_t weft__args_none(const weft_args_t *args, const weft_args_found_t *found)
+weft_status_t weft__args_none(const char *command, const weft_args_found_t *found)
 {
     if (found->count == 0) {
         return WEFT_OK;
     }
     return weft__fail(
         WEFT_ERR_INVALID,
-        "%s: takes no arguments, but was given \"%.100s\"; %s --help lists its options",
-        args->command, found->positionals[0], args->command);
+        "%s: takes no arguments, but was given \"%.100s\"; %s --help lists its options", command,
+        found->positionals[0], command);
 }

@@ -85,7 +85,7 @@ weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
 
 /* For a command that takes options alone: WEFT_ERR_INVALID with a sentence if there is a
  * positional. */
-weft_status_t weft__args_none(const weft_args_t *args, const weft_args_found_t *found);
+weft_status_t weft__args_none(const char *command, const weft_args_found_t *found);
 
 /* The option with this letter; NULL: none. */
 const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter);

@@ -28,30 +28,16 @@
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 
+#define COMMAND "weft train"
+
 /* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint.
  * After a signal there is more, as training asks for. */
 #define GRACE_MS 10000
 
-/* Sentences about options and of the launcher begin with who says them already. */
-static const char *prefix(const char *sentence)
-{
-    static const char name[] = "weft train: ";
-    return strncmp(sentence, name, sizeof(name) - 1) == 0 ? "" : name;
-}
-
 static int complain(int exit_status)
 {
-    fprintf(stderr, "%s%s\n", prefix(weft_last_error()), weft_last_error());
+    weft__command_fail(COMMAND, weft_last_error());
     return exit_status;
-}
-
-/* The same of what every rank finds: one says so. */
-static int refuse(void)
-{
-    char text[2048];
-    snprintf(text, sizeof(text), "%s%s", prefix(weft_last_error()), weft_last_error());
-    weft__rank_say(text);
-    return WEFT_EXIT_USAGE;
 }
 
 /* Of a rank whose training diverged; the launcher exits with 1, as for other failures. */
@@ -290,8 +276,7 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
     restart_t restart = {.out = setup->config->out, .option = "--resume"};
     int status = 1;
     if (command == NULL) {
-        fprintf(stderr, "weft train: out of memory\n");
-        return 1;
+        return weft__command_fail(COMMAND, "out of memory");
     }
     command[0] = self;
     command[1] = name;
@@ -304,7 +289,7 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
     if (terminal != NULL) {
         weft__settings_set("WEFT_TERMINAL", terminal);
     }
-    weft_launch_t launch = {.name = "weft train",
+    weft_launch_t launch = {.name = COMMAND,
                             .ranks = setup->config->ranks,
                             .argv = command,
                             .program = WEFT_LAUNCH_SELF,
@@ -448,9 +433,10 @@ int weft__cmd_train(int argc, char **argv)
     int exit_status = 0;
     if (status != WEFT_OK) {
         /* Want of memory is nobody's mistake, and one rank's only. */
-        exit_status = status == WEFT_ERR_NO_MEMORY          ? complain(1)
-                      : alike && status == WEFT_ERR_INVALID ? refuse()
-                                                            : complain(WEFT_EXIT_USAGE);
+        exit_status = status == WEFT_ERR_NO_MEMORY ? complain(1)
+                      : alike && status == WEFT_ERR_INVALID
+                          ? weft__command_refuse(COMMAND, "%s", weft_last_error())
+                          : complain(WEFT_EXIT_USAGE);
     } else if (!help) {
         exit_status = train(&setup, job, argc, argv);
     }

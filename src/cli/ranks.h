@@ -38,8 +38,4 @@ typedef struct weft_ranks {
 /* Returns the exit status of the command; what went wrong has been said. */
 int weft__ranks_run(const weft_ranks_t *ranks);
 
-/* The command line before it is parsed, which reorders it: a copy to be freed, ended by NULL. NULL
- * without memory, which is said. */
-char **weft__ranks_typed(const char *name, int argc, char **argv);
-
 #endif

@@ -23,8 +23,7 @@ static int look_ahead(void *ctx)
     const benchmark_t *b = ctx;
     const char *json = b->setup->config->json;
     if (json != NULL && weft__output_check(json) != WEFT_OK) {
-        fprintf(stderr, "weft train: %s\n", weft_last_error());
-        return 1;
+        return weft__command_fail("weft train", weft_last_error());
     }
     return 0;
 }

@@ -379,7 +379,7 @@ static weft_status_t parse_copy(const weft_args_t *args, int argc, char **argv,
     memcpy(copy, argv, (size_t)argc * sizeof(*copy));
     weft_status_t status = weft__args_parse(args, argc, copy, found_p);
     if (status == WEFT_OK && !found_p->help) {
-        status = weft__args_none(args, found_p);
+        status = weft__args_none(args->command, found_p);
     }
     free(copy);
     return status;
