@@ -235,7 +235,8 @@ static const char *places(const weft_arg_t *option, bool has_words)
     if (option->kind == WEFT_ARG_BOOL) {
         return " yes no";
     }
-    if (option->kind != WEFT_ARG_STR && option->kind != WEFT_ARG_AUTO) {
+    if (option->kind != WEFT_ARG_STR && option->kind != WEFT_ARG_FILE &&
+        option->kind != WEFT_ARG_AUTO) {
         return ""; /* a number */
     }
     if (strstr(metavar, "DIR") != NULL) {

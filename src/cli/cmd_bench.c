@@ -9,7 +9,6 @@
 
 #include "base/args.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/bench.h"
 #include "bench/pair.h"
@@ -191,9 +190,6 @@ static int look_ahead(void *ctx)
     if (o->bench.root < 0 || o->bench.root >= o->ranks) {
         return weft__command_refuse(COMMAND, "--root is not one of the ranks");
     }
-    if (o->bench.json && weft__output_check(o->bench.json) != WEFT_OK) {
-        return weft__command_fail(COMMAND, weft_last_error());
-    }
     return 0;
 }
 
@@ -212,6 +208,7 @@ static int start(void *ctx, const weft_args_found_t *found, char **typed)
                                 .threads = o->bench.threads,
                                 .bind = strcmp(o->bind, "none") != 0,
                                 .algo = o->algo,
+                                .outputs = {{"--json", o->bench.json, false}},
                                 .typed = typed,
                                 .look_ahead = look_ahead,
                                 .prepare = read_machine,
@@ -254,7 +251,7 @@ int weft__cmd_bench(int argc, char **argv)
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
         {"no-check", 0, WEFT_ARG_FLAG, NULL, &o.no_check, "do not verify the results"},
         {"explain", 0, WEFT_ARG_FLAG, NULL, &o.bench.explain, "say which algorithm, and why"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.bench.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.bench.json,
          "write the results to FILE as JSON; -: to stdout, and the table to stderr"},
     };
     static const weft_arg_range_t ranges[] = {

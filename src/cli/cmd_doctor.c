@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/settings.h"
 #include "boot/job.h"
 #include "boot/launch.h"
@@ -308,6 +309,9 @@ static int start(void *ctx, const weft_args_found_t *found, char **typed)
         weft__doctor_list(stdout);
         return 0;
     }
+    if (o->json != NULL && weft__output_check(o->json) != WEFT_OK) {
+        return weft__command_fail(COMMAND, weft_last_error());
+    }
     o->asked.run = found->count > 0 ? found->positionals[0] : NULL;
     return look_around(o);
 }
@@ -321,7 +325,7 @@ int weft__cmd_doctor(int argc, char **argv)
          "under a minute; thorough: with more ranks and sizes (default standard)"},
         {"ranks", 'n', WEFT_ARG_INT, "N", &o.ranks,
          "ranks that a job is to have on this host (default: one for each GPU, or core)"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.json,
          "write all of it to FILE as JSON; -: to stdout, instead of the text"},
         {"exports", 'e', WEFT_ARG_FLAG, NULL, &o.exports,
          "print only the lines for a shell that this machine recommends: eval \"$(weft doctor -e "

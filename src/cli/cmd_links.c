@@ -8,7 +8,6 @@
 
 #include "base/args.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/links.h"
 #include "boot/job.h"
@@ -119,20 +118,10 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
     return WEFT_OK;
 }
 
-/* What every rank would find, and say, before there are any. */
-static int look_ahead(void *ctx)
-{
-    const options_t *o = ctx;
-    if (o->links.json && weft__output_check(o->links.json) != WEFT_OK) {
-        return weft__command_fail(COMMAND, weft_last_error());
-    }
-    return 0;
-}
-
 static int start(void *ctx, const weft_args_found_t *found, char **typed)
 {
     options_t *o = ctx;
-    if (weft__args_none(COMMAND, found) != WEFT_OK) {
+    if (weft__args_none(found) != WEFT_OK) {
         return weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     o->links.command = typed;
@@ -143,8 +132,8 @@ static int start(void *ctx, const weft_args_found_t *found, char **typed)
                                 .asked = o->asked,
                                 .threads = o->links.threads,
                                 .bind = strcmp(o->bind, "none") != 0,
+                                .outputs = {{"--json", o->links.json, false}},
                                 .typed = typed,
-                                .look_ahead = look_ahead,
                                 .prepare = read_machine,
                                 .run = run,
                                 .ctx = o};
@@ -169,9 +158,9 @@ int weft__cmd_links(int argc, char **argv)
         {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
         {"threads", 0, WEFT_ARG_FLAG, NULL, &o.links.threads, "ranks are threads of one process"},
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.links.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.links.json,
          "write what was found to FILE as JSON; -: to stdout, and the tables to stderr"},
-        {"output", 'o', WEFT_ARG_STR, "FILE", &o.links.json, "the same as --json"},
+        {"output", 'o', WEFT_ARG_FILE, "FILE", &o.links.json, "the same as --json"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS}};
     static const weft_arg_words_t words[] = {{"profile", NULL, weft__links_profile_name},

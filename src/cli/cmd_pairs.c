@@ -9,7 +9,6 @@
 
 #include "base/args.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/pairs.h"
 #include "boot/launch.h"
@@ -42,20 +41,6 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
     WEFT_TRY(weft__pairs_run(&o->pairs, comm, &outcome));
     *exit_p = outcome.wrong > 0 ? 1 : outcome.outside > 0 ? WEFT_EXIT_FINDING : 0;
     return WEFT_OK;
-}
-
-/* What every rank would find, and say, before there are any. */
-static int look_ahead(void *ctx)
-{
-    const options_t *o = ctx;
-    const char *const files[] = {o->pairs.json, o->trace[0] != '\0' ? o->trace : NULL,
-                                 o->pairs.update ? o->pairs.expectations : NULL};
-    for (int i = 0; i < 3; i++) {
-        if (files[i] && weft__output_check(files[i]) != WEFT_OK) {
-            return weft__command_fail(COMMAND, weft_last_error());
-        }
-    }
-    return 0;
 }
 
 /* A file beside that of the results: results.json -> results.trace.json. */
@@ -135,16 +120,19 @@ static int command_run(options_t *o, char **typed)
     if (o->capture && strcmp(o->capture, "nsys") == 0) {
         return start_under_nsys(o, typed);
     }
-    const weft_ranks_t ranks = {.name = COMMAND,
-                                .ranks = o->ranks,
-                                .asked = o->asked,
-                                .threads = o->pairs.threads,
-                                .bind = strcmp(o->bind, "none") != 0,
-                                .typed = typed,
-                                .look_ahead = look_ahead,
-                                .prepare = read_machine,
-                                .run = run,
-                                .ctx = o};
+    const weft_ranks_t ranks = {
+        .name = COMMAND,
+        .ranks = o->ranks,
+        .asked = o->asked,
+        .threads = o->pairs.threads,
+        .bind = strcmp(o->bind, "none") != 0,
+        .outputs = {{"--json", o->pairs.json, false},
+                    {"--capture trace", o->trace, false},
+                    {"--expectations", o->pairs.expectations, !o->pairs.update}},
+        .typed = typed,
+        .prepare = read_machine,
+        .run = run,
+        .ctx = o};
     return weft__ranks_run(&ranks);
 }
 
@@ -184,13 +172,17 @@ static int dispatch(void *ctx, const weft_args_found_t *found, char **typed)
     o->pairs.name_count = found->count > 0 ? found->count - 1 : 0;
     o->pairs.command = typed;
     if (strcmp(verb, "list") == 0) {
-        return command_list(o);
+        return weft__args_only(found, "json", "for list") == WEFT_OK
+                   ? command_list(o)
+                   : weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     if (strcmp(verb, "run") == 0) {
         return command_run(o, typed);
     }
     if (strcmp(verb, "compare") == 0) {
-        return command_compare(o);
+        return weft__args_only(found, "", "for compare") == WEFT_OK
+                   ? command_compare(o)
+                   : weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     char sentence[256];
     const char *near = weft__nearest(verb, verbs, 3);
@@ -216,11 +208,11 @@ int weft__cmd_pairs(int argc, char **argv)
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
         {"capture", 0, WEFT_ARG_STR, "HOW", &o.capture,
          "trace: write a timeline of all loops, for Perfetto; nsys: run under Nsight Systems"},
-        {"expectations", 0, WEFT_ARG_STR, "FILE", &o.pairs.expectations,
+        {"expectations", 0, WEFT_ARG_FILE, "FILE", &o.pairs.expectations,
          "what to expect (default: the file for this machine)"},
         {"update-expectations", 0, WEFT_ARG_FLAG, NULL, &o.pairs.update,
          "keep this run as what to expect, unless it is wrong or noisy"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.pairs.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.pairs.json,
          "write the results to FILE as JSON; -: to stdout, and the table to stderr"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS},

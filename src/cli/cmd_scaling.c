@@ -7,7 +7,6 @@
 
 #include "base/args.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/scaling.h"
 #include "boot/job.h"
@@ -47,58 +46,8 @@ static int refuse_plans(const weft_train_config_t *c)
         return weft__command_refuse(
             COMMAND, "--trace, --dry-run and --json are of one run: leave them out after --");
     }
-    return 0;
-}
-
-/* Is `word` the option --name, or -letter (0: it has none), by itself or with its value? */
-static bool is_option(const char *word, const char *name, char letter)
-{
-    size_t length = strlen(name);
-    if (word[0] == '-' && word[1] == '-') {
-        return strncmp(word + 2, name, length) == 0 &&
-               (word[2 + length] == '\0' || word[2 + length] == '=');
-    }
-    return word[0] == '-' && letter != 0 && word[1] == letter;
-}
-
-/* What would be ignored after --: scaling has its own, or reads and writes nothing of the kind. A
- * file of --config may have them, as that of a run does. */
-static int refuse_ignored(int count, char **more)
-{
-    static const struct {
-        const char *name;
-        char letter;
-        const char *why; /* NULL: it goes before -- */
-    } rows[] = {
-        {"steps", 's', NULL},
-        {"data", 0, "tokens are made up"},
-        {"eval-data", 0, "nothing is validated"},
-        {"eval-share", 0, "nothing is validated"},
-        {"eval", 0, "nothing is validated"},
-        {"eval-batches", 0, "nothing is validated"},
-        {"tokenizer", 0, "tokens are made up"},
-        {"out", 'o', "nothing is written but --json"},
-        {"tensorboard", 0, "nothing is written but --json"},
-        {"resume", 0, "weights are made up"},
-        {"save", 0, "nothing is saved"},
-        {"keep", 0, "nothing is saved"},
-        {"max-restarts", 0, "nothing is saved to go on from"},
-        {"sample", 0, "no text is sampled"},
-        {"sample-tokens", 0, "no text is sampled"},
-        {"prompt", 0, "no text is sampled"},
-        {"log", 0, "steps are not printed"},
-    };
-    for (int i = 0; i < count; i++) {
-        for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
-            if (is_option(more[i], rows[k].name, rows[k].letter)) {
-                char text[160];
-                snprintf(text, sizeof(text),
-                         rows[k].why ? "--%s has no use, as %s: leave it out after --"
-                                     : "--%s goes before --",
-                         rows[k].name, rows[k].why);
-                return weft__command_refuse(COMMAND, "%s", text);
-            }
-        }
+    if (c->asked_steps) {
+        return weft__command_refuse(COMMAND, "--steps goes before --");
     }
     return 0;
 }
@@ -122,7 +71,7 @@ static int refuse_words(char *const *typed, const weft_args_found_t *found)
             "after --",
             found->positionals[0]);
     }
-    return refuse_ignored(found->count, found->positionals);
+    return 0;
 }
 
 /* The configuration of training: our own options, and what follows --. */
@@ -222,9 +171,6 @@ static int resolve(options_t *o, int count, char **more)
 static int look_ahead(void *ctx)
 {
     const options_t *o = ctx;
-    if (o->scaling.json != NULL && weft__output_check(o->scaling.json) != WEFT_OK) {
-        return weft__command_fail(COMMAND, weft_last_error());
-    }
     bool gpus = strcmp(o->setup.device, "cuda") == 0;
     return gpus || weft__admit_memory(&o->setup, o->ranks, stderr) == WEFT_OK
                ? 0
@@ -247,6 +193,7 @@ static int measure(options_t *o, int asked, const weft_args_found_t *more, char 
                                     .ranks = o->ranks,
                                     .asked = asked,
                                     .bind = strcmp(o->bind, "none") != 0,
+                                    .outputs = {{"--json", o->scaling.json, false}},
                                     .typed = typed,
                                     .look_ahead = look_ahead,
                                     .run = run,
@@ -297,7 +244,7 @@ int weft__cmd_scaling(int argc, char **argv)
          "rounds over all points; medians are shown (default 3)"},
         {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.scaling.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.scaling.json,
          "write the results to FILE as JSON; -: to stdout, and the tables to stderr"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/settings.h"
 #include "boot/job.h"
 #include "boot/launch.h"
@@ -167,9 +168,32 @@ static int start_ranks(const weft_ranks_t *ranks)
     return status;
 }
 
+static int count_outputs(const weft_ranks_t *ranks)
+{
+    int count = 0, room = (int)(sizeof(ranks->outputs) / sizeof(ranks->outputs[0]));
+    while (count < room && ranks->outputs[count].option != NULL) {
+        count++;
+    }
+    return count;
+}
+
+static weft_status_t check_outputs(const weft_ranks_t *ranks)
+{
+    for (int i = 0; i < count_outputs(ranks); i++) {
+        const weft_output_name_t *name = &ranks->outputs[i];
+        if (name->path != NULL && name->path[0] != '\0' && !name->read) {
+            WEFT_TRY(weft__output_check(name->path));
+        }
+    }
+    return WEFT_OK;
+}
+
 int weft__ranks_run(const weft_ranks_t *ranks)
 {
     const weft_job_t *job;
+    if (weft__outputs_distinct(ranks->outputs, count_outputs(ranks)) != WEFT_OK) {
+        return weft__command_refuse(ranks->name, "%s", weft_last_error());
+    }
     if (weft__job(&job) != WEFT_OK) {
         return weft__command_refuse(ranks->name, "%s", weft_last_error());
     }
@@ -179,6 +203,9 @@ int weft__ranks_run(const weft_ranks_t *ranks)
     int exit_status = ranks->look_ahead ? ranks->look_ahead(ranks->ctx) : 0;
     if (exit_status != 0) {
         return exit_status;
+    }
+    if (check_outputs(ranks) != WEFT_OK) {
+        return weft__command_fail(ranks->name, weft_last_error());
     }
     return ranks->threads ? run_threads(ranks) : start_ranks(ranks);
 }

@@ -190,7 +190,7 @@ done
 scaling -n 2 -- --steps 7
 expect_in "$err" "weft scaling: --steps goes before --"
 scaling -n 2 -- --data nope --out zz
-expect_in "$err" "weft scaling: --data has no use, as tokens are made up: leave it out after --"
+expect_in "$err" "weft scaling: --data has no use, as tokens are made up: leave it out"
 scaling bogus
 expect_in "$err" 'weft scaling: there is nothing to give but options, not "bogus"; options of weft train go after --'
 expect_only
