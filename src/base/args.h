@@ -109,6 +109,9 @@ const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter);
  * Or another form of it, if that is wanted: args_help.h. */
 void weft__args_help(const weft_args_t *args, FILE *out);
 
+/* Print `text` as lines that begin with "# ", broken at spaces before column 80. */
+void weft__print_comment(FILE *out, const char *text);
+
 /* Print `text` from column `column` on, broken at spaces before column 80, further lines indented
  * by `indent`. A new line in the text stays one. */
 void weft__print_wrapped(FILE *out, const char *text, int column, int indent);

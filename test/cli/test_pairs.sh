@@ -257,6 +257,16 @@ grep -qE '^  halo +64 b +1.9[0-9] +1.6[0-9] +0.83 0.8[0-9]..0.8[0-9] +slower$' <
 pairs compare b.json a.json
 expect_status 0
 expect_in "$out" '0 slower, 1 faster'
+
+name="names in files move no cursor"
+sed 's/"halo"/"ha\\u001b[2Jlo"/; s/"b", "us"/"b\\u009b2J", "us"/; s/"X"/"X\\u0007"/' a.json >hostile.json
+pairs compare hostile.json hostile.json
+expect_in "$out" 'ha\x1b[2Jlo'
+expect_in "$out" 'b\xc2\x9b2J'
+pairs compare hostile.json a.json
+expect_in "$out" '# processor: X\x07, then X'
+! grep -q $'[\033\007]' out err || fail "control characters reach the terminal"
+
 pairs compare all.json all.json
 expect_status 0
 expect_in "$out" ' 0 slower, 0 faster'

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json_read.h"
+#include "base/plain.h"
 #include "bench/pairs/internal.h"
 #include "bench/samples.h"
 
@@ -107,19 +108,20 @@ static void value_text(const weft_json_value_t *value, char *text, size_t room)
     if (weft__json_to_int(value, &number)) {
         snprintf(text, room, "%lld", (long long)number);
     } else {
-        snprintf(text, room, "%.60s", weft__json_text(value, "not said"));
+        weft__plain(text, room, weft__json_text(value, "not said"), false);
     }
 }
 
 static void tell_difference(const char *what, const weft_json_value_t *a,
                             const weft_json_value_t *b)
 {
-    char text_a[80], text_b[80];
+    char text_a[64], text_b[64];
     value_text(a, text_a, sizeof(text_a));
     value_text(b, text_b, sizeof(text_b));
     if (strcmp(text_a, text_b) != 0) {
-        printf("# %s: %s, then %s\n", what, text_a[0] ? text_a : "\"\"",
-               text_b[0] ? text_b : "\"\"");
+        char name[80];
+        printf("# %s: %s, then %s\n", weft__plain(name, sizeof(name), what, false),
+               text_a[0] ? text_a : "\"\"", text_b[0] ? text_b : "\"\"");
     }
 }
 
@@ -170,10 +172,12 @@ static void print_change(const char *name, uint64_t bytes, const char *way, cons
 {
     const weft_ratio_t from = weft__ratio_of(a->baseline, a->way, a->count, 1);
     const weft_ratio_t to = weft__ratio_of(b->baseline, b->way, b->count, 1);
-    char size[32], interval[32];
+    char size[32], interval[32], name_shown[64], way_shown[64];
     weft__pairs_show_size(bytes, size);
     snprintf(interval, sizeof(interval), "%.2f..%.2f", change->low, change->high);
-    printf("  %-21s %5s %-15s %6.2f %6.2f %6.2f %-11s %s\n", name, size, way, from.ratio, to.ratio,
+    printf("  %-21s %5s %-15s %6.2f %6.2f %6.2f %-11s %s\n",
+           weft__plain(name_shown, sizeof(name_shown), name, false), size,
+           weft__plain(way_shown, sizeof(way_shown), way, false), from.ratio, to.ratio,
            change->ratio, interval, weft__verdict_name(change->verdict));
 }
 
