@@ -263,6 +263,28 @@ static int run_ranks(options_t *o)
     return weft__ranks_run(&ranks);
 }
 
+static void on_signal(int number)
+{
+    int error = errno;
+    weft__command_tell_signal(COMMAND, number, "ended before everything was looked at");
+    weft__command_die_of(number);
+    errno = error;
+}
+
+/* One that our caller ignores stays ignored. */
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        struct sigaction old;
+        sigaction(signals[i], NULL, &old);
+        if (old.sa_handler != SIG_IGN) {
+            sigaction(signals[i], &action, NULL);
+        }
+    }
+}
+
 static int look_around(options_t *o)
 {
     const weft_job_t *job;
@@ -280,6 +302,9 @@ static int look_around(options_t *o)
     if (o->trial != NULL ||
         (is_rank && o->asked.run == NULL && o->asked.level > WEFT_DOCTOR_QUICK)) {
         return run_ranks(o);
+    }
+    if (!is_rank) {
+        catch_signals(); /* of ranks the launcher speaks */
     }
     if (is_rank && job->rank != 0) {
         return 0; /* there is nothing to do together */
@@ -342,7 +367,7 @@ int weft__cmd_doctor(int argc, char **argv)
         .command = COMMAND,
         .synopsis = "[RUN] [OPTION]...",
         .text = "Look for what makes this machine, its settings or the run in folder RUN slow or "
-                "wrong. Each finding says what it is, what was seen, what it costs and how to mend "
+                "wrong. Each finding says what it is, what was seen, what it costs and how to fix "
                 "it. Nothing is changed, and root is not needed.",
         .footer = "The status is 3 if there are warnings or errors, 0 if there are none.\n"
                   "docs/doctor.md explains every check.\n\n"

@@ -91,28 +91,6 @@ static void print_models(void)
 static volatile sig_atomic_t speaks = 1; /* is this process the one that talks to the user? */
 static const char *volatile before_steps = "nothing is trained yet, and nothing is saved";
 
-/* "weft train: SIGTERM: TEXT", with nothing but what handlers may call. */
-static void tell_signal(int signal, const char *text)
-{
-    char line[512], name[WEFT_SIGNAL_NAME];
-    const char *const parts[] = {"weft train: ", weft__signal_name(signal, name), ": ", text, "\n"};
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        for (const char *c = parts[i]; *c != '\0' && used < sizeof(line); c++) {
-            line[used++] = *c;
-        }
-    }
-    ssize_t written = write(STDERR_FILENO, line, used);
-    (void)written; /* nobody is there to be told */
-}
-
-/* As if it had not been caught, when the handler returns. */
-static void die_of(int number)
-{
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
 /* When each kind of signal came first; 0: it did not. Its own partner, as the handler may run in
  * two threads. */
 static _Atomic uint64_t heard_ns[SIGTERM + 1];
@@ -126,7 +104,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     (void)context;
     if (!atomic_compare_exchange_strong(&heard_ns[number], &first, now)) {
         if (info->si_code == SI_KERNEL || now - first >= WEFT_SIGNAL_ECHO_NS) {
-            die_of(number);
+            weft__command_die_of(number);
         }
         errno = error;
         return;
@@ -134,10 +112,10 @@ static void on_signal(int number, siginfo_t *info, void *context)
     bool waits = weft__train_interrupt(number, &text);
     text = waits ? text : before_steps;
     if (speaks && text != NULL) {
-        tell_signal(number, text);
+        weft__command_tell_signal(COMMAND, number, text);
     }
     if (!waits) {
-        die_of(number);
+        weft__command_die_of(number);
     }
     errno = error;
 }

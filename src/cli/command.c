@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <weft/weft.h>
 
+#include "base/signal_name.h"
 #include "cli/commands.h"
 #include "cli/rank.h"
 
@@ -35,6 +37,26 @@ int weft__command_fail(const char *command, const char *text)
     const char *prefix = prefix_of(command, text);
     fprintf(stderr, "%s%s%s\n", prefix, prefix[0] != '\0' ? ": " : "", text);
     return 1;
+}
+
+void weft__command_tell_signal(const char *command, int signal, const char *text)
+{
+    char line[512], name[WEFT_SIGNAL_NAME];
+    const char *const parts[] = {command, ": ", weft__signal_name(signal, name), ": ", text, "\n"};
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        for (const char *c = parts[i]; *c != '\0' && used < sizeof(line); c++) {
+            line[used++] = *c;
+        }
+    }
+    ssize_t written = write(STDERR_FILENO, line, used);
+    (void)written; /* nobody is there to be told */
+}
+
+void weft__command_die_of(int number)
+{
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 int weft__command_args(const weft_args_t *args, int argc, char **argv, weft_args_found_t *found_p)

@@ -44,6 +44,11 @@ int weft__command_refuse(const char *command, const char *format, ...)
 /* What went wrong, be it on this rank only: the same. Returns 1. */
 int weft__command_fail(const char *command, const char *text);
 
+/* For handlers: "COMMAND: SIGTERM: TEXT" on stderr, with nothing but what handlers may call; and to
+ * die as if the signal had not been caught, when the handler returns. */
+void weft__command_tell_signal(const char *command, int signal, const char *text);
+void weft__command_die_of(int signal);
+
 /* Read a command's arguments; -1, or the exit status if that was all: help, or a mistake. */
 int weft__command_args(const weft_args_t *args, int argc, char **argv, weft_args_found_t *found_p);
 
