@@ -163,6 +163,17 @@ expect_status 1
 expect_in "$err" "nowhere"
 [ ! -s out ] || fail "it speaks before it fails: $out"
 
+name="a run larger than memory: its beginning and its end are looked at"
+mkdir -p long
+yes '{"step": 1, "loss": 2.5, "seconds": 0.1}' | head -3000000 >long/metrics.jsonl
+echo '{"step": 2, "loss": null, "seconds": 0.1}' >>long/metrics.jsonl
+limit=100000
+grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_BUILD/CMakeCache.txt" && limit=unlimited # it takes the whole address space
+(ulimit -v $limit && exec "$weft" doctor long) >out 2>err </dev/null
+out=$(cat out)
+expect_in "$out" "loss is null in step 2"
+rm -r long
+
 name="names of others move no cursor"
 mkdir -p hostile
 printf '{"device": "cpu", "host": "a\\u001b[2Jb", "ranks": 2}' >hostile/machine.json

@@ -111,6 +111,16 @@ name="the setting that plants a slow link"
 WEFT_TEST_SLOW_LINK=nonsense links -n 2 --profile quick
 expect_status 1
 expect_in "$err" 'WEFT_TEST_SLOW_LINK is "nonsense", not FROM:TO:PERCENT'
+for planted in 0:1:99999999999 0:1: 0:1:30:5 '0:1: 30' 0:-1:30; do
+    WEFT_TEST_SLOW_LINK=$planted links -n 2 --profile quick
+    expect_status 1
+    expect_in "$err" "WEFT_TEST_SLOW_LINK is \"$planted\", not FROM:TO:PERCENT"
+done
+for planted in 0:2:30 1:1:30; do
+    WEFT_TEST_SLOW_LINK=$planted links -n 2 --profile quick
+    expect_status 1
+    expect_in "$err" "WEFT_TEST_SLOW_LINK is \"$planted\", and there is no such link"
+done
 
 name="a terminal has colours, unless it does not want them"
 if command -v script >/dev/null; then

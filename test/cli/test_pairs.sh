@@ -225,6 +225,9 @@ rm expectations/0-torn.json
 
 name="what is not kept"
 before=$(cat "$file")
+for percent in ten 10% -5 nan; do
+    WEFT_PAIRS_TEST=$percent fails "WEFT_PAIRS_TEST is \"$percent\", not a number of percent" run put-allgather -p quick
+done
 WEFT_PAIRS_TEST=0 fails 'cannot be kept as what to expect: WEFT_PAIRS_TEST is set' run put-allgather --update-expectations
 fails 'cannot be kept as what to expect: --iterations was given' run put-allgather -i 3 --update-expectations
 [ "$before" = "$(cat "$file")" ] || fail "it changed"
