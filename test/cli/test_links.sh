@@ -78,6 +78,7 @@ for try in 1 2 3 4 5 6; do
 done
 [ $clean = 1 ] || fail "a slow link in every clean run: $out"
 expect_in "$out" "no slow link, no wrong byte"
+expect_narrow
 count 0 '"slow": true' clean.json
 count 20 '"slow": false' clean.json
 count 20 '"wrong_bytes": 0' clean.json

@@ -64,6 +64,7 @@ name="every pair, quick, 2 ranks"
 start=$SECONDS
 pairs run --profile quick --json all.json
 expect_status 0
+expect_narrow
 echo "all pairs, quick: $((SECONDS - start)) s"
 expect_in "$out" 'wrong results: 0 (all verified)'
 expect_in "$out" 'no expectations for this machine; --update-expectations keeps a run as such'
@@ -270,8 +271,11 @@ pairs compare hostile.json a.json
 expect_in "$out" '# processor: X\x07, then X'
 ! grep -q $'[\033\007]' out err || fail "control characters reach the terminal"
 
+name="all pairs are compared"
 pairs compare all.json all.json
 expect_status 0
+wide=$(awk 'length > 80 && length($1) <= 17' out) # longer names make a row longer
+[ -z "$wide" ] || fail "more than 80 columns: $wide"
 expect_in "$out" ' 0 slower, 0 faster'
 
 name="files that are none"

@@ -39,6 +39,7 @@ expect_in "$out" "tokens/s"
 expect_in "$out" "where the time of a step goes"
 expect_in "$out" "MFU"
 expect_in "$out" "steps        3, after 3 to warm up"
+expect_narrow
 expect_only
 
 name="benchmark of a plan, as JSON"
@@ -97,6 +98,7 @@ expect_in "$out" "dp 7"
 name="scaling on 2 ranks, as JSON"
 scaling -n 2 --json s.json
 expect_status 0
+expect_narrow
 expect_in "$out" "weak scaling: 2 x 16 tokens on each rank"
 expect_in "$out" "strong scaling: 4 x 16 tokens in all"
 expect_in "$out" "dp 2, zero 3"

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/json_read.h"
 #include "base/plain.h"
 #include "bench/pairs/internal.h"
@@ -174,8 +175,8 @@ static void print_change(const char *name, uint64_t bytes, const char *way, cons
     const weft_ratio_t to = weft__ratio_of(b->baseline, b->way, b->count, 1);
     char size[32], interval[32], name_shown[64], way_shown[64];
     weft__pairs_show_size(bytes, size);
-    snprintf(interval, sizeof(interval), "%.2f..%.2f", change->low, change->high);
-    printf("  %-21s %5s %-15s %6.2f %6.2f %6.2f %-11s %s\n",
+    weft__pairs_show_interval(change, interval);
+    printf("  %-17s %5s %-15s %5.2f %5.2f %5.2f %-11s %s\n",
            weft__plain(name_shown, sizeof(name_shown), name, false), size,
            weft__plain(way_shown, sizeof(way_shown), way, false), from.ratio, to.ratio,
            change->ratio, interval, weft__verdict_name(change->verdict));
@@ -216,16 +217,21 @@ weft_status_t weft__pairs_compare(const char *path_a, const char *path_b, int *s
     }
     printf("# A: %s\n# B: %s\n", path_a, path_b);
     tell_differences(&a, &b);
-    printf("#\n# %-21s %5s %-15s %6s %6s %6s %-11s %s\n", "pair", "bytes", "way", "A", "B", "B/A",
+    printf("#\n# %-17s %5s %-15s %5s %5s %5s %-11s %s\n", "pair", "bytes", "way", "A", "B", "B/A",
            "95%", "verdict");
     const weft_json_value_t *pairs = weft__json_get(a.root, "pairs");
     for (const weft_json_value_t *at = weft__json_first(pairs); at;
          at = weft__json_next(pairs, at)) {
         compare_pair(at, &b, &tally);
     }
-    printf("#\n# %d compared, %d slower, %d faster against their baselines", tally.compared,
-           tally.slower, tally.faster);
-    printf(tally.alone > 0 ? "; %d of A have no times, or none in B\n" : "\n", tally.alone);
+    char alone[80] = "", text[240];
+    if (tally.alone > 0) {
+        snprintf(alone, sizeof(alone), "; %d of A have no times, or none in B", tally.alone);
+    }
+    snprintf(text, sizeof(text), "%d compared, %d slower, %d faster against their baselines%s",
+             tally.compared, tally.slower, tally.faster, alone);
+    printf("#\n");
+    weft__print_comment(stdout, text);
     if (tally.compared == 0) {
         status = weft__fail(WEFT_ERR_INVALID, "%s and %s have no pair of one size in common",
                             path_a, path_b);
