@@ -198,24 +198,19 @@ static void lines_are_plain_where_no_terminal_is(void **state)
         lines++;
     }
     assert_int_equal(lines, 6); /* 5, 7, 10, 14, 15, 20 */
-    static const char
-        *const
-            wanted
-                [] =
-                    {
-                        "step 7/20  loss 3.3000  eval 3.5000  7.00k tok/s  mfu 50%  comm 25%  "
-                        "left ", /* 80 columns */
-                        "\nsaved step-000010\n",
-                        "step 20/20  loss 2.0000  20.0k tok/s  mfu 50%  comm 25%  mem 3.0 GiB\n",
-                        "steps            20 (1 to 20), 10.2k tokens seen in all\n",
-                        "loss             3.9000 -> 2.0000\n",
-                        "validation loss  3.2500 (best 3.2500)\n",
-                        "tokens/s         13.0k (middle half 9.00k to 17.0k)\n",
-                        "mfu              50.0%\n",
-                        "communication    25.0% of the time\n",
-                        "peak memory      3.0 GiB per rank\n",
-                        "time             10s in steps, ",
-                    };
+    static const char *const wanted[] = {
+        "step 7/20  loss 3.3000  eval 3.5000  7.00k tok/s  mfu 50%  comm 25%  left ",
+        "\nsaved step-000010\n",
+        "step 20/20  loss 2.0000  20.0k tok/s  mfu 50%  comm 25%  mem 3.0 GiB\n",
+        "steps            20 (1 to 20), 10.2k tokens seen in all\n",
+        "loss             3.9000 -> 2.0000\n",
+        "validation loss  3.2500 (best 3.2500)\n",
+        "tokens/s         13.0k (middle half 9.00k to 17.0k)\n",
+        "mfu              50.0%\n",
+        "communication    25.0% of the time\n",
+        "peak memory      3.0 GiB per rank\n",
+        "time             10s in steps, ",
+    };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         if (strstr(text, wanted[i]) == NULL) {
             fail_msg("not there: %s\nin: %s", wanted[i], text);
