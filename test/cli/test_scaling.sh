@@ -147,6 +147,7 @@ for remedy in "larger batch" "overlap, buckets" "compression" "another plan"; do
     expect_in "$out" "$remedy"
 done
 [ -z "$have_python" ] || json s.json '
+assert d["remedies_for"]["plan"] == "dp 2" and d["remedies_for"]["ranks"] == 2
 assert {r["name"] for r in d["remedies"]} == {"larger batch", "overlap, buckets", "compression", "another plan"}
 assert all(r["tokens_per_s"] > 0 and r["gain"] > -1 and r["noise"] for r in d["remedies"])' || fail "s.json"
 rm -f s.json

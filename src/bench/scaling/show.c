@@ -280,6 +280,14 @@ void weft__scaling_write(const weft_scaling_t *scaling, const weft_points_t *poi
         write_point(scaling, &points->list[i], json);
     }
     weft__json_end(json);
+    if (tried->count > 0) { /* what they are tried on */
+        weft__json_object(json, "remedies_for");
+        weft__json_string(json, "plan", tried->list[0].plan);
+        weft__json_int(json, "ranks", tried->list[0].ranks);
+        write_rates(scaling, &tried->list[0], json);
+        weft__json_double(json, "communication", weft__point_communication(&tried->list[0]));
+        weft__json_end(json);
+    }
     weft__json_array(json, "remedies");
     write_remedies(scaling, tried, json);
     weft__json_end(json);
