@@ -6,8 +6,6 @@
 #include "base/log.h"
 #include "base/settings.h"
 
-#define MAX_OPTIONS 96 /* of one command; only the suggestion of a name looks at no more */
-
 /* An option as it was written, for sentences: "--ranks" or "-n". */
 typedef struct spelling {
     char text[80];
@@ -15,9 +13,9 @@ typedef struct spelling {
 
 static weft_status_t unknown_option(const weft_args_t *args, const char *name, size_t length)
 {
-    const char *names[MAX_OPTIONS + 1] = {"help"};
+    const char *names[WEFT_ARGS_MOST + 1] = {"help"};
     int count = 1;
-    for (int i = 0; i < args->count && count <= MAX_OPTIONS; i++) {
+    for (int i = 0; i < args->count; i++) {
         if (args->options[i].help != NULL) {
             names[count++] = args->options[i].name;
         }
@@ -46,6 +44,8 @@ static const char *kind_text(weft_arg_kind_t kind)
         return "a time such as 300, 1.5s, 20ms or 5m";
     case WEFT_ARG_BOOL:
         return "yes or no";
+    case WEFT_ARG_FILE:
+        return "the name of a file";
     case WEFT_ARG_STR:
     case WEFT_ARG_AUTO:
     case WEFT_ARG_FLAG:
@@ -109,6 +109,10 @@ static weft_status_t assign(const weft_args_t *args, const weft_arg_t *option,
     case WEFT_ARG_BOOL:
         good = weft__parse_bool(value, option->target);
         break;
+    case WEFT_ARG_FILE:
+        good = value[0] != '\0';
+        *(const char **)option->target = value;
+        break;
     case WEFT_ARG_STR:
     case WEFT_ARG_AUTO:
         *(const char **)option->target = value;
@@ -152,13 +156,13 @@ static weft_status_t take_value(const weft_args_t *args, const weft_arg_t *optio
 }
 
 static weft_status_t parse_long(const weft_args_t *args, int argc, char **argv, int *at_p,
-                                bool *help_p)
+                                weft_args_found_t *found)
 {
     const char *name = argv[*at_p] + 2;
     size_t length = strcspn(name, "=");
     const char *attached = name[length] == '=' ? name + length + 1 : NULL;
     if (length == 4 && memcmp(name, "help", 4) == 0 && attached == NULL) {
-        *help_p = true;
+        found->help = true;
         return WEFT_OK;
     }
     for (int i = 0; i < args->count; i++) {
@@ -166,6 +170,7 @@ static weft_status_t parse_long(const weft_args_t *args, int argc, char **argv, 
         if (strlen(option->name) == length && memcmp(option->name, name, length) == 0) {
             spelling_t spelling;
             snprintf(spelling.text, sizeof(spelling.text), "--%s", option->name);
+            found->given[i] = true;
             return take_value(args, option, &spelling, attached, argc, argv, at_p);
         }
     }
@@ -184,12 +189,12 @@ const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter)
 
 /* One word of short options: flags may be joined, and the first that takes a value ends them. */
 static weft_status_t parse_short(const weft_args_t *args, int argc, char **argv, int *at_p,
-                                 bool *help_p)
+                                 weft_args_found_t *found)
 {
     for (const char *letter = argv[*at_p] + 1; *letter != '\0'; letter++) {
         const weft_arg_t *option = weft__args_letter(args, *letter);
         if (option == NULL && *letter == 'h') {
-            *help_p = true;
+            found->help = true;
             return WEFT_OK;
         }
         if (option == NULL) {
@@ -198,6 +203,7 @@ static weft_status_t parse_short(const weft_args_t *args, int argc, char **argv,
         }
         spelling_t spelling;
         snprintf(spelling.text, sizeof(spelling.text), "-%c", *letter);
+        found->given[option - args->options] = true;
         bool flag = option->kind == WEFT_ARG_FLAG;
         const char *attached = !flag && letter[1] != '\0' ? letter + 1 : NULL;
         weft_status_t status = take_value(args, option, &spelling, attached, argc, argv, at_p);
@@ -213,10 +219,14 @@ weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
 {
     /* Positionals move to the front of argv; they never overtake the word being read. */
     int count = 0;
-    bool help = false;
+    *found_p = (weft_args_found_t){.args = args};
+    if (args->count > WEFT_ARGS_MOST) {
+        return weft__fail(WEFT_ERR_UNSUPPORTED, "%s: more than %d options", args->command,
+                          WEFT_ARGS_MOST);
+    }
     int at = argc > 0 ? 1 : 0;
     int first = at;
-    for (; at < argc && !help; at++) {
+    for (; at < argc && !found_p->help; at++) {
         const char *word = argv[at];
         weft_status_t status = WEFT_OK;
         if (strcmp(word, "--") == 0) {
@@ -229,33 +239,69 @@ weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
             }
             argv[first + count++] = argv[at];
         } else if (word[1] == '-') {
-            status = parse_long(args, argc, argv, &at, &help);
+            status = parse_long(args, argc, argv, &at, found_p);
         } else {
-            status = parse_short(args, argc, argv, &at, &help);
+            status = parse_short(args, argc, argv, &at, found_p);
         }
         if (status != WEFT_OK) {
             return status;
         }
     }
-    for (; at < argc && !help; at++) {
+    for (; at < argc && !found_p->help; at++) {
         argv[first + count++] = argv[at];
     }
     if (first + count < argc) {
         argv[first + count] = NULL; /* so that the positionals can be handed to exec */
     }
-    found_p->help = help;
     found_p->count = count;
     found_p->positionals = argv + first;
     return WEFT_OK;
 }
 
-weft_status_t weft__args_none(const weft_args_t *args, const weft_args_found_t *found)
+weft_status_t weft__args_none(const weft_args_found_t *found)
 {
+    const char *command = found->args->command;
     if (found->count == 0) {
         return WEFT_OK;
     }
     return weft__fail(
         WEFT_ERR_INVALID,
-        "%s: takes no arguments, but was given \"%.100s\"; %s --help lists its options",
-        args->command, found->positionals[0], args->command);
+        "%s: takes no arguments, but was given \"%.100s\"; %s --help lists its options", command,
+        found->positionals[0], command);
+}
+
+bool weft__args_given(const weft_args_found_t *found, const char *name)
+{
+    const weft_args_t *args = found->args;
+    for (int i = 0; i < args->count; i++) {
+        if (strcmp(args->options[i].name, name) == 0) {
+            return found->given[i];
+        }
+    }
+    return false;
+}
+
+bool weft__is_word(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    while (*words != '\0') {
+        size_t next = strcspn(words, " ");
+        if (next == length && memcmp(words, word, length) == 0) {
+            return true;
+        }
+        words += next + (words[next] == ' ' ? 1 : 0);
+    }
+    return false;
+}
+
+weft_status_t weft__args_only(const weft_args_found_t *found, const char *takes, const char *why)
+{
+    const weft_args_t *args = found->args;
+    for (int i = 0; i < args->count; i++) {
+        if (found->given[i] && !weft__is_word(takes, args->options[i].name)) {
+            return weft__fail(WEFT_ERR_INVALID, "%s: --%s has no use %s: leave it out",
+                              args->command, args->options[i].name, why);
+        }
+    }
+    return WEFT_OK;
 }

@@ -26,6 +26,7 @@ typedef enum weft_arg_kind {
     WEFT_ARG_REAL, /* double */
     WEFT_ARG_MS,   /* int, milliseconds; "20ms", "1.5s", a bare number is seconds */
     WEFT_ARG_STR,  /* const char *, pointing into argv */
+    WEFT_ARG_FILE, /* the same: the name of a file or a folder, which is not empty */
     WEFT_ARG_AUTO, /* the same; given without a value it is "auto" */
     WEFT_ARG_BOOL, /* bool, with a value: yes or no; alone it is yes */
     WEFT_ARG_FLAG  /* bool, true when given, no value */
@@ -71,9 +72,13 @@ typedef struct weft_args {
     bool stop; /* at the first positional: it and all after it are positionals */
 } weft_args_t;
 
+#define WEFT_ARGS_MOST 96 /* options of one command */
+
 typedef struct weft_args_found {
-    bool help;          /* --help was given; nothing after it was read */
-    int count;          /* positionals */
+    const weft_args_t *args;    /* that were asked for */
+    bool help;                  /* --help was given; nothing after it was read */
+    int count;                  /* positionals */
+    bool given[WEFT_ARGS_MOST]; /* which rows of the table */
     char **positionals; /* inside argv, and like it followed by a NULL if argv[argc] is one */
 } weft_args_found_t;
 
@@ -85,7 +90,17 @@ weft_status_t weft__args_parse(const weft_args_t *args, int argc, char **argv,
 
 /* For a command that takes options alone: WEFT_ERR_INVALID with a sentence if there is a
  * positional. */
-weft_status_t weft__args_none(const weft_args_t *args, const weft_args_found_t *found);
+weft_status_t weft__args_none(const weft_args_found_t *found);
+
+/* Is `word` one of the words, which are separated by spaces? */
+bool weft__is_word(const char *words, const char *word);
+
+/* Was the option of this name given? */
+bool weft__args_given(const weft_args_found_t *found, const char *name);
+
+/* For a part of a command that takes only the options in `takes`, separated by spaces:
+ * WEFT_ERR_INVALID with "COMMAND: --NAME has no use WHY: leave it out" if another was given. */
+weft_status_t weft__args_only(const weft_args_found_t *found, const char *takes, const char *why);
 
 /* The option with this letter; NULL: none. */
 const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter);
@@ -93,6 +108,9 @@ const weft_arg_t *weft__args_letter(const weft_args_t *args, char letter);
 /* Usage, text, one entry per option, footer; text and entries are broken at 80 columns.
  * Or another form of it, if that is wanted: args_help.h. */
 void weft__args_help(const weft_args_t *args, FILE *out);
+
+/* Print `text` as lines that begin with "# ", broken at spaces before column 80. */
+void weft__print_comment(FILE *out, const char *text);
 
 /* Print `text` from column `column` on, broken at spaces before column 80, further lines indented
  * by `indent`. A new line in the text stays one. */

@@ -45,6 +45,22 @@ void weft__print_wrapped(FILE *out, const char *text, int column, int indent)
     fputc('\n', out);
 }
 
+void weft__print_comment(FILE *out, const char *text)
+{
+    size_t column = 0;
+    while (*text != '\0') {
+        size_t length = strcspn(text, " ");
+        if (column > 2 && column + 1 + length > HELP_COLUMNS) {
+            fputc('\n', out);
+            column = 0;
+        }
+        fprintf(out, "%s%.*s", column == 0 ? "# " : " ", (int)length, text);
+        column += length + (column == 0 ? 2 : 1);
+        text += length + strspn(text + length, " ");
+    }
+    fputc('\n', out);
+}
+
 static int option_label(const weft_arg_t *option, char *out, size_t room)
 {
     char letter[8] = "    ";
@@ -235,7 +251,8 @@ static const char *places(const weft_arg_t *option, bool has_words)
     if (option->kind == WEFT_ARG_BOOL) {
         return " yes no";
     }
-    if (option->kind != WEFT_ARG_STR && option->kind != WEFT_ARG_AUTO) {
+    if (option->kind != WEFT_ARG_STR && option->kind != WEFT_ARG_FILE &&
+        option->kind != WEFT_ARG_AUTO) {
         return ""; /* a number */
     }
     if (strstr(metavar, "DIR") != NULL) {

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/plain.h"
 #include "base/settings.h"
 
 #define SENTENCE_BYTES 2048
@@ -39,14 +40,20 @@ void weft__log_set_rank(int rank)
     __atomic_store_n(&log_rank, rank, __ATOMIC_RELAXED);
 }
 
-/* Format at most `room` bytes with the final NUL; a sentence that was cut ends in "...". */
-static void format_cut(char *out, size_t room, const char *format, va_list args)
+/* Format at most SENTENCE_BYTES with the final NUL; a sentence that was cut ends in "...". What it
+ * quotes, as names in files that others wrote, must not reach a terminal as it is. */
+static void format_cut(char out[SENTENCE_BYTES], const char *format, va_list args)
 {
-    int length = vsnprintf(out, room, format, args);
+    int length = vsnprintf(out, SENTENCE_BYTES, format, args);
     if (length < 0) {
-        snprintf(out, room, "(a message that cannot be formatted)");
-    } else if ((size_t)length >= room) {
-        memcpy(out + room - 4, "...", 4);
+        snprintf(out, SENTENCE_BYTES, "(a message that cannot be formatted)");
+    } else if (length >= SENTENCE_BYTES) {
+        memcpy(out + SENTENCE_BYTES - 4, "...", 4);
+    }
+    if (!weft__is_plain(out, true)) {
+        char plain[SENTENCE_BYTES];
+        weft__plain(plain, sizeof(plain), out, true);
+        memcpy(out, plain, strlen(plain) + 1);
     }
 }
 
@@ -108,7 +115,7 @@ void weft__log_write(weft_log_level_t level, const char *format, ...)
         va_list args;
         errno = saved; /* for %m */
         va_start(args, format);
-        format_cut(text, sizeof(text), format, args);
+        format_cut(text, format, args);
         va_end(args);
         advise_on_files(text, sizeof(text));
         write_line(text);
@@ -122,7 +129,7 @@ weft_status_t weft__fail(weft_status_t status, const char *format, ...)
     char text[SENTENCE_BYTES]; /* the arguments may point into last_error */
     va_list args;
     va_start(args, format);
-    format_cut(text, sizeof(text), format, args);
+    format_cut(text, format, args);
     va_end(args);
     advise_on_files(text, sizeof(text));
     memcpy(last_error, text, strlen(text) + 1);

@@ -67,6 +67,9 @@ static weft_status_t cannot_write(const char *path, int why, bool there)
     weft_status_t status = why == ENOENT   ? WEFT_ERR_NOT_FOUND
                            : why == EISDIR ? WEFT_ERR_INVALID
                                            : WEFT_ERR_SYSTEM;
+    if (path[0] == '\0') {
+        return weft__fail(status, "cannot write a file: its name is empty");
+    }
     return weft__fail(status, "cannot write %s: %s%s", path,
                       why == EISDIR ? "it is a folder, not a file" : strerror(why),
                       there ? "; what stood there before is untouched" : "");
@@ -184,6 +187,65 @@ weft_status_t weft__output_check(const char *path)
         return cannot_create(path, target.folder, errno);
     }
     return why == 0 ? WEFT_OK : cannot_write(path, why, false);
+}
+
+/* ---- one file by two names ------------------------------------------------------------------ */
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* What is there, or its folder if nothing is. A link that leads to nothing is where it leads. */
+static bool find_place(const char *path, target_t *target, struct stat *place)
+{
+    if (find_target(path, target) != 0) {
+        return false; /* whoever opens it says why */
+    }
+    if (target->own >= 0) {
+        return fstat(target->own, place) == 0;
+    }
+    return stat(target->there ? target->name : target->folder, place) == 0;
+}
+
+static const char *last_part(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash != NULL ? slash + 1 : name;
+}
+
+static bool is_one_file(const char *path_a, const char *path_b)
+{
+    target_t a, b;
+    struct stat at_a, at_b;
+    if (!find_place(path_a, &a, &at_a) || !find_place(path_b, &b, &at_b) ||
+        !same_file(&at_a, &at_b) || S_ISCHR(at_a.st_mode)) {
+        /* a terminal takes both, and so does /dev/null; of stdout there is one */
+        return strcmp(path_a, "-") == 0 && strcmp(path_b, "-") == 0;
+    }
+    if (a.kind != WHOLE || b.kind != WHOLE) {
+        return true;
+    }
+    /* A file of two names (a hard link) is replaced under one of them: the other keeps it. */
+    return strcmp(last_part(a.name), last_part(b.name)) == 0 && stat(a.folder, &at_a) == 0 &&
+           stat(b.folder, &at_b) == 0 && same_file(&at_a, &at_b);
+}
+
+weft_status_t weft__outputs_distinct(const weft_output_name_t *names, int count)
+{
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < i; k++) {
+            const weft_output_name_t *a = &names[k], *b = &names[i];
+            bool both = a->path != NULL && a->path[0] != '\0' && b->path != NULL &&
+                        b->path[0] != '\0' && !(a->read && b->read);
+            if (both && is_one_file(a->path, b->path)) {
+                return weft__fail(WEFT_ERR_INVALID,
+                                  "%s and %s name the same file, %s: one would replace the other",
+                                  a->option, b->option, b->path);
+            }
+        }
+    }
+    return WEFT_OK;
 }
 
 /* ---- temporary files ------------------------------------------------------------------------ */

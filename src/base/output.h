@@ -22,6 +22,7 @@
 #ifndef WEFT_BASE_OUTPUT_H
 #define WEFT_BASE_OUTPUT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -34,6 +35,17 @@ weft_status_t weft__output_open(const char *path, weft_output_t **out_p);
 /* Could it be opened? Touches nothing, so that it may be asked long before there is something to
  * write. */
 weft_status_t weft__output_check(const char *path);
+
+/* A file that a command is to write, or reads and must keep. */
+typedef struct weft_output_name {
+    const char *option; /* that names it, for sentences */
+    const char *path;   /* NULL or "": none */
+    bool read;          /* it is not written, and two that are read may be the same */
+} weft_output_name_t;
+
+/* WEFT_ERR_INVALID with a sentence if two of them are one file, by whatever path or links: what one
+ * wrote the other would replace. Devices such as /dev/null can be named twice. */
+weft_status_t weft__outputs_distinct(const weft_output_name_t *names, int count);
 
 /* A file of a folder that is itself temporary and is renamed as a whole: it has its name from the
  * start. */

@@ -143,29 +143,38 @@ static bool enough(const contest_t *c, int blocks, double spent_ns)
     return narrow;
 }
 
-/* WEFT_PAIRS_TEST: all ways run the baseline, and may take longer than it. */
-static way_t way_of(weft_pair_run_t *run, int i, const weft_pair_plan_t *plan)
+/* WEFT_PAIRS_TEST: all ways run the baseline, and may take longer than it. -1: it is not set. */
+static weft_status_t read_test(double *slower_p)
+{
+    const char *test = weft__settings()->pairs_test;
+    double percent = -100;
+    if (test[0] != '\0' && (!weft__parse_real(test, &percent) || percent < 0)) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "WEFT_PAIRS_TEST is \"%.100s\", not a number of percent, as 0 or 10",
+                          test);
+    }
+    *slower_p = percent / 100;
+    return WEFT_OK;
+}
+
+static way_t way_of(weft_pair_run_t *run, int i, const weft_pair_plan_t *plan, double slower)
 {
     const weft_pair_t *pair = run->pair;
-    const char *test = weft__settings()->pairs_test;
-    way_t way = {run, pair->ways[i].loop, pair->ways[i].name, 0, plan->trace};
-    double percent;
-    if (i > 0 && test[0] != '\0') {
-        way.loop = pair->ways[0].loop;
-        way.slower = weft__parse_real(test, &percent) && percent > 0 ? percent / 100 : 0;
-    }
-    return way;
+    bool tested = i > 0 && slower >= 0;
+    return (way_t){run, pair->ways[tested ? 0 : i].loop, pair->ways[i].name, tested ? slower : 0,
+                   plan->trace};
 }
 
 static weft_status_t time_ways(weft_pair_run_t *run, const weft_pair_plan_t *plan,
                                weft_pair_row_t *row)
 {
     contest_t contest = {.run = run, .plan = plan, .row = row};
-    double spent_ns = 0;
+    double spent_ns = 0, slower = -1;
+    WEFT_TRY(read_test(&slower));
     for (int i = 0; i < weft__pair_ways(run->pair); i++) {
         row->absent[i] = run->pair->absent[i] ? run->pair->absent[i](run) : NULL;
         if (!row->absent[i]) {
-            WEFT_TRY(enter(&contest, way_of(run, i, plan), &row->ways[i]));
+            WEFT_TRY(enter(&contest, way_of(run, i, plan, slower), &row->ways[i]));
         }
     }
     if (run->pair->copy) {

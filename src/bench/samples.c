@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "base/median.h"
+#include "base/plain.h"
 #include "base/version.h"
 #include "device/cuda.h"
 #include "device/device.h"
@@ -25,17 +27,20 @@ void weft__samples_print_head(const weft_result_head_t *head)
 {
     const weft_machine_t *machine = head->machine;
     bool cuda = weft__device_is_cuda();
-    printf("# weft %s%s%s: %d %s on %s%s\n# %s, %d CPUs", weft_version(),
-           weft__commit[0] != '\0' ? ", commit " : "", weft__commit, head->ranks,
-           head->ranks == 1 ? "rank"
-           : head->threads  ? "ranks (threads)"
-                            : "ranks (processes)",
-           cuda ? "cuda: " : "virtual GPUs, kernels ", cuda ? head->device_name : head->kernels,
-           machine->processor, machine->cpus);
+    char text[512], plain[1024], gpus[160] = "";
+    snprintf(text, sizeof(text), "weft %s%s%s: %d %s on %s%s", weft_version(),
+             weft__commit[0] != '\0' ? ", commit " : "", weft__commit, head->ranks,
+             head->ranks == 1 ? "rank"
+             : head->threads  ? "ranks (threads)"
+                              : "ranks (processes)",
+             cuda ? "cuda: " : "virtual GPUs, kernels ", cuda ? head->device_name : head->kernels);
+    weft__print_comment(stdout, weft__plain(plain, sizeof(plain), text, false));
     if (machine->gpus > 0) {
-        printf(", %d x %s", machine->gpus, machine->gpu);
+        snprintf(gpus, sizeof(gpus), ", %d x %s", machine->gpus, machine->gpu);
     }
-    printf("; %s\n", machine->started);
+    snprintf(text, sizeof(text), "%s, %d CPUs%s; %s", machine->processor, machine->cpus, gpus,
+             machine->started);
+    weft__print_comment(stdout, weft__plain(plain, sizeof(plain), text, false));
 }
 
 weft_status_t weft__samples_open(weft_result_t *result, const weft_bench_t *bench, int ranks)

@@ -1,6 +1,5 @@
 /* weft bench: time collectives, in the manner of nccl-tests, and one-sided calls and patterns
  * against what they replace; verify all results. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +9,15 @@
 
 #include "base/args.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/bench.h"
 #include "bench/pair.h"
 #include "bench/table.h"
 #include "cli/commands.h"
-#include "cli/rank.h"
 #include "cli/ranks.h"
 #include "comm/comm.h"
 
+#define COMMAND "weft bench"
 #define NOT_GIVEN SIZE_MAX
 
 typedef struct options {
@@ -29,22 +27,6 @@ typedef struct options {
     const char *type, *op, *factor, *algo, *bind, *device;
     bool no_check;
 } options_t;
-
-/* Wrong use, which every rank finds: one says so. */
-static int complain(const char *text)
-{
-    char sentence[2048];
-    snprintf(sentence, sizeof(sentence), "weft bench: %s", text);
-    weft__rank_say(sentence);
-    return WEFT_EXIT_USAGE;
-}
-
-/* What went wrong, be it on this rank only. */
-static int fail(const char *text)
-{
-    fprintf(stderr, "weft bench: %s\n", text);
-    return 1;
-}
 
 /* The value of `text` among `count` names, or -1 with a sentence on stderr. */
 static int choose(const char *what, const char *text, const char *(*name)(int), int count)
@@ -66,7 +48,7 @@ static int choose(const char *what, const char *text, const char *(*name)(int), 
     for (int i = 0; i < count && at < (int)sizeof(sentence); i++) {
         at += snprintf(sentence + at, sizeof(sentence) - (size_t)at, " %s", names[i]);
     }
-    complain(sentence);
+    weft__command_refuse(COMMAND, "%s", sentence);
     return -1;
 }
 
@@ -107,18 +89,16 @@ static int resolve_sizes(weft_bench_t *b, bool is_pair)
 {
     bool given = b->min != NOT_GIVEN || b->max != NOT_GIVEN;
     if (is_pair && given && !b->advise && !weft__pair_sized(b->collective)) {
-        char sentence[256];
-        snprintf(sentence, sizeof(sentence), "%.100s has no sizes: leave --min and --max out",
-                 b->collective);
-        return complain(sentence);
+        return weft__command_refuse(COMMAND, "%.100s has no sizes: leave --min and --max out",
+                                    b->collective);
     }
     if (b->min == 0 || b->max == 0) {
-        return complain("--min must be at least 1 byte and at most --max");
+        return weft__command_refuse(COMMAND, "--min must be at least 1 byte and at most --max");
     }
     b->min = b->min != NOT_GIVEN ? b->min : is_pair ? 0 : 8;
     b->max = b->max != NOT_GIVEN ? b->max : is_pair ? 0 : 64 << 20;
     if (b->min > b->max && b->max != 0) {
-        return complain("--min must be at least 1 byte and at most --max");
+        return weft__command_refuse(COMMAND, "--min must be at least 1 byte and at most --max");
     }
     return 0;
 }
@@ -130,7 +110,8 @@ static int resolve_kind(options_t *o)
     bool is_pair = b->advise || weft__pair_knows(b->collective);
     o->factor = o->factor ? o->factor : is_pair ? "4" : "2";
     if (is_pair && (b->graph || b->tune || o->algo || o->type || o->op || b->root || b->explain)) {
-        return complain(
+        return weft__command_refuse(
+            COMMAND,
             "--type, --op, --root, --algo, --explain, --graph and --tune are for collectives");
     }
     o->type = o->type ? o->type : "f32";
@@ -164,19 +145,18 @@ static int resolve(options_t *o)
     b->op = (weft_op_t)op;
     b->check = !o->no_check;
     if (!weft__parse_real(o->factor, &b->factor) || !(b->factor > 1.0 && b->factor <= 1e9)) {
-        return complain("--factor must be a number above 1");
+        return weft__command_refuse(COMMAND, "--factor must be a number above 1");
     }
     if (choose("device", o->device, device_name, 3) < 0) {
         return 2;
     }
     weft__settings_set("WEFT_DEVICE", o->device);
     if (b->graph && strcmp(o->device, "cpu") == 0) {
-        return complain("--graph is for GPUs: give --device cuda as well");
+        return weft__command_refuse(COMMAND, "--graph is for GPUs: give --device cuda as well");
     }
     weft_tuner_t tuner;
     if (o->algo && weft__tuner_init(&tuner, o->algo) != WEFT_OK) {
-        fprintf(stderr, "weft bench: %s\n", weft_last_error());
-        return 1;
+        return weft__command_fail(COMMAND, weft_last_error());
     }
     return 0;
 }
@@ -187,9 +167,7 @@ static int resolve(options_t *o)
 static void read_machine(void *ctx)
 {
     options_t *o = ctx;
-    const char *kind;
-    bool gpus = weft_device_kind(&kind) == WEFT_OK && strcmp(kind, "cuda") == 0;
-    weft__machine_read(gpus, &o->bench.machine);
+    weft__machine_read(weft__device_is_cuda(), &o->bench.machine);
 }
 
 static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
@@ -197,7 +175,7 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
     const options_t *o = ctx;
     size_t wrong = 0;
     if (o->bench.root < 0 || o->bench.root >= comm->size) {
-        *exit_p = complain("--root is not one of the ranks");
+        *exit_p = weft__command_refuse(COMMAND, "--root is not one of the ranks");
         return WEFT_OK;
     }
     WEFT_TRY(weft__bench_run(&o->bench, comm, &wrong));
@@ -210,12 +188,33 @@ static int look_ahead(void *ctx)
 {
     const options_t *o = ctx;
     if (o->bench.root < 0 || o->bench.root >= o->ranks) {
-        return complain("--root is not one of the ranks");
-    }
-    if (o->bench.json && weft__output_check(o->bench.json) != WEFT_OK) {
-        return fail(weft_last_error());
+        return weft__command_refuse(COMMAND, "--root is not one of the ranks");
     }
     return 0;
+}
+
+static int start(void *ctx, const weft_args_found_t *found, char **typed)
+{
+    options_t *o = ctx;
+    if (found->count > 1) {
+        return weft__command_refuse(COMMAND, "one benchmark at a time, or all");
+    }
+    o->bench.command = typed;
+    o->bench.collective = found->count > 0 ? found->positionals[0] : o->bench.collective;
+    int exit_status = resolve(o);
+    const weft_ranks_t ranks = {.name = COMMAND,
+                                .ranks = o->ranks,
+                                .asked = o->asked,
+                                .threads = o->bench.threads,
+                                .bind = strcmp(o->bind, "none") != 0,
+                                .algo = o->algo,
+                                .outputs = {{"--json", o->bench.json, false}},
+                                .typed = typed,
+                                .look_ahead = look_ahead,
+                                .prepare = read_machine,
+                                .run = run,
+                                .ctx = o};
+    return exit_status == 0 ? weft__ranks_run(&ranks) : exit_status;
 }
 
 /* For shells. */
@@ -252,7 +251,7 @@ int weft__cmd_bench(int argc, char **argv)
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
         {"no-check", 0, WEFT_ARG_FLAG, NULL, &o.no_check, "do not verify the results"},
         {"explain", 0, WEFT_ARG_FLAG, NULL, &o.bench.explain, "say which algorithm, and why"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.bench.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.bench.json,
          "write the results to FILE as JSON; -: to stdout, and the table to stderr"},
     };
     static const weft_arg_range_t ranges[] = {
@@ -262,7 +261,7 @@ int weft__cmd_bench(int argc, char **argv)
         {"repeat", 1, WEFT_REPEAT_MOST},
     };
     const weft_args_t args = {
-        .command = "weft bench",
+        .command = COMMAND,
         .synopsis = "[WHAT] [OPTION]...",
         .text =
             "Time collectives, one-sided calls or patterns over a range of sizes and verify their "
@@ -290,38 +289,5 @@ int weft__cmd_bench(int argc, char **argv)
         .words = words,
         .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
-    char **typed = weft__ranks_typed("weft bench", argc, argv);
-    if (!typed) {
-        return 1;
-    }
-    weft_args_found_t found;
-    int exit_status;
-    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        weft__rank_say(weft_last_error()); /* it begins with the command */
-        exit_status = WEFT_EXIT_USAGE;
-    } else if (found.help) {
-        weft__args_help(&args, stdout);
-        exit_status = 0;
-    } else if (found.count > 1) {
-        exit_status = complain("one benchmark at a time, or all");
-    } else {
-        o.bench.command = typed;
-        o.bench.collective = found.count ? found.positionals[0] : o.bench.collective;
-        exit_status = resolve(&o);
-        const weft_ranks_t ranks = {.name = "weft bench",
-                                    .ranks = o.ranks,
-                                    .asked = o.asked,
-                                    .threads = o.bench.threads,
-                                    .bind = strcmp(o.bind, "none") != 0,
-                                    .algo = o.algo,
-                                    .typed = typed,
-                                    .look_ahead = look_ahead,
-                                    .prepare = read_machine,
-                                    .run = run,
-                                    .ctx = &o};
-        exit_status = exit_status == 0 ? weft__ranks_run(&ranks) : exit_status;
-    }
-    free(typed);
-    return exit_status;
+    return weft__command_run(&args, argc, argv, start, &o);
 }

@@ -13,11 +13,11 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/settings.h"
 #include "boot/job.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
-#include "cli/rank.h"
 #include "cli/ranks.h"
 #include "comm/backends.h"
 #include "device/cuda.h"
@@ -26,6 +26,8 @@
 #include "topo/result.h"
 
 extern char **environ;
+
+#define COMMAND "weft doctor"
 
 typedef struct options {
     const char *level, *json, *trial, *root;
@@ -38,20 +40,6 @@ typedef struct options {
     weft_machine_t machine;
     char host[256], nccl[64];
 } options_t;
-
-static int fail(const char *text)
-{
-    fprintf(stderr, "weft doctor: %s\n", text);
-    return 1;
-}
-
-static int wrong(const char *text)
-{
-    char sentence[1024];
-    snprintf(sentence, sizeof(sentence), "weft doctor: %s", text);
-    weft__rank_say(sentence);
-    return WEFT_EXIT_USAGE;
-}
 
 /* ---- what only calls can tell ---------------------------------------------------------------- */
 
@@ -158,7 +146,7 @@ static int report(const options_t *o, const weft_doctor_t *doctor)
     errno = 0;
     if (write_json(o, doctor) != WEFT_OK) {
         /* as main does for stdout: whoever left knows it */
-        return errno == EPIPE ? 128 + SIGPIPE : fail(weft_last_error());
+        return errno == EPIPE ? 128 + SIGPIPE : weft__command_fail(COMMAND, weft_last_error());
     }
     if (o->exports) {
         weft__doctor_print_exports(doctor, stdout);
@@ -176,14 +164,14 @@ static int look(options_t *o, weft_trial_t *trial)
 {
     weft_doctor_t doctor;
     if (weft__doctor_init(&doctor, &o->asked) != WEFT_OK) {
-        return fail(weft_last_error());
+        return weft__command_fail(COMMAND, weft_last_error());
     }
     int exit_status;
     if (trial != NULL && weft__trial_keep(&doctor, trial) == WEFT_OK) {
         *trial = (weft_trial_t){0};
     }
     if (weft__doctor_look(&doctor) != WEFT_OK) {
-        exit_status = fail(weft_last_error());
+        exit_status = weft__command_fail(COMMAND, weft_last_error());
     } else {
         exit_status = report(o, &doctor);
     }
@@ -194,7 +182,7 @@ static int look(options_t *o, weft_trial_t *trial)
 static int prepare(options_t *o)
 {
     if (read_gpus(o) != WEFT_OK) {
-        return fail(weft_last_error());
+        return weft__command_fail(COMMAND, weft_last_error());
     }
     o->asked.gpus = &o->gpus;
     weft__machine_read(false, &o->machine);
@@ -263,7 +251,7 @@ static void prepare_rank(void *ctx)
 
 static int run_ranks(options_t *o)
 {
-    const weft_ranks_t ranks = {.name = "weft doctor",
+    const weft_ranks_t ranks = {.name = COMMAND,
                                 .ranks = o->ranks > 0 ? o->ranks : 2,
                                 .asked = o->ranks,
                                 .threads = o->trial != NULL && strcmp(o->trial, "threads") == 0,
@@ -275,11 +263,33 @@ static int run_ranks(options_t *o)
     return weft__ranks_run(&ranks);
 }
 
-static int start(options_t *o)
+static void on_signal(int number)
+{
+    int error = errno;
+    weft__command_tell_signal(COMMAND, number, "ended before everything was looked at");
+    weft__command_die_of(number);
+    errno = error;
+}
+
+/* One that our caller ignores stays ignored. */
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        struct sigaction old;
+        sigaction(signals[i], NULL, &old);
+        if (old.sa_handler != SIG_IGN) {
+            sigaction(signals[i], &action, NULL);
+        }
+    }
+}
+
+static int look_around(options_t *o)
 {
     const weft_job_t *job;
     if (weft__job(&job) != WEFT_OK) {
-        return wrong(weft_last_error());
+        return weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     bool is_rank = strcmp(job->launcher, "none") != 0;
     o->asked.root = o->root;
@@ -293,6 +303,9 @@ static int start(options_t *o)
         (is_rank && o->asked.run == NULL && o->asked.level > WEFT_DOCTOR_QUICK)) {
         return run_ranks(o);
     }
+    if (!is_rank) {
+        catch_signals(); /* of ranks the launcher speaks */
+    }
     if (is_rank && job->rank != 0) {
         return 0; /* there is nothing to do together */
     }
@@ -301,6 +314,31 @@ static int start(options_t *o)
         exit_status = look(o, NULL);
     }
     return exit_status;
+}
+
+static int start(void *ctx, const weft_args_found_t *found, char **typed)
+{
+    options_t *o = ctx;
+    o->typed = typed;
+    if (found->count > 1) {
+        return weft__command_refuse(COMMAND, "one run at a time");
+    }
+    if (!weft__doctor_level(o->level, &o->asked.level)) {
+        return weft__command_refuse(COMMAND, "--level is quick, standard or thorough");
+    }
+    if (o->json != NULL && o->exports) {
+        return weft__command_refuse(
+            COMMAND, "--exports prints lines for a shell, and --json has them too: take one");
+    }
+    if (o->list) {
+        weft__doctor_list(stdout);
+        return 0;
+    }
+    if (o->json != NULL && weft__output_check(o->json) != WEFT_OK) {
+        return weft__command_fail(COMMAND, weft_last_error());
+    }
+    o->asked.run = found->count > 0 ? found->positionals[0] : NULL;
+    return look_around(o);
 }
 
 int weft__cmd_doctor(int argc, char **argv)
@@ -312,7 +350,7 @@ int weft__cmd_doctor(int argc, char **argv)
          "under a minute; thorough: with more ranks and sizes (default standard)"},
         {"ranks", 'n', WEFT_ARG_INT, "N", &o.ranks,
          "ranks that a job is to have on this host (default: one for each GPU, or core)"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.json,
          "write all of it to FILE as JSON; -: to stdout, instead of the text"},
         {"exports", 'e', WEFT_ARG_FLAG, NULL, &o.exports,
          "print only the lines for a shell that this machine recommends: eval \"$(weft doctor -e "
@@ -326,10 +364,10 @@ int weft__cmd_doctor(int argc, char **argv)
     static const weft_arg_words_t words[] = {{NULL, "@folders", NULL},
                                              {"level", NULL, weft__doctor_level_word}};
     const weft_args_t args = {
-        .command = "weft doctor",
+        .command = COMMAND,
         .synopsis = "[RUN] [OPTION]...",
         .text = "Look for what makes this machine, its settings or the run in folder RUN slow or "
-                "wrong. Each finding says what it is, what was seen, what it costs and how to mend "
+                "wrong. Each finding says what it is, what was seen, what it costs and how to fix "
                 "it. Nothing is changed, and root is not needed.",
         .footer = "The status is 3 if there are warnings or errors, 0 if there are none.\n"
                   "docs/doctor.md explains every check.\n\n"
@@ -344,34 +382,7 @@ int weft__cmd_doctor(int argc, char **argv)
         .words = words,
         .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
-    weft_args_found_t found;
-    int exit_status;
-    o.typed = weft__ranks_typed("weft doctor", argc, argv);
-    if (o.typed == NULL) {
-        return 1;
-    }
-    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        weft__rank_say(weft_last_error());
-        exit_status = WEFT_EXIT_USAGE;
-    } else if (found.help) {
-        weft__args_help(&args, stdout);
-        exit_status = 0;
-    } else if (found.count > 1) {
-        exit_status = wrong("one run at a time");
-    } else if (!weft__doctor_level(o.level, &o.asked.level)) {
-        exit_status = wrong("--level is quick, standard or thorough");
-    } else if (o.json != NULL && o.exports) {
-        exit_status = wrong(
-            "--exports prints lines for a shell, and --json has them too: take one");
-    } else if (o.list) {
-        weft__doctor_list(stdout);
-        exit_status = 0;
-    } else {
-        o.asked.run = found.count > 0 ? found.positionals[0] : NULL;
-        exit_status = start(&o);
-    }
+    int exit_status = weft__command_run(&args, argc, argv, start, &o);
     weft__gpus_cleanup(&o.gpus);
-    free(o.typed);
     return exit_status;
 }

@@ -85,7 +85,7 @@ int weft__cmd_generate(int argc, char **argv)
                    .seed = 1,
                    .temperature = 0.8};
     const weft_arg_t options[] = {
-        {"from", 'f', WEFT_ARG_STR, "PATH", &o.from,
+        {"from", 'f', WEFT_ARG_FILE, "PATH", &o.from,
          "a run folder, a checkpoint in it, or a model folder of transformers"},
         {"prompt", 'p', WEFT_ARG_STR, "TEXT", &o.prompt, "what the text starts with"},
         {"tokens", 'n', WEFT_ARG_INT, "N", &o.tokens, "how many tokens to write (default 256)"},
@@ -98,7 +98,7 @@ int weft__cmd_generate(int argc, char **argv)
         {"seed", 's', WEFT_ARG_INT, "N", &o.seed, "the same seed writes the same text (default 1)"},
         {"device", 'd', WEFT_ARG_STR, "KIND", &o.device,
          "cpu, cuda or auto (default WEFT_DEVICE if it is set, else auto)"},
-        {"tokenizer", 0, WEFT_ARG_STR, "FILE", &o.tokenizer,
+        {"tokenizer", 0, WEFT_ARG_FILE, "FILE", &o.tokenizer,
          "bytes or a tokenizer.json, where the folder has none"},
     };
     static const weft_arg_range_t ranges[] = {{"tokens", 1, INT_MAX},
@@ -124,7 +124,7 @@ int weft__cmd_generate(int argc, char **argv)
     if (ends >= 0) {
         return ends;
     }
-    if (weft__args_none(&args, &found) != WEFT_OK) {
+    if (weft__args_none(&found) != WEFT_OK) {
         fprintf(stderr, "%s\n", weft_last_error());
         return WEFT_EXIT_USAGE;
     }

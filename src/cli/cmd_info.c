@@ -42,7 +42,7 @@ int weft__cmd_info(int argc, char **argv)
     if (ends >= 0) {
         return ends;
     }
-    if (weft__args_none(&args, &found) != WEFT_OK) {
+    if (weft__args_none(&found) != WEFT_OK) {
         fprintf(stderr, "%s\n", weft_last_error());
         return WEFT_EXIT_USAGE;
     }

@@ -1,5 +1,4 @@
 /* weft links: how fast ranks reach each other, and which links are slow. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +8,14 @@
 
 #include "base/args.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/links.h"
 #include "boot/job.h"
 #include "cli/commands.h"
-#include "cli/rank.h"
 #include "cli/ranks.h"
 #include "comm/comm.h"
 
+#define COMMAND "weft links"
 #define RANKS_MOST 8     /* of virtual GPUs, unless more are asked for */
 #define BYTES_LEAST 4096 /* of a transfer */
 
@@ -27,16 +25,6 @@ typedef struct options {
     int asked; /* -n of the command line; 0: none */
     const char *profile, *bind, *device;
 } options_t;
-
-/* Wrong use, which every rank finds: one says so. */
-static int complain(const char *format, const char *text)
-{
-    char sentence[1024];
-    int at = snprintf(sentence, sizeof(sentence), "weft links: ");
-    snprintf(sentence + at, sizeof(sentence) - (size_t)at, format, text);
-    weft__rank_say(sentence);
-    return WEFT_EXIT_USAGE;
-}
 
 /* As many as there are GPUs, or cores. */
 static int choose_ranks(const char *device)
@@ -63,29 +51,32 @@ static int resolve(options_t *o)
     bool known = false;
     links->profile = weft__links_profile(o->profile);
     if (links->profile < 0) {
-        return complain("there is no profile \"%.100s\"; there are quick, standard, thorough",
-                        o->profile);
+        return weft__command_refuse(
+            COMMAND, "there is no profile \"%.100s\"; there are quick, standard, thorough",
+            o->profile);
     }
     for (int i = 0; i < 3; i++) {
         known = known || strcmp(o->device, devices[i]) == 0;
     }
     if (!known) {
-        return complain("there is no device \"%.100s\"; there are cpu, cuda, auto", o->device);
+        return weft__command_refuse(
+            COMMAND, "there is no device \"%.100s\"; there are cpu, cuda, auto", o->device);
     }
     if (strcmp(o->bind, "core") != 0 && strcmp(o->bind, "none") != 0) {
-        return complain("--bind is \"%.100s\", and must be core or none", o->bind);
+        return weft__command_refuse(COMMAND, "--bind is \"%.100s\", and must be core or none",
+                                    o->bind);
     }
     if (!(links->min_gbs >= 0)) {
-        return complain("--min must be 0 or more GB/s%s", "");
+        return weft__command_refuse(COMMAND, "--min must be 0 or more GB/s");
     }
     if (links->bytes > 0 && links->bytes < BYTES_LEAST) {
-        return complain("--size is 4 KiB or more: a smaller transfer measures latency, which has "
-                        "a table of its own%s",
-                        "");
+        return weft__command_refuse(
+            COMMAND, "--size is 4 KiB or more: a smaller transfer measures latency, which has "
+                     "a table of its own");
     }
     const weft_job_t *job;
     if (weft__job(&job) != WEFT_OK) {
-        return complain("%s", weft_last_error());
+        return weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     weft__settings_set("WEFT_DEVICE", o->device);
     o->asked = o->ranks;
@@ -127,15 +118,28 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
     return WEFT_OK;
 }
 
-/* What every rank would find, and say, before there are any. */
-static int look_ahead(void *ctx)
+static int start(void *ctx, const weft_args_found_t *found, char **typed)
 {
-    const options_t *o = ctx;
-    if (o->links.json && weft__output_check(o->links.json) != WEFT_OK) {
-        fprintf(stderr, "weft links: %s\n", weft_last_error());
-        return 1;
+    options_t *o = ctx;
+    if (weft__args_none(found) != WEFT_OK) {
+        return weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
-    return 0;
+    o->links.command = typed;
+    choose_colours(&o->links);
+    int exit_status = resolve(o);
+    const weft_ranks_t ranks = {.name = COMMAND,
+                                .ranks = o->ranks,
+                                .asked = o->asked,
+                                .threads = o->links.threads,
+                                .bind = strcmp(o->bind, "none") != 0,
+                                .outputs = {{"--json", o->links.json, false}},
+                                .typed = typed,
+                                .prepare = read_machine,
+                                .run = run,
+                                .ctx = o};
+    exit_status = exit_status == 0 ? weft__ranks_run(&ranks) : exit_status;
+    weft__links_cleanup(&o->links);
+    return exit_status;
 }
 
 int weft__cmd_links(int argc, char **argv)
@@ -154,16 +158,16 @@ int weft__cmd_links(int argc, char **argv)
         {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
         {"threads", 0, WEFT_ARG_FLAG, NULL, &o.links.threads, "ranks are threads of one process"},
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.links.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.links.json,
          "write what was found to FILE as JSON; -: to stdout, and the tables to stderr"},
-        {"output", 'o', WEFT_ARG_STR, "FILE", &o.links.json, "the same as --json"},
+        {"output", 'o', WEFT_ARG_FILE, "FILE", &o.links.json, "the same as --json"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS}};
     static const weft_arg_words_t words[] = {{"profile", NULL, weft__links_profile_name},
                                              {"device", "auto cpu cuda", NULL},
                                              {"bind", "core none", NULL}};
     const weft_args_t args = {
-        .command = "weft links",
+        .command = COMMAND,
         .synopsis = "[OPTION]...",
         .text = "Measure every ordered pair of ranks, one at a time: GB/s one way and both ways at "
                 "once, latency, and the kind of link between them; then all ranks at once "
@@ -182,39 +186,5 @@ int weft__cmd_links(int argc, char **argv)
         .words = words,
         .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
-    char **typed = weft__ranks_typed("weft links", argc, argv);
-    if (!typed) {
-        return 1;
-    }
-    weft_args_found_t found;
-    int exit_status;
-    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        weft__rank_say(weft_last_error()); /* it begins with the command */
-        exit_status = WEFT_EXIT_USAGE;
-    } else if (found.help) {
-        weft__args_help(&args, stdout);
-        exit_status = 0;
-    } else if (weft__args_none(&args, &found) != WEFT_OK) {
-        weft__rank_say(weft_last_error());
-        exit_status = WEFT_EXIT_USAGE;
-    } else {
-        o.links.command = typed;
-        choose_colours(&o.links);
-        exit_status = resolve(&o);
-        const weft_ranks_t ranks = {.name = "weft links",
-                                    .ranks = o.ranks,
-                                    .asked = o.asked,
-                                    .threads = o.links.threads,
-                                    .bind = strcmp(o.bind, "none") != 0,
-                                    .typed = typed,
-                                    .look_ahead = look_ahead,
-                                    .prepare = read_machine,
-                                    .run = run,
-                                    .ctx = &o};
-        exit_status = exit_status == 0 ? weft__ranks_run(&ranks) : exit_status;
-        weft__links_cleanup(&o.links);
-    }
-    free(typed);
-    return exit_status;
+    return weft__command_run(&args, argc, argv, start, &o);
 }

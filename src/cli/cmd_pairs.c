@@ -9,14 +9,14 @@
 
 #include "base/args.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/pairs.h"
 #include "boot/launch.h"
 #include "cli/commands.h"
-#include "cli/rank.h"
 #include "cli/ranks.h"
 #include "comm/comm.h"
+
+#define COMMAND "weft pairs"
 
 typedef struct options {
     weft_pairs_t pairs;
@@ -26,28 +26,12 @@ typedef struct options {
     char trace[4096];
 } options_t;
 
-static int complain(const char *text)
-{
-    char sentence[2048];
-    snprintf(sentence, sizeof(sentence), "weft pairs: %s", text);
-    weft__rank_say(sentence);
-    return WEFT_EXIT_USAGE;
-}
-
-static int fail(const char *text)
-{
-    fprintf(stderr, "weft pairs: %s\n", text);
-    return 1;
-}
-
 /* ---- run -------------------------------------------------------------------------------- */
 
 static void read_machine(void *ctx)
 {
     options_t *o = ctx;
-    const char *kind;
-    bool gpus = weft_device_kind(&kind) == WEFT_OK && strcmp(kind, "cuda") == 0;
-    weft__machine_read(gpus, &o->pairs.machine);
+    weft__machine_read(weft__device_is_cuda(), &o->pairs.machine);
 }
 
 static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
@@ -57,20 +41,6 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
     WEFT_TRY(weft__pairs_run(&o->pairs, comm, &outcome));
     *exit_p = outcome.wrong > 0 ? 1 : outcome.outside > 0 ? WEFT_EXIT_FINDING : 0;
     return WEFT_OK;
-}
-
-/* What every rank would find, and say, before there are any. */
-static int look_ahead(void *ctx)
-{
-    const options_t *o = ctx;
-    const char *const files[] = {o->pairs.json, o->trace[0] != '\0' ? o->trace : NULL,
-                                 o->pairs.update ? o->pairs.expectations : NULL};
-    for (int i = 0; i < 3; i++) {
-        if (files[i] && weft__output_check(files[i]) != WEFT_OK) {
-            return fail(weft_last_error());
-        }
-    }
-    return 0;
 }
 
 /* A file beside that of the results: results.json -> results.trace.json. */
@@ -98,7 +68,7 @@ static int start_under_nsys(const options_t *o, char **typed)
     const int words = (int)(sizeof(before) / sizeof(before[0]));
     char **command = calloc((size_t)(words + count + 1), sizeof(char *));
     if (!command) {
-        return fail("out of memory");
+        return weft__command_fail(COMMAND, "out of memory");
     }
     ssize_t length = readlink(WEFT_LAUNCH_SELF, self, sizeof(self) - 1);
     self[length > 0 ? length : 0] = '\0';
@@ -113,8 +83,10 @@ static int start_under_nsys(const options_t *o, char **typed)
     }
     execvp(command[0], command);
     free(command);
-    return fail("nsys cannot be started: it comes with NVIDIA Nsight Systems, and must be in PATH; "
-                "--capture trace needs nothing");
+    return weft__command_fail(
+        COMMAND,
+        "nsys cannot be started: it comes with NVIDIA Nsight Systems, and must be in PATH; "
+        "--capture trace needs nothing");
 }
 
 static int resolve(options_t *o)
@@ -122,15 +94,15 @@ static int resolve(options_t *o)
     o->asked = o->ranks;
     o->ranks = o->ranks ? o->ranks : 2;
     if (weft__pairs_check(&o->pairs) != WEFT_OK) {
-        return complain(weft_last_error());
+        return weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     if (strcmp(o->device, "cpu") != 0 && strcmp(o->device, "cuda") != 0 &&
         strcmp(o->device, "auto") != 0) {
-        return complain("--device must be cpu, cuda or auto");
+        return weft__command_refuse(COMMAND, "--device must be cpu, cuda or auto");
     }
     weft__settings_set("WEFT_DEVICE", o->device);
     if (o->capture && strcmp(o->capture, "trace") != 0 && strcmp(o->capture, "nsys") != 0) {
-        return complain("--capture must be trace or nsys");
+        return weft__command_refuse(COMMAND, "--capture must be trace or nsys");
     }
     if (o->capture && strcmp(o->capture, "trace") == 0) {
         name_beside(o, ".trace.json", o->trace, sizeof(o->trace));
@@ -148,16 +120,19 @@ static int command_run(options_t *o, char **typed)
     if (o->capture && strcmp(o->capture, "nsys") == 0) {
         return start_under_nsys(o, typed);
     }
-    const weft_ranks_t ranks = {.name = "weft pairs",
-                                .ranks = o->ranks,
-                                .asked = o->asked,
-                                .threads = o->pairs.threads,
-                                .bind = strcmp(o->bind, "none") != 0,
-                                .typed = typed,
-                                .look_ahead = look_ahead,
-                                .prepare = read_machine,
-                                .run = run,
-                                .ctx = o};
+    const weft_ranks_t ranks = {
+        .name = COMMAND,
+        .ranks = o->ranks,
+        .asked = o->asked,
+        .threads = o->pairs.threads,
+        .bind = strcmp(o->bind, "none") != 0,
+        .outputs = {{"--json", o->pairs.json, false},
+                    {"--capture trace", o->trace, false},
+                    {"--expectations", o->pairs.expectations, !o->pairs.update}},
+        .typed = typed,
+        .prepare = read_machine,
+        .run = run,
+        .ctx = o};
     return weft__ranks_run(&ranks);
 }
 
@@ -167,47 +142,54 @@ static int command_list(options_t *o)
 {
     o->pairs.profile = "quick"; /* any will do */
     if (weft__pairs_check(&o->pairs) != WEFT_OK) {
-        return complain(weft_last_error());
+        return weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     weft__machine_read(false, &o->pairs.machine);
     signal(SIGPIPE, SIG_DFL); /* a reader that left ends us as it ends ranks */
-    return weft__pairs_list(&o->pairs) == WEFT_OK ? 0 : fail(weft_last_error());
+    return weft__pairs_list(&o->pairs) == WEFT_OK ? 0
+                                                  : weft__command_fail(COMMAND, weft_last_error());
 }
 
 static int command_compare(const options_t *o)
 {
     int slower = 0;
     if (o->pairs.name_count != 2) {
-        return complain("compare takes two files: weft pairs compare A.json B.json");
+        return weft__command_refuse(COMMAND,
+                                    "compare takes two files: weft pairs compare A.json B.json");
     }
     if (weft__pairs_compare(o->pairs.names[0], o->pairs.names[1], &slower) != WEFT_OK) {
-        return fail(weft_last_error());
+        return weft__command_fail(COMMAND, weft_last_error());
     }
     return slower > 0 ? WEFT_EXIT_FINDING : 0;
 }
 
-static int dispatch(options_t *o, const weft_args_found_t *found, char **typed)
+static int dispatch(void *ctx, const weft_args_found_t *found, char **typed)
 {
+    options_t *o = ctx;
     static const char *const verbs[] = {"list", "run", "compare"};
     const char *verb = found->count > 0 ? found->positionals[0] : "";
     o->pairs.names = found->positionals + (found->count > 0);
     o->pairs.name_count = found->count > 0 ? found->count - 1 : 0;
     o->pairs.command = typed;
     if (strcmp(verb, "list") == 0) {
-        return command_list(o);
+        return weft__args_only(found, "json", "for list") == WEFT_OK
+                   ? command_list(o)
+                   : weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     if (strcmp(verb, "run") == 0) {
         return command_run(o, typed);
     }
     if (strcmp(verb, "compare") == 0) {
-        return command_compare(o);
+        return weft__args_only(found, "", "for compare") == WEFT_OK
+                   ? command_compare(o)
+                   : weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     char sentence[256];
     const char *near = weft__nearest(verb, verbs, 3);
     snprintf(sentence, sizeof(sentence), "%s%.100s%s%s%s: list, run or compare",
              verb[0] ? "there is no \"weft pairs " : "say what to do", verb, verb[0] ? "\"" : "",
              near ? "; did you mean " : "", near ? near : "");
-    return complain(sentence);
+    return weft__command_refuse(COMMAND, "%s", sentence);
 }
 
 int weft__cmd_pairs(int argc, char **argv)
@@ -226,11 +208,11 @@ int weft__cmd_pairs(int argc, char **argv)
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
         {"capture", 0, WEFT_ARG_STR, "HOW", &o.capture,
          "trace: write a timeline of all loops, for Perfetto; nsys: run under Nsight Systems"},
-        {"expectations", 0, WEFT_ARG_STR, "FILE", &o.pairs.expectations,
+        {"expectations", 0, WEFT_ARG_FILE, "FILE", &o.pairs.expectations,
          "what to expect (default: the file for this machine)"},
         {"update-expectations", 0, WEFT_ARG_FLAG, NULL, &o.pairs.update,
          "keep this run as what to expect, unless it is wrong or noisy"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.pairs.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.pairs.json,
          "write the results to FILE as JSON; -: to stdout, and the table to stderr"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS},
@@ -243,7 +225,7 @@ int weft__cmd_pairs(int argc, char **argv)
                                              {"run", NULL, weft__pairs_word},
                                              {"compare", "@files", NULL}};
     const weft_args_t args = {
-        .command = "weft pairs",
+        .command = COMMAND,
         .synopsis = "list|run|compare [NAME|GROUP|FILE]... [OPTION]...",
         .text =
             "Compare ways of doing the same: a baseline, and what should be faster. list shows "
@@ -266,22 +248,5 @@ int weft__cmd_pairs(int argc, char **argv)
         .verbs = verbs,
         .verb_count = (int)(sizeof(verbs) / sizeof(verbs[0])),
     };
-    char **typed = weft__ranks_typed("weft pairs", argc, argv);
-    if (!typed) {
-        return 1;
-    }
-    weft_args_found_t found;
-    int exit_status;
-    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        weft__rank_say(weft_last_error());
-        exit_status = WEFT_EXIT_USAGE;
-    } else if (found.help) {
-        weft__args_help(&args, stdout);
-        exit_status = 0;
-    } else {
-        exit_status = dispatch(&o, &found, typed);
-    }
-    free(typed);
-    return exit_status;
+    return weft__command_run(&args, argc, argv, dispatch, &o);
 }

@@ -86,7 +86,7 @@ int weft__cmd_report(int argc, char **argv)
 {
     options_t options = {.path = "report.html"};
     const weft_arg_t table[] = {
-        {"output", 'o', WEFT_ARG_STR, "FILE", &options.path,
+        {"output", 'o', WEFT_ARG_FILE, "FILE", &options.path,
          "write the page to FILE (default report.html); -: to stdout"},
         {"title", 't', WEFT_ARG_STR, "TEXT", &options.title, "title of the page"},
     };

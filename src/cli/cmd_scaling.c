@@ -1,5 +1,4 @@
 /* weft scaling: how fast training is on 1, 2, 4, ... ranks, and where the rest of the time goes. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +7,15 @@
 
 #include "base/args.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/scaling.h"
 #include "boot/job.h"
 #include "cli/commands.h"
-#include "cli/rank.h"
 #include "cli/ranks.h"
 #include "model/config.h"
 #include "train/admit.h"
+
+#define COMMAND "weft scaling"
 
 typedef struct options {
     int ranks; /* 0: not given */
@@ -29,88 +28,26 @@ typedef struct options {
     weft_setup_t setup;
 } options_t;
 
-/* Wrong use, which every rank finds: one says so. */
-static int complain(const char *text)
-{
-    char sentence[2048];
-    snprintf(sentence, sizeof(sentence), "weft scaling: %s", text);
-    weft__rank_say(sentence);
-    return WEFT_EXIT_USAGE;
-}
-
-static int fail(void)
-{
-    fprintf(stderr, "weft scaling: %s\n", weft_last_error());
-    return 1;
-}
-
 /* ---- options ------------------------------------------------------------------------------ */
 
 /* What varies from point to point is no option of all of them. */
 static int refuse_plans(const weft_train_config_t *c)
 {
     if (c->dp != 0 || c->pp != 1 || c->tp != 1) {
-        return complain("--dp, --pp and --tp are what is compared: leave them out after --");
+        return weft__command_refuse(
+            COMMAND, "--dp, --pp and --tp are what is compared: leave them out after --");
     }
     if (c->batch != 0 || c->micro_batch != 0 || c->accumulate != 0) {
-        return complain("--batch before -- says what a rank has: leave --batch, --micro-batch and "
-                        "--accumulate out after it");
+        return weft__command_refuse(
+            COMMAND, "--batch before -- says what a rank has: leave --batch, --micro-batch and "
+                     "--accumulate out after it");
     }
     if (strcmp(c->trace, "") != 0 || c->dry_run || c->json != NULL) {
-        return complain("--trace, --dry-run and --json are of one run: leave them out after --");
+        return weft__command_refuse(
+            COMMAND, "--trace, --dry-run and --json are of one run: leave them out after --");
     }
-    return 0;
-}
-
-/* Is `word` the option --name, or -letter (0: it has none), by itself or with its value? */
-static bool is_option(const char *word, const char *name, char letter)
-{
-    size_t length = strlen(name);
-    if (word[0] == '-' && word[1] == '-') {
-        return strncmp(word + 2, name, length) == 0 &&
-               (word[2 + length] == '\0' || word[2 + length] == '=');
-    }
-    return word[0] == '-' && letter != 0 && word[1] == letter;
-}
-
-/* What would be ignored after --: scaling has its own, or reads and writes nothing of the kind. A
- * file of --config may have them, as that of a run does. */
-static int refuse_ignored(int count, char **more)
-{
-    static const struct {
-        const char *name;
-        char letter;
-        const char *why; /* NULL: it goes before -- */
-    } rows[] = {
-        {"steps", 's', NULL},
-        {"data", 0, "tokens are made up"},
-        {"eval-data", 0, "nothing is validated"},
-        {"eval-share", 0, "nothing is validated"},
-        {"eval", 0, "nothing is validated"},
-        {"eval-batches", 0, "nothing is validated"},
-        {"tokenizer", 0, "tokens are made up"},
-        {"out", 'o', "nothing is written but --json"},
-        {"tensorboard", 0, "nothing is written but --json"},
-        {"resume", 0, "weights are made up"},
-        {"save", 0, "nothing is saved"},
-        {"keep", 0, "nothing is saved"},
-        {"max-restarts", 0, "nothing is saved to go on from"},
-        {"sample", 0, "no text is sampled"},
-        {"sample-tokens", 0, "no text is sampled"},
-        {"prompt", 0, "no text is sampled"},
-        {"log", 0, "steps are not printed"},
-    };
-    for (int i = 0; i < count; i++) {
-        for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
-            if (is_option(more[i], rows[k].name, rows[k].letter)) {
-                char text[160];
-                snprintf(text, sizeof(text),
-                         rows[k].why ? "--%s has no use, as %s: leave it out after --"
-                                     : "--%s goes before --",
-                         rows[k].name, rows[k].why);
-                return complain(text);
-            }
-        }
+    if (c->asked_steps) {
+        return weft__command_refuse(COMMAND, "--steps goes before --");
     }
     return 0;
 }
@@ -128,14 +65,13 @@ static int refuse_words(char *const *typed, const weft_args_found_t *found)
         }
     }
     if (found->count > after) {
-        char text[256];
-        snprintf(text, sizeof(text),
-                 "there is nothing to give but options, not \"%.100s\"; options of weft train go "
-                 "after --",
-                 found->positionals[0]);
-        return complain(text);
+        return weft__command_refuse(
+            COMMAND,
+            "there is nothing to give but options, not \"%.100s\"; options of weft train go "
+            "after --",
+            found->positionals[0]);
     }
-    return refuse_ignored(found->count, found->positionals);
+    return 0;
 }
 
 /* The configuration of training: our own options, and what follows --. */
@@ -144,14 +80,13 @@ static int read_training(options_t *o, int count, char **more)
     char length[16], ranks[16];
     snprintf(length, sizeof(length), "%d", o->length);
     snprintf(ranks, sizeof(ranks), "%d", o->ranks);
-    const char *const own[] = {"weft scaling", "--benchmark", "--ranks",     ranks,
-                               "--model",      o->model,      "--length",    length,
-                               "--device",     o->device,     "--precision", o->precision};
+    const char *const own[] = {COMMAND,    "--benchmark", "--ranks",     ranks,
+                               "--model",  o->model,      "--length",    length,
+                               "--device", o->device,     "--precision", o->precision};
     enum { OWN = sizeof(own) / sizeof(own[0]) };
     char **argv = calloc((size_t)(OWN + count) + 1, sizeof(char *));
     if (argv == NULL) {
-        fprintf(stderr, "weft scaling: out of memory\n");
-        return 1;
+        return weft__command_fail(COMMAND, "out of memory");
     }
     memcpy(argv, own, sizeof(own));
     memcpy(argv + OWN, more, (size_t)count * sizeof(char *));
@@ -159,11 +94,12 @@ static int read_training(options_t *o, int count, char **more)
     weft_status_t status = weft__train_parse(OWN + count, argv, &o->config, &help);
     int exit_status = 0;
     if (status != WEFT_OK) {
-        exit_status = complain(weft_last_error());
+        exit_status = weft__command_refuse(COMMAND, "%s", weft_last_error());
     } else if (help || o->config.ranks != o->ranks) {
-        exit_status = complain(help ? "options after -- are those of weft train: see weft train "
-                                      "--help"
-                                    : "-n goes before --");
+        exit_status = weft__command_refuse(
+            COMMAND, "%s",
+            help ? "options after -- are those of weft train: see weft train --help"
+                 : "-n goes before --");
     } else {
         exit_status = refuse_plans(&o->config);
     }
@@ -177,7 +113,7 @@ static int choose_ranks(options_t *o, int *asked_p)
     const weft_job_t *job;
     *asked_p = o->ranks;
     if (weft__job(&job) != WEFT_OK) {
-        return complain(weft_last_error());
+        return weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     if (strcmp(job->launcher, "none") != 0) {
         o->ranks = job->size;
@@ -186,7 +122,7 @@ static int choose_ranks(options_t *o, int *asked_p)
         weft_machine_t machine;
         weft__settings_set("WEFT_DEVICE", o->device);
         if (weft_device_kind(&kind) != WEFT_OK) {
-            return complain(weft_last_error());
+            return weft__command_refuse(COMMAND, "%s", weft_last_error());
         }
         bool gpus = strcmp(kind, "cuda") == 0;
         weft__machine_read(gpus, &machine);
@@ -205,10 +141,11 @@ static int resolve(options_t *o, int count, char **more)
     s->limit = o->limit / 100;
     if (strcmp(o->mode, "weak") != 0 && strcmp(o->mode, "strong") != 0 &&
         strcmp(o->mode, "both") != 0) {
-        return complain("--mode takes weak, strong or both");
+        return weft__command_refuse(COMMAND, "--mode takes weak, strong or both");
     }
     if (!(o->limit >= 0.0 && o->limit <= 100.0)) {
-        return complain("--limit is a share of a step in percent, from 0 to 100");
+        return weft__command_refuse(COMMAND,
+                                    "--limit is a share of a step in percent, from 0 to 100");
     }
     int exit_status = read_training(o, count, more);
     if (exit_status != 0) {
@@ -220,7 +157,9 @@ static int resolve(options_t *o, int count, char **more)
     o->asked = o->config;
     weft_status_t status = weft__setup_open(&o->config, &o->setup);
     if (status != WEFT_OK) {
-        return status == WEFT_ERR_NO_MEMORY ? fail() : complain(weft_last_error());
+        return status == WEFT_ERR_NO_MEMORY
+                   ? weft__command_fail(COMMAND, weft_last_error())
+                   : weft__command_refuse(COMMAND, "%s", weft_last_error());
     }
     s->base = &o->setup;
     s->asked = &o->asked;
@@ -232,11 +171,10 @@ static int resolve(options_t *o, int count, char **more)
 static int look_ahead(void *ctx)
 {
     const options_t *o = ctx;
-    if (o->scaling.json != NULL && weft__output_check(o->scaling.json) != WEFT_OK) {
-        return fail();
-    }
     bool gpus = strcmp(o->setup.device, "cuda") == 0;
-    return gpus || weft__admit_memory(&o->setup, o->ranks, stderr) == WEFT_OK ? 0 : fail();
+    return gpus || weft__admit_memory(&o->setup, o->ranks, stderr) == WEFT_OK
+               ? 0
+               : weft__command_fail(COMMAND, weft_last_error());
 }
 
 static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
@@ -246,15 +184,16 @@ static weft_status_t run(void *ctx, weft_comm_h comm, int *exit_p)
     return weft__scaling_run(&o->scaling, comm);
 }
 
-static int start(options_t *o, int asked, int count, char **more, char **typed)
+static int measure(options_t *o, int asked, const weft_args_found_t *more, char **typed)
 {
     o->scaling.command = typed;
-    int exit_status = resolve(o, count, more);
+    int exit_status = resolve(o, more->count, more->positionals);
     if (exit_status == 0) {
-        const weft_ranks_t ranks = {.name = "weft scaling",
+        const weft_ranks_t ranks = {.name = COMMAND,
                                     .ranks = o->ranks,
                                     .asked = asked,
                                     .bind = strcmp(o->bind, "none") != 0,
+                                    .outputs = {{"--json", o->scaling.json, false}},
                                     .typed = typed,
                                     .look_ahead = look_ahead,
                                     .run = run,
@@ -264,6 +203,14 @@ static int start(options_t *o, int asked, int count, char **more, char **typed)
     weft__setup_close(&o->setup);
     weft__train_free(&o->config);
     return exit_status;
+}
+
+static int start(void *ctx, const weft_args_found_t *found, char **typed)
+{
+    options_t *o = ctx;
+    int asked = 0, exit_status = refuse_words(typed, found);
+    exit_status = exit_status == 0 ? choose_ranks(o, &asked) : exit_status;
+    return exit_status == 0 ? measure(o, asked, found, typed) : exit_status;
 }
 
 int weft__cmd_scaling(int argc, char **argv)
@@ -297,7 +244,7 @@ int weft__cmd_scaling(int argc, char **argv)
          "rounds over all points; medians are shown (default 3)"},
         {"device", 'd', WEFT_ARG_STR, "D", &o.device, "cpu, cuda or auto, as WEFT_DEVICE"},
         {"bind", 0, WEFT_ARG_STR, "HOW", &o.bind, "bind ranks to cores: core, none"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &o.scaling.json,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &o.scaling.json,
          "write the results to FILE as JSON; -: to stdout, and the tables to stderr"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS},
@@ -311,7 +258,7 @@ int weft__cmd_scaling(int argc, char **argv)
                                              {"device", "auto cpu cuda", NULL},
                                              {"bind", "core none", NULL}};
     const weft_args_t args = {
-        .command = "weft scaling",
+        .command = COMMAND,
         .synopsis = "[OPTION]... [-- TRAIN-OPTION...]",
         .text = "Train on 1, 2, 4, ... ranks, on made-up tokens, and show throughput and "
                 "efficiency, weak and strong, and of other plans on all ranks; divide what is lost "
@@ -327,25 +274,5 @@ int weft__cmd_scaling(int argc, char **argv)
         .words = words,
         .words_count = (int)(sizeof(words) / sizeof(words[0])),
     };
-    char **typed = weft__ranks_typed("weft scaling", argc, argv);
-    if (typed == NULL) {
-        return 1;
-    }
-    weft_args_found_t found;
-    int exit_status, asked = 0;
-    signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
-    if (weft__args_parse(&args, argc, argv, &found) != WEFT_OK) {
-        weft__rank_say(weft_last_error()); /* it begins with the command */
-        exit_status = WEFT_EXIT_USAGE;
-    } else if (found.help) {
-        weft__args_help(&args, stdout);
-        exit_status = 0;
-    } else {
-        exit_status = refuse_words(typed, &found);
-        exit_status = exit_status == 0 ? choose_ranks(&o, &asked) : exit_status;
-        exit_status = exit_status == 0 ? start(&o, asked, found.count, found.positionals, typed)
-                                       : exit_status;
-    }
-    free(typed);
-    return exit_status;
+    return weft__command_run(&args, argc, argv, start, &o);
 }

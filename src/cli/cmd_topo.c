@@ -202,7 +202,7 @@ int weft__cmd_topo(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* told like a full disk */
     const weft_arg_t options[] = {
         {"ranks", 'n', WEFT_ARG_INT, "N", &ranks, "show which CPUs weft run -n N gives each rank"},
-        {"json", 0, WEFT_ARG_STR, "FILE", &path,
+        {"json", 0, WEFT_ARG_FILE, "FILE", &path,
          "write it to FILE as JSON as well; -: to stdout, instead of the text"},
     };
     static const weft_arg_range_t ranges[] = {{"ranks", 1, WEFT_MAX_RANKS}};
@@ -221,7 +221,7 @@ int weft__cmd_topo(int argc, char **argv)
     if (ends >= 0) {
         return ends;
     }
-    if (weft__args_none(&args, &found) != WEFT_OK) {
+    if (weft__args_none(&found) != WEFT_OK) {
         fprintf(stderr, "%s\n", weft_last_error());
         return WEFT_EXIT_USAGE;
     }

@@ -28,30 +28,16 @@
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 
+#define COMMAND "weft train"
+
 /* A rank that fails gives the others time to say what they know, and rank 0 to finish a checkpoint.
  * After a signal there is more, as training asks for. */
 #define GRACE_MS 10000
 
-/* Sentences about options and of the launcher begin with who says them already. */
-static const char *prefix(const char *sentence)
-{
-    static const char name[] = "weft train: ";
-    return strncmp(sentence, name, sizeof(name) - 1) == 0 ? "" : name;
-}
-
 static int complain(int exit_status)
 {
-    fprintf(stderr, "%s%s\n", prefix(weft_last_error()), weft_last_error());
+    weft__command_fail(COMMAND, weft_last_error());
     return exit_status;
-}
-
-/* The same of what every rank finds: one says so. */
-static int refuse(void)
-{
-    char text[2048];
-    snprintf(text, sizeof(text), "%s%s", prefix(weft_last_error()), weft_last_error());
-    weft__rank_say(text);
-    return WEFT_EXIT_USAGE;
 }
 
 /* Of a rank whose training diverged; the launcher exits with 1, as for other failures. */
@@ -105,28 +91,6 @@ static void print_models(void)
 static volatile sig_atomic_t speaks = 1; /* is this process the one that talks to the user? */
 static const char *volatile before_steps = "nothing is trained yet, and nothing is saved";
 
-/* "weft train: SIGTERM: TEXT", with nothing but what handlers may call. */
-static void tell_signal(int signal, const char *text)
-{
-    char line[512], name[WEFT_SIGNAL_NAME];
-    const char *const parts[] = {"weft train: ", weft__signal_name(signal, name), ": ", text, "\n"};
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        for (const char *c = parts[i]; *c != '\0' && used < sizeof(line); c++) {
-            line[used++] = *c;
-        }
-    }
-    ssize_t written = write(STDERR_FILENO, line, used);
-    (void)written; /* nobody is there to be told */
-}
-
-/* As if it had not been caught, when the handler returns. */
-static void die_of(int number)
-{
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
 /* When each kind of signal came first; 0: it did not. Its own partner, as the handler may run in
  * two threads. */
 static _Atomic uint64_t heard_ns[SIGTERM + 1];
@@ -140,7 +104,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     (void)context;
     if (!atomic_compare_exchange_strong(&heard_ns[number], &first, now)) {
         if (info->si_code == SI_KERNEL || now - first >= WEFT_SIGNAL_ECHO_NS) {
-            die_of(number);
+            weft__command_die_of(number);
         }
         errno = error;
         return;
@@ -148,10 +112,10 @@ static void on_signal(int number, siginfo_t *info, void *context)
     bool waits = weft__train_interrupt(number, &text);
     text = waits ? text : before_steps;
     if (speaks && text != NULL) {
-        tell_signal(number, text);
+        weft__command_tell_signal(COMMAND, number, text);
     }
     if (!waits) {
-        die_of(number);
+        weft__command_die_of(number);
     }
     errno = error;
 }
@@ -290,8 +254,7 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
     restart_t restart = {.out = setup->config->out, .option = "--resume"};
     int status = 1;
     if (command == NULL) {
-        fprintf(stderr, "weft train: out of memory\n");
-        return 1;
+        return weft__command_fail(COMMAND, "out of memory");
     }
     command[0] = self;
     command[1] = name;
@@ -304,7 +267,7 @@ static int start_ranks(const weft_setup_t *setup, int argc, char **argv)
     if (terminal != NULL) {
         weft__settings_set("WEFT_TERMINAL", terminal);
     }
-    weft_launch_t launch = {.name = "weft train",
+    weft_launch_t launch = {.name = COMMAND,
                             .ranks = setup->config->ranks,
                             .argv = command,
                             .program = WEFT_LAUNCH_SELF,
@@ -448,9 +411,10 @@ int weft__cmd_train(int argc, char **argv)
     int exit_status = 0;
     if (status != WEFT_OK) {
         /* Want of memory is nobody's mistake, and one rank's only. */
-        exit_status = status == WEFT_ERR_NO_MEMORY          ? complain(1)
-                      : alike && status == WEFT_ERR_INVALID ? refuse()
-                                                            : complain(WEFT_EXIT_USAGE);
+        exit_status = status == WEFT_ERR_NO_MEMORY ? complain(1)
+                      : alike && status == WEFT_ERR_INVALID
+                          ? weft__command_refuse(COMMAND, "%s", weft_last_error())
+                          : complain(WEFT_EXIT_USAGE);
     } else if (!help) {
         exit_status = train(&setup, job, argc, argv);
     }

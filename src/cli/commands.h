@@ -36,7 +36,29 @@ const weft_command_t *weft__command(int i);
 #define WEFT_EXIT_USAGE 2
 #define WEFT_EXIT_FINDING 3 /* it looked for a problem, and found one */
 
+/* Wrong use, which every rank finds alike: one says "COMMAND: TEXT", or the text, where it begins
+ * with the command. Returns WEFT_EXIT_USAGE. */
+int weft__command_refuse(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* What went wrong, be it on this rank only: the same. Returns 1. */
+int weft__command_fail(const char *command, const char *text);
+
+/* For handlers: "COMMAND: SIGTERM: TEXT" on stderr, with nothing but what handlers may call; and to
+ * die as if the signal had not been caught, when the handler returns. */
+void weft__command_tell_signal(const char *command, int signal, const char *text);
+void weft__command_die_of(int signal);
+
 /* Read a command's arguments; -1, or the exit status if that was all: help, or a mistake. */
 int weft__command_args(const weft_args_t *args, int argc, char **argv, weft_args_found_t *found_p);
+
+/* What a command does once its arguments are read. `typed`: the words before that reordered them,
+ * from the command's own name on, ended by NULL: for ranks that it starts, and for results. Returns
+ * the exit status. */
+typedef int weft_command_start_t(void *ctx, const weft_args_found_t *found, char **typed);
+
+/* The whole of a command that measures: read its arguments, and start. Returns the exit status. */
+int weft__command_run(const weft_args_t *args, int argc, char **argv, weft_command_start_t *start,
+                      void *ctx);
 
 #endif

@@ -162,19 +162,6 @@ static void name_process(void)
     }
 }
 
-int weft__command_args(const weft_args_t *args, int argc, char **argv, weft_args_found_t *found_p)
-{
-    if (weft__args_parse(args, argc, argv, found_p) != WEFT_OK) {
-        fprintf(stderr, "%s\n", weft_last_error());
-        return WEFT_EXIT_USAGE;
-    }
-    if (found_p->help) {
-        weft__args_help(args, stdout);
-        return 0;
-    }
-    return -1;
-}
-
 int main(int argc, char **argv)
 {
     name_process();

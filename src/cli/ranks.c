@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/settings.h"
 #include "boot/job.h"
 #include "boot/launch.h"
@@ -13,27 +14,12 @@
 #include "cli/rank.h"
 #include "comm/comm.h"
 
-static int fail(const weft_ranks_t *ranks, const char *text)
-{
-    fprintf(stderr, "%s: %s\n", ranks->name, text);
-    return 1;
-}
-
-/* What every rank finds alike: one says so. */
-static int refuse(const weft_ranks_t *ranks, const char *text)
-{
-    char sentence[2048];
-    snprintf(sentence, sizeof(sentence), "%s: %s", ranks->name, text);
-    weft__rank_say(sentence);
-    return WEFT_EXIT_USAGE;
-}
-
 /* ---- this process is a rank ------------------------------------------------------------- */
 
 static int run_as_rank(const weft_ranks_t *ranks, const weft_job_t *job)
 {
     if (ranks->asked != 0 && weft__job_check_ranks(job, ranks->asked) != WEFT_OK) {
-        return refuse(ranks, weft_last_error());
+        return weft__command_refuse(ranks->name, "%s", weft_last_error());
     }
     if (job->rank == 0 && ranks->prepare) {
         ranks->prepare(ranks->ctx);
@@ -43,11 +29,11 @@ static int run_as_rank(const weft_ranks_t *ranks, const weft_job_t *job)
     weft_comm_config_t config = WEFT_COMM_CONFIG_INIT;
     config.algo = ranks->algo;
     if (weft_comm_init_job(&comm, &config) != WEFT_OK) {
-        return fail(ranks, weft_last_error());
+        return weft__command_fail(ranks->name, weft_last_error());
     }
     weft_status_t status = ranks->run(ranks->ctx, comm, &exit_status);
     if (status != WEFT_OK && (job->rank == 0 || weft__rank_has_news(status))) {
-        fail(ranks, weft_last_error());
+        weft__command_fail(ranks->name, weft_last_error());
     }
     if (status != WEFT_OK) {
         weft_comm_abort(comm);
@@ -117,7 +103,8 @@ static int run_threads(const weft_ranks_t *ranks)
     rank_thread_t *threads = calloc((size_t)ranks->ranks, sizeof(*threads));
     weft_comm_h *comms = calloc((size_t)ranks->ranks, sizeof(weft_comm_h));
     if (!threads || !comms || weft_comm_init_all(comms, ranks->ranks, NULL) != WEFT_OK) {
-        exit_status = fail(ranks, threads && comms ? weft_last_error() : "out of memory");
+        exit_status = weft__command_fail(ranks->name,
+                                         threads && comms ? weft_last_error() : "out of memory");
         goto out;
     }
     for (; started < ranks->ranks; started++) {
@@ -128,7 +115,7 @@ static int run_threads(const weft_ranks_t *ranks)
             t->comm->tuner.size = ranks->ranks;
         }
         if (pthread_create(&t->thread, NULL, thread_main, t) != 0) {
-            exit_status = fail(ranks, "a thread could not be started");
+            exit_status = weft__command_fail(ranks->name, "a thread could not be started");
             weft_comm_abort(comms[started]);
             comms[started] = NULL;
             break;
@@ -161,7 +148,7 @@ static int start_ranks(const weft_ranks_t *ranks)
     }
     char **command = calloc((size_t)count + 2, sizeof(char *));
     if (!command) {
-        return fail(ranks, "out of memory");
+        return weft__command_fail(ranks->name, "out of memory");
     }
     command[0] = self;
     memcpy(command + 1, ranks->typed, (size_t)count * sizeof(char *));
@@ -175,17 +162,40 @@ static int start_ranks(const weft_ranks_t *ranks)
                             .device = weft__settings()->device,
                             .grace_ms = WEFT_LAUNCH_GRACE_MS};
     if (weft__launch(&launch, &status) != WEFT_OK) {
-        fail(ranks, weft_last_error());
+        weft__command_fail(ranks->name, weft_last_error());
     }
     free(command);
     return status;
 }
 
+static int count_outputs(const weft_ranks_t *ranks)
+{
+    int count = 0, room = (int)(sizeof(ranks->outputs) / sizeof(ranks->outputs[0]));
+    while (count < room && ranks->outputs[count].option != NULL) {
+        count++;
+    }
+    return count;
+}
+
+static weft_status_t check_outputs(const weft_ranks_t *ranks)
+{
+    for (int i = 0; i < count_outputs(ranks); i++) {
+        const weft_output_name_t *name = &ranks->outputs[i];
+        if (name->path != NULL && name->path[0] != '\0' && !name->read) {
+            WEFT_TRY(weft__output_check(name->path));
+        }
+    }
+    return WEFT_OK;
+}
+
 int weft__ranks_run(const weft_ranks_t *ranks)
 {
     const weft_job_t *job;
+    if (weft__outputs_distinct(ranks->outputs, count_outputs(ranks)) != WEFT_OK) {
+        return weft__command_refuse(ranks->name, "%s", weft_last_error());
+    }
     if (weft__job(&job) != WEFT_OK) {
-        return refuse(ranks, weft_last_error());
+        return weft__command_refuse(ranks->name, "%s", weft_last_error());
     }
     if (strcmp(job->launcher, "none") != 0) {
         return run_as_rank(ranks, job);
@@ -194,16 +204,8 @@ int weft__ranks_run(const weft_ranks_t *ranks)
     if (exit_status != 0) {
         return exit_status;
     }
-    return ranks->threads ? run_threads(ranks) : start_ranks(ranks);
-}
-
-char **weft__ranks_typed(const char *name, int argc, char **argv)
-{
-    char **typed = calloc((size_t)argc + 1, sizeof(char *));
-    if (!typed) {
-        fprintf(stderr, "%s: out of memory\n", name);
-        return NULL;
+    if (check_outputs(ranks) != WEFT_OK) {
+        return weft__command_fail(ranks->name, weft_last_error());
     }
-    memcpy(typed, argv, (size_t)argc * sizeof(char *));
-    return typed;
+    return ranks->threads ? run_threads(ranks) : start_ranks(ranks);
 }

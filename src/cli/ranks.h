@@ -12,6 +12,8 @@
 
 #include <weft/weft.h>
 
+#include "base/output.h"
+
 typedef struct weft_ranks {
     const char *name; /* "weft bench"; begins every sentence */
     int ranks;        /* to start, unless a launcher did */
@@ -19,7 +21,10 @@ typedef struct weft_ranks {
     bool threads;     /* of this process */
     bool bind;        /* processes that are started are bound to cores */
     const char *algo; /* forced on the communicator; NULL: the tuner chooses */
-    char **typed;     /* the command line from the command's own name on, ended by NULL */
+    /* Files that are written, or must not be: two that are the same are wrong use; before ranks are
+     * started, one that cannot be written is a failure. The first without an option ends them. */
+    weft_output_name_t outputs[4];
+    char **typed; /* the command line from the command's own name on, ended by NULL */
 
     /* Optional. Before ranks are started, by the process that starts them: what every rank would
      * find, and say. 0, or the exit status. */
@@ -37,9 +42,5 @@ typedef struct weft_ranks {
 
 /* Returns the exit status of the command; what went wrong has been said. */
 int weft__ranks_run(const weft_ranks_t *ranks);
-
-/* The command line before it is parsed, which reorders it: a copy to be freed, ended by NULL. NULL
- * without memory, which is said. */
-char **weft__ranks_typed(const char *name, int argc, char **argv);
 
 #endif

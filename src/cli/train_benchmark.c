@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/output.h"
 #include "base/settings.h"
 #include "bench/samples.h"
 #include "cli/ranks.h"
@@ -17,17 +16,6 @@ typedef struct benchmark {
     weft_setup_t *setup;
     char **typed;
 } benchmark_t;
-
-static int look_ahead(void *ctx)
-{
-    const benchmark_t *b = ctx;
-    const char *json = b->setup->config->json;
-    if (json != NULL && weft__output_check(json) != WEFT_OK) {
-        fprintf(stderr, "weft train: %s\n", weft_last_error());
-        return 1;
-    }
-    return 0;
-}
 
 static weft_status_t measure(weft_setup_t *setup, weft_comm_h comm, weft_trace_t *trace,
                              bool speaks, weft_result_t *result)
@@ -86,7 +74,8 @@ int weft__train_benchmark(weft_setup_t *setup, char **typed)
                                 .ranks = setup->config->ranks,
                                 .bind = strcmp(weft__settings()->bind, "none") != 0,
                                 .typed = typed,
-                                .look_ahead = look_ahead,
+                                .outputs = {{"--json", setup->config->json, false},
+                                            {"--trace", setup->config->trace, false}},
                                 .run = run,
                                 .ctx = &benchmark};
     return weft__ranks_run(&ranks);

@@ -229,7 +229,7 @@ weft_status_t weft__call_check(const weft_call_t *call)
     WEFT_TRY(weft__comm_check(call->comm, name));
     WEFT_TRY(check_values(call, name));
     if (call->stream && !weft__stream_exists(call->stream)) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_%s: the stream was destroyed", name);
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: " WEFT_STREAM_GONE, name);
     }
     if (call->coll == WEFT_COLL_ALLTOALLV) {
         return check_vectors(call, name);

@@ -120,7 +120,7 @@ static weft_status_t check_stream(const char *call, weft_stream_h stream, bool s
         return WEFT_OK;
     }
     if (!ops_now()->stream_alive(stream)) {
-        return weft__fail(WEFT_ERR_INVALID, "%s: the stream is none, or destroyed already", call);
+        return weft__fail(WEFT_ERR_INVALID, "%s: " WEFT_STREAM_GONE, call);
     }
     if (!self && ops_now()->stream_is_self(stream)) {
         return weft__fail(WEFT_ERR_INVALID,

@@ -104,7 +104,9 @@ weft_status_t weft__comm_stream_create(weft_stream_h *stream_p);
 /* Is the calling thread the worker of such a stream? */
 bool weft__lane_is_self(void);
 
-/* Not destroyed? Cheap. */
+/* Not destroyed? Cheap. What to say of one that is, or of what never was a stream: they cannot
+ * always be told apart. */
+#define WEFT_STREAM_GONE "the stream is none, or destroyed already"
 bool weft__stream_exists(weft_stream_h stream);
 
 /* The device a thread starts with: the local rank of the job, else 0. */

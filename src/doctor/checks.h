@@ -1,7 +1,7 @@
 /* Every check: one row. A check adds what it finds (weft__doctor_add), and returns NULL, or why
  * there was nothing to look at. A check that adds nothing and returns NULL is an OK.
  *
- * docs/doctor.md has the same names with what they cost and how to mend it; a test compares. */
+ * docs/doctor.md has the same names with what they cost and how to fix it; a test compares. */
 #ifndef WEFT_DOCTOR_CHECKS_H
 #define WEFT_DOCTOR_CHECKS_H
 

@@ -15,7 +15,7 @@
 /* ---- with each other ------------------------------------------------------------------------- */
 
 /* Nothing can be done about what the hardware does not have. */
-static bool can_be_mended(const char *refusal)
+static bool can_be_fixed(const char *refusal)
 {
     return refusal != NULL &&
            (strstr(refusal, "topology") != NULL || strstr(refusal, "disabled") != NULL);
@@ -36,16 +36,16 @@ const char *weft__check_peer(weft_doctor_t *doctor)
             continue;
         }
         refused++;
-        if (worst == NULL || (can_be_mended(pair->refusal) && !can_be_mended(worst->refusal))) {
+        if (worst == NULL || (can_be_fixed(pair->refusal) && !can_be_fixed(worst->refusal))) {
             worst = pair;
             from = gpus->gpus[i / gpus->count].index;
             to = gpus->gpus[i % gpus->count].index;
         }
     }
     if (worst != NULL) {
-        bool mendable = can_be_mended(worst->refusal);
+        bool fixable = can_be_fixed(worst->refusal);
         weft__doctor_add(
-            doctor, mendable ? WEFT_FINDING_WARNING : WEFT_FINDING_NOTE,
+            doctor, fixable ? WEFT_FINDING_WARNING : WEFT_FINDING_NOTE,
             weft__doctor_text(doctor, "%d of %d pairs of GPUs do not reach each other's memory",
                               refused, gpus->count * (gpus->count - 1)),
             weft__doctor_text(doctor, "GPU %d to GPU %d (%s): %s", from, to,
@@ -53,10 +53,10 @@ const char *weft__check_peer(weft_doctor_t *doctor)
                               worst->refusal ? worst->refusal : "the driver gives no reason"),
             "data goes through host memory: a quarter of PCIe's bandwidth or less, and the CPU's "
             "memory is busy with it",
-            mendable ? "turn off the IOMMU and ACS in the BIOS, enable \"above 4G decoding\"; in a "
-                       "virtual machine ask for GPUs of one PCIe switch"
-                     : "none: these boards cannot; fewer, larger exchanges (--accumulate, "
-                       "--bucket) help");
+            fixable ? "turn off the IOMMU and ACS in the BIOS, enable \"above 4G decoding\"; in a "
+                      "virtual machine ask for GPUs of one PCIe switch"
+                    : "none: these boards cannot; fewer, larger exchanges (--accumulate, "
+                      "--bucket) help");
     }
     return NULL;
 }

@@ -1,5 +1,5 @@
 /* Looking for what makes a machine, a job's environment or a run slow or wrong, and saying how to
- * mend it. Nothing is changed, and no rights are needed beyond the user's.
+ * fix it. Nothing is changed, and no rights are needed beyond the user's.
  *
  *     weft_doctor_t doctor;
  *     weft__doctor_init(&doctor, &asked);       where to look; tests give a folder in place of /

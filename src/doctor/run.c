@@ -1,5 +1,6 @@
 #include "doctor/run.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #define FIRST_LINES 1000 /* of a long file, these and the last ones */
 #define LAST_LINES 19000
+#define LINE_MOST (1 << 16) /* bytes */
 #define TRACE_MOST ((off_t)512 << 20)
 #define WARM_UP 10 /* steps at most */
 
@@ -50,35 +52,72 @@ static bool read_step(const char *line, size_t length, weft_run_step_t *step)
     return known;
 }
 
-static uint64_t count_lines(const char *text, size_t size)
+/* Count the lines. A file may be larger than memory, so only what is looked at is read: the line
+ * that the last ones begin with is at *last_p. */
+static weft_status_t survey(FILE *in, weft_run_steps_t *steps, off_t *last_p)
 {
-    uint64_t lines = 0;
-    for (const char *at = text; (at = memchr(at, '\n', size - (size_t)(at - text))) != NULL; at++) {
-        lines++;
-    }
-    return lines;
-}
-
-weft_status_t weft__run_steps_read(const char *text, size_t size, weft_run_steps_t *steps_p)
-{
-    weft_run_steps_t steps = {.lines = count_lines(text, size)};
-    uint64_t room = steps.lines < FIRST_LINES + LAST_LINES ? steps.lines : FIRST_LINES + LAST_LINES;
-    steps.torn = size > 0 && text[size - 1] != '\n';
-    steps.list = calloc(room + 1, sizeof(*steps.list));
-    if (steps.list == NULL) {
+    enum { RING = LAST_LINES + 1 }; /* starts of the last lines, and of what follows them */
+    off_t *starts = calloc(RING, sizeof(*starts)), at = 0;
+    char block[1 << 14], end = '\n';
+    size_t count;
+    if (starts == NULL) {
         return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the steps of a run");
     }
-    const char *at = text;
-    for (uint64_t line = 0; line < steps.lines; line++) {
-        const char *end = memchr(at, '\n', size - (size_t)(at - text));
-        bool wanted = line < FIRST_LINES || line + LAST_LINES >= steps.lines;
-        if (wanted) {
-            bool good = read_step(at, (size_t)(end - at), &steps.list[steps.count]);
-            steps.count += good;
-            steps.damaged += !good;
+    while ((count = fread(block, 1, sizeof(block), in)) > 0) {
+        for (size_t i = 0; i < count; i++) {
+            at++;
+            if (block[i] == '\n') {
+                starts[++steps->lines % RING] = at;
+            }
         }
-        at = end + 1;
+        end = block[count - 1];
     }
+    steps->torn = end != '\n';
+    *last_p = starts[(steps->lines + 1) % RING];
+    free(starts);
+    return ferror(in)
+               ? weft__fail(WEFT_ERR_SYSTEM, "cannot read metrics.jsonl: %s", strerror(errno))
+               : WEFT_OK;
+}
+
+/* Read `count` lines from here on; one that is longer than a step can be is damaged. */
+static void read_lines(FILE *in, uint64_t count, char line[LINE_MOST], weft_run_steps_t *steps)
+{
+    while (count-- > 0) {
+        size_t length = 0;
+        int c;
+        while ((c = getc(in)) != '\n' && c != EOF) {
+            if (length < LINE_MOST) {
+                line[length] = (char)c;
+            }
+            length++;
+        }
+        bool good = length <= LINE_MOST && read_step(line, length, &steps->list[steps->count]);
+        steps->count += good;
+        steps->damaged += !good;
+    }
+}
+
+weft_status_t weft__run_steps_read(FILE *in, weft_run_steps_t *steps_p)
+{
+    weft_run_steps_t steps = {0};
+    off_t last;
+    WEFT_TRY(survey(in, &steps, &last));
+    bool all = steps.lines <= FIRST_LINES + LAST_LINES;
+    uint64_t first = all ? steps.lines : FIRST_LINES, rest = all ? 0 : LAST_LINES;
+    char *line = malloc(LINE_MOST);
+    steps.list = calloc(first + rest + 1, sizeof(*steps.list));
+    if (steps.list == NULL || line == NULL) {
+        free(steps.list);
+        free(line);
+        return weft__fail(WEFT_ERR_NO_MEMORY, "no memory for the steps of a run");
+    }
+    rewind(in);
+    read_lines(in, first, line, &steps);
+    if (rest > 0 && fseeko(in, last, SEEK_SET) == 0) {
+        read_lines(in, rest, line, &steps);
+    }
+    free(line);
     *steps_p = steps;
     return WEFT_OK;
 }
@@ -219,14 +258,20 @@ static void read_machine(weft_doctor_run_t *run, const char *folder)
 
 static weft_status_t read_metrics(weft_doctor_run_t *run, const char *folder)
 {
-    size_t size;
-    char *text = read_file(folder, "metrics.jsonl", &size);
-    if (text == NULL) {
+    char path[WEFT_PATH_BYTES];
+    bool there = false;
+    if (weft__path_join(path, folder, "metrics.jsonl") != WEFT_OK ||
+        weft__is_file(path, &there) != WEFT_OK || !there) {
         return WEFT_OK;
     }
-    weft_status_t status = weft__run_steps_read(text, size, &run->steps);
+    FILE *in = fopen(path, "re");
+    if (in == NULL) {
+        return errno == ENOMEM ? weft__fail(WEFT_ERR_NO_MEMORY, "no memory to read %s", path)
+                               : WEFT_OK;
+    }
+    weft_status_t status = weft__run_steps_read(in, &run->steps);
     run->has_metrics = status == WEFT_OK;
-    free(text);
+    fclose(in);
     return status;
 }
 

@@ -48,7 +48,8 @@ weft_status_t weft__doctor_run_read(weft_doctor_t *doctor, const char *folder);
 void weft__doctor_run_free(weft_doctor_run_t *run); /* NULL is fine */
 
 /* The readers by themselves. */
-weft_status_t weft__run_steps_read(const char *text, size_t size, weft_run_steps_t *steps_p);
+weft_status_t weft__run_steps_read(FILE *in,
+                                   weft_run_steps_t *steps_p); /* a file, from its start */
 weft_status_t weft__run_trace_read(const char *text, size_t size, weft_run_trace_t *trace_p);
 
 /* The median of a field over the steps after the start, which compiles, connects and warms up; NaN

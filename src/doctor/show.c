@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/args.h"
+#include "base/plain.h"
 #include "doctor/doctor.h"
 
 static const char *const words[] = {"ok", "note", "warning", "error"};
@@ -9,11 +10,18 @@ static const char *const words[] = {"ok", "note", "warning", "error"};
 #define TEXT_COLUMN 11 /* where the text of a finding begins */
 #define OK_COLUMN 27
 
+/* Evidence has names of others in it: of hosts, files, variables. */
+static void print_text(FILE *out, const char *text, int column)
+{
+    char plain[4096];
+    weft__print_wrapped(out, weft__plain(plain, sizeof(plain), text, true), column, column);
+}
+
 static void print_part(FILE *out, const char *name, const char *text)
 {
     if (text[0] != '\0') {
         fprintf(out, "  %-9s", name);
-        weft__print_wrapped(out, text, TEXT_COLUMN, TEXT_COLUMN);
+        print_text(out, text, TEXT_COLUMN);
     }
 }
 
@@ -23,15 +31,14 @@ static void print_finding(const weft_finding_t *finding, FILE *out)
     print_part(out, "what", finding->what);
     print_part(out, "seen", finding->evidence);
     print_part(out, "costs", finding->cost);
-    print_part(out, "mend", finding->fix);
+    print_part(out, "fix", finding->fix);
     fprintf(out, "\n");
 }
 
 static void print_ok(const weft_finding_t *finding, FILE *out)
 {
     fprintf(out, "  %-7s %-16s ", finding->skipped ? "-" : "ok", finding->check);
-    weft__print_wrapped(out, finding->skipped ? finding->evidence : finding->what, OK_COLUMN,
-                        OK_COLUMN);
+    print_text(out, finding->skipped ? finding->evidence : finding->what, OK_COLUMN);
 }
 
 /* A row for each subject: how many checks were fine, and so on. */
@@ -79,21 +86,9 @@ void weft__doctor_print_exports(const weft_doctor_t *doctor, FILE *out)
 {
     for (int i = 0; i < doctor->export_count; i++) {
         const weft_doctor_export_t *line = &doctor->exports[i];
-        fprintf(out, "# ");
-        char comment[1024];
-        snprintf(comment, sizeof(comment), "%s", line->why);
-        /* broken by hand: every line of a comment begins with its sign */
-        size_t column = 2;
-        for (char *save = NULL, *word = strtok_r(comment, " ", &save); word != NULL;
-             word = strtok_r(NULL, " ", &save)) {
-            if (column > 2 && column + 1 + strlen(word) > 80) {
-                fprintf(out, "\n# ");
-                column = 2;
-            }
-            fprintf(out, "%s%s", column > 2 ? " " : "", word);
-            column += strlen(word) + (column > 2);
-        }
-        fprintf(out, "\nexport %s=%s\n", line->name, line->value);
+        char why[1024];
+        weft__print_comment(out, weft__plain(why, sizeof(why), line->why, false));
+        fprintf(out, "export %s=%s\n", line->name, line->value);
     }
 }
 
@@ -117,7 +112,7 @@ void weft__doctor_print(const weft_doctor_t *doctor, bool verbose, FILE *out)
     }
     const weft_finding_t *first = worst(doctor);
     if (errors + warnings == 0) {
-        fprintf(out, notes > 0 ? "no warnings" : "nothing to mend");
+        fprintf(out, notes > 0 ? "no warnings" : "nothing to fix");
     } else {
         fprintf(out, "%d error%s, %d warning%s", errors, plural(errors), warnings,
                 plural(warnings));

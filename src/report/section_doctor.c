@@ -17,7 +17,7 @@ typedef struct level {
  * "skipped": the file calls its level "ok". */
 static const level_t levels[] = {{"error", 1}, {"warning", 5}, {"note", 4},
                                  {"ok", 2},    {"skipped", 7}, {NULL, 7}};
-#define OK 3 /* of them: looked, and found it in order */
+#define OK 3 /* of them: looked, and found it ok */
 #define SKIPPED 4
 #define LEVELS ((int)(sizeof(levels) / sizeof(levels[0])))
 
@@ -82,7 +82,7 @@ static void write_table(const weft_json_value_t *findings, bool told, FILE *out)
     weft__html_table_end(out);
 }
 
-/* What is in order, and what was not looked at, is folded. */
+/* What is ok, and what was not looked at, is folded. */
 static void write_findings(const weft_json_value_t *findings, FILE *out)
 {
     int passed = count_findings(findings, OK), skipped = count_findings(findings, SKIPPED);

@@ -150,7 +150,7 @@ static weft_status_t cpu_call(const weft_symm_call_t *call, weft_stream_h stream
         return run(call);
     }
     if (!weft__stream_exists(stream)) {
-        return weft__fail(WEFT_ERR_INVALID, "a call on a symmetric heap: the stream was destroyed");
+        return weft__fail(WEFT_ERR_INVALID, "a call on a symmetric heap: " WEFT_STREAM_GONE);
     }
     weft_symm_call_t *queued = malloc(sizeof(*queued));
     if (!queued) {

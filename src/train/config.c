@@ -54,20 +54,6 @@ static void *field_of(const row_t *row, weft_train_config_t *config)
     return (char *)config + row->offset;
 }
 
-/* Is `value` one of the words, which are separated by spaces? */
-static bool is_word(const char *words, const char *value)
-{
-    size_t length = strlen(value);
-    while (*words != '\0') {
-        size_t word = strcspn(words, " ");
-        if (word == length && memcmp(words, value, length) == 0) {
-            return true;
-        }
-        words += word + (words[word] == ' ' ? 1 : 0);
-    }
-    return false;
-}
-
 /* false, and the field is unchanged, if `value` is no such thing. */
 static bool assign(const row_t *row, const char *value, weft_train_config_t *config)
 {
@@ -82,7 +68,7 @@ static bool assign(const row_t *row, const char *value, weft_train_config_t *con
     case KIND_BOOL:
         return weft__parse_bool(value, field);
     case KIND_ONE:
-        if (!is_word(row->words, value)) {
+        if (!weft__is_word(row->words, value)) {
             return false;
         }
         break;
@@ -302,18 +288,18 @@ static void make_options(weft_train_config_t *config, const char **file_p, weft_
         .kind = WEFT_ARG_FLAG,
         .target = &config->benchmark,
         .help = "train on made-up tokens, write nothing, and say how fast that is and where the "
-                "time goes; of --data, --out and what belongs to them nothing is used; --steps "
-                "counts timed steps (default 20)"};
+                "time goes; what a --config says of --data, --out, --trace and what belongs to "
+                "them is not used; --steps counts timed steps (default 20)"};
     options[OPTIONS - 4] = (weft_arg_t){
         .name = "json",
-        .kind = WEFT_ARG_STR,
+        .kind = WEFT_ARG_FILE,
         .metavar = "FILE",
         .target = &config->json,
         .help = "--benchmark: write the figures to FILE as JSON; -: to stdout, and the table to "
                 "stderr"};
     options[OPTIONS - 3] = (weft_arg_t){.name = "config",
                                         .letter = 'c',
-                                        .kind = WEFT_ARG_STR,
+                                        .kind = WEFT_ARG_FILE,
                                         .metavar = "FILE",
                                         .target = file_p,
                                         .help = "read options from FILE first: lines name = value"};
@@ -379,7 +365,7 @@ static weft_status_t parse_copy(const weft_args_t *args, int argc, char **argv,
     memcpy(copy, argv, (size_t)argc * sizeof(*copy));
     weft_status_t status = weft__args_parse(args, argc, copy, found_p);
     if (status == WEFT_OK && !found_p->help) {
-        status = weft__args_none(args, found_p);
+        status = weft__args_none(found_p);
     }
     free(copy);
     return status;
@@ -390,7 +376,7 @@ static weft_status_t check_words(weft_train_config_t *config)
     for (int i = 0; i < ROWS; i++) {
         const char *value = table[i].kind == KIND_ONE ? *(const char **)field_of(&table[i], config)
                                                       : "";
-        if (table[i].kind == KIND_ONE && !is_word(table[i].words, value)) {
+        if (table[i].kind == KIND_ONE && !weft__is_word(table[i].words, value)) {
             return weft__fail(WEFT_ERR_INVALID, "weft train: --%s takes one of: %s, not \"%.60s\"",
                               table[i].name, table[i].words, value);
         }
@@ -404,17 +390,49 @@ static void heed_device(weft_train_config_t *config)
     config->device = weft__settings_device(config->device);
 }
 
-/* What a benchmark has no use for may stand in the configuration of the run that it is about. Where
- * a checkpoint is to be gone on from, that says what the model is, so it is refused later. */
-static void heed_benchmark(bool steps_asked, weft_train_config_t *config)
+/* What a benchmark has no use for is not for the command line. */
+static weft_status_t refuse_unused(const weft_args_found_t *found)
 {
-    if (!config->benchmark) {
-        return;
+    static const struct {
+        const char *name, *why;
+    } rows[] = {
+        {"data", "tokens are made up"},
+        {"tokenizer", "tokens are made up"},
+        {"eval-data", "nothing is validated"},
+        {"eval-share", "nothing is validated"},
+        {"eval", "nothing is validated"},
+        {"eval-batches", "nothing is validated"},
+        {"out", "nothing is written but --json"},
+        {"tensorboard", "nothing is written but --json"},
+        {"resume", "weights are made up"},
+        {"save", "nothing is saved"},
+        {"keep", "nothing is saved"},
+        {"max-restarts", "nothing is saved to go on from"},
+        {"grace", "nothing is saved"},
+        {"sample", "no text is sampled"},
+        {"sample-tokens", "no text is sampled"},
+        {"prompt", "no text is sampled"},
+        {"log", "steps are not printed"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (weft__args_given(found, rows[i].name)) {
+            return weft__fail(WEFT_ERR_INVALID, "--%s has no use, as %s: leave it out",
+                              rows[i].name, rows[i].why);
+        }
     }
+    return WEFT_OK;
+}
+
+/* But it may stand in the configuration of the run that it is about, whose trace is not to be
+ * replaced. Where a checkpoint is to be gone on from, that says what the model is, so it is refused
+ * later. */
+static void heed_benchmark(bool trace_asked, weft_train_config_t *config)
+{
     config->data = config->eval_data = config->out = config->tensorboard = "";
+    config->trace = trace_asked ? config->trace : "";
     config->tokenizer = "none";
     config->eval_every = config->save_every = config->sample_every = config->max_restarts = 0;
-    config->steps = steps_asked ? config->steps : WEFT_TRAIN_BENCHMARK_STEPS;
+    config->steps = config->asked_steps ? config->steps : WEFT_TRAIN_BENCHMARK_STEPS;
     config->warmup = config->warmup < config->steps ? config->warmup : config->steps;
 }
 
@@ -496,7 +514,11 @@ static weft_status_t parse_over(const weft_train_earlier_t *earlier, int argc, c
         divide_as_before(&before, config);
     }
     config->asked_ranks = asked;
-    heed_benchmark(steps_asked, config);
+    config->asked_steps = steps_asked;
+    if (status == WEFT_OK && config->benchmark) {
+        status = refuse_unused(&found);
+        heed_benchmark(weft__args_given(&found, "trace"), config);
+    }
     return status == WEFT_OK ? check_words(config) : status;
 }
 

@@ -150,8 +150,9 @@ typedef struct weft_train_config {
     WEFT_TRAIN_##kind field;
     WEFT_TRAIN_TABLE(WEFT_TRAIN_FIELD)
 #undef WEFT_TRAIN_FIELD
-    int asked_ranks; /* -n on the command line; WEFT_TRAIN_NOT_ASKED: there was none */
-    bool dry_run;    /* --dry-run, --force: not part of a configuration, and not written */
+    int asked_ranks;  /* -n on the command line; WEFT_TRAIN_NOT_ASKED: there was none */
+    bool asked_steps; /* --steps likewise */
+    bool dry_run;     /* --dry-run, --force: not part of a configuration, and not written */
     bool force;
     bool benchmark;            /* --benchmark, --json: likewise */
     const char *json;          /* NULL: no file */
@@ -160,7 +161,8 @@ typedef struct weft_train_config {
     int text_count;
 } weft_train_config_t;
 
-/* Defaults, then the file named by --config, then the command line. argv is left as it is.
+/* Defaults, then the file named by --config, then the command line. argv is left as it is. With
+ * --benchmark, what it has no use for is left out if the file says it, and refused if it was typed.
  * *help_p: --help was given and the rest was not looked at (weft__train_help prints it).
  * WEFT_ERR_INVALID with a sentence. Strings point into argv or belong to the configuration:
  * weft__train_free, after failures too. */

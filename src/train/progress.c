@@ -2,7 +2,6 @@
 #include "train/progress.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "boot/job.h"
 
+#define COLUMNS 80           /* of what is no terminal */
 #define REDRAW_NS 100000000u /* ten times a second is enough for eyes */
 
 /* "123", "45.6k", "1.23M", "7.89G" */
@@ -199,7 +199,7 @@ void weft__progress_step(weft_progress_t *progress, const weft_metrics_step_t *s
     double done = step->step > progress->first ? (double)(step->step - progress->first) : 1;
     double left = (double)(now - progress->start_ns) * 1e-9 / done *
                   (double)(last ? 0 : progress->steps - step->step);
-    int width = progress->terminal ? columns(progress->out) - 1 : INT_MAX;
+    int width = progress->terminal ? columns(progress->out) - 1 : COLUMNS; /* metrics has all */
     weft__progress_text(text, sizeof(text), step, progress->steps, last ? -1 : left, width);
     if (!progress->terminal) {
         if (step->step % (uint64_t)progress->log_every == 0 || last || !isnan(step->eval_loss)) {

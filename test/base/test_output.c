@@ -514,6 +514,52 @@ static void long_names_have_temporary_files(void **state)
     assert_holds("inside", "inside");
 }
 
+/* Are they refused as one file? */
+static bool clash(const char *a, const char *b, bool b_read)
+{
+    char first[WEFT_PATH_BYTES];
+    snprintf(first, sizeof(first), "%s", a); /* in_scratch has one name at a time */
+    const weft_output_name_t names[] = {
+        {"--none", NULL, false}, {"--a", first, false}, {"--b", b, b_read}};
+    weft_status_t status = weft__outputs_distinct(names, 3);
+    assert_true(status == WEFT_OK || status == WEFT_ERR_INVALID);
+    assert_true(status == WEFT_OK || error_says("--a and --b name the same file"));
+    return status != WEFT_OK;
+}
+
+static void one_file_by_two_names_is_refused(void **state)
+{
+    (void)state;
+    char file[WEFT_PATH_BYTES], other[WEFT_PATH_BYTES], link_to[WEFT_PATH_BYTES];
+    snprintf(file, sizeof(file), "%s", in_scratch("one"));
+    snprintf(link_to, sizeof(link_to), "%s", in_scratch("link-to-one"));
+    unlink(file);
+    unlink(link_to);
+    assert_int_equal(symlink("one", link_to), 0);
+    for (int there = 0; there < 2; there++) { /* not yet, and then */
+        assert_true(clash(file, file, false));
+        assert_true(clash(file, in_scratch("./one"), false));
+        assert_true(clash(file, link_to, false));
+        assert_true(clash(file, link_to, true));
+        assert_false(clash(file, in_scratch("two"), false));
+        write_file(file, "1", 1);
+    }
+    snprintf(other, sizeof(other), "%s", in_scratch("hard"));
+    unlink(other);
+    assert_int_equal(link(file, other), 0);
+    assert_false(clash(file, other, false)); /* one of the names is replaced, the other stays */
+    assert_false(clash("/dev/null", "/dev/null", false));
+    assert_false(clash("", "", false));
+    assert_true(clash("-", "-", false));
+    int fd = open(file, O_RDWR | O_CLOEXEC, 0);
+    snprintf(other, sizeof(other), "/dev/fd/%d", fd);
+    assert_true(clash(file, other, false));
+    close(fd);
+    const weft_output_name_t read[] = {{"--a", file, true}, {"--b", file, true}};
+    assert_int_equal(weft__outputs_distinct(read, 2), WEFT_OK);
+    unlink(link_to);
+}
+
 static int as_named(void **state)
 {
     (void)state;
@@ -545,6 +591,7 @@ int main(void)
         cmocka_unit_test(a_log_grows_by_whole_writes),
         cmocka_unit_test(the_first_offer_stays),
         cmocka_unit_test(long_names_have_temporary_files),
+        cmocka_unit_test(one_file_by_two_names_is_refused),
     };
     int failed = cmocka_run_group_tests_name("nameless", tests, NULL, NULL);
     failed += cmocka_run_group_tests_name("named", tests, as_named, NULL);

@@ -30,6 +30,13 @@ expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
 expect_not_in() { grep -qF -- "$2" <<<"$1" && fail "'$2' is in: $1"; }
 expect_same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
 
+# expect_narrow: the lines of $out fit into 80 columns, but for names of files
+expect_narrow() {
+    local wide
+    wide=$(grep -v '^# expectations: ' <<<"$out" | awk 'length > 80')
+    [ -z "$wide" ] || fail "more than 80 columns: $wide"
+}
+
 norms() { sed -n 's/.*"grad_norm": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 

@@ -25,7 +25,7 @@ level() {
 name="a machine that tells nothing has nothing wrong"
 doctor --level quick --root "$work/empty" --json json
 expect_status 0
-expect_in "$out" "nothing to mend"
+expect_in "$out" "nothing to fix"
 expect_in "$(tr -d ' \n' <json)" '"kind":"doctor","format":1,'
 expect_in "$(tr -d ' \n' <json)" '"exports":[]'
 [ "$(level env-hurts)" = ok ] || fail "env-hurts is $(level env-hurts)"
@@ -49,7 +49,7 @@ NCCL_DEBUG=INFO doctor --level quick --root "$work/empty"
 expect_status 0
 expect_in "$out" "note: env-hurts"
 expect_in "$out" "no warnings; 1 note"
-expect_not_in "$out" "nothing to mend"
+expect_not_in "$out" "nothing to fix"
 
 name="lines fit a terminal"
 NCCL_ALGO=Ring WEFT_TIMEUOT=5 doctor --level quick --verbose
@@ -163,6 +163,25 @@ expect_status 1
 expect_in "$err" "nowhere"
 [ ! -s out ] || fail "it speaks before it fails: $out"
 
+name="a run larger than memory: its beginning and its end are looked at"
+mkdir -p long
+yes '{"step": 1, "loss": 2.5, "seconds": 0.1}' | head -3000000 >long/metrics.jsonl
+echo '{"step": 2, "loss": null, "seconds": 0.1}' >>long/metrics.jsonl
+limit=100000
+grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_BUILD/CMakeCache.txt" && limit=unlimited # it takes the whole address space
+(ulimit -v $limit && exec "$weft" doctor long) >out 2>err </dev/null
+out=$(cat out)
+expect_in "$out" "loss is null in step 2"
+rm -r long
+
+name="names of others move no cursor"
+mkdir -p hostile
+printf '{"device": "cpu", "host": "a\\u001b[2Jb", "ranks": 2}' >hostile/machine.json
+printf 'model = a\033[2Jb\nno\033[2Jsuch = 1\n' >hostile/config
+doctor hostile
+expect_in "$out" 'no\x1b[2Jsuch'
+! grep -q $'\033' out err || fail "an escape reaches the terminal"
+
 name="a signal leaves nothing behind"
 MARK=$work "$weft" doctor --level thorough -n 7 >out 2>err </dev/null &
 pid=$!
@@ -174,6 +193,7 @@ kill -TERM $pid 2>/dev/null
 wait $pid
 status=$?
 [ $status = 143 ] || [ $status = 0 ] || [ $status = 3 ] || fail "status $status" # it may have been done
+[ $status != 143 ] || [ "$(cat err)" = "weft doctor: SIGTERM: ended before everything was looked at" ] || fail "$(cat err)"
 wait_for 20 all_gone || fail "$(marked) processes are left"
 
 name="its page lists every check, with its level"

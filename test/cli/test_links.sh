@@ -78,6 +78,7 @@ for try in 1 2 3; do
 done
 [ $clean = 1 ] || fail "a slow link in three clean runs: $out"
 expect_in "$out" "no slow link, no wrong byte"
+expect_narrow
 count 0 '"slow": true' clean.json
 count 20 '"slow": false' clean.json
 count 20 '"wrong_bytes": 0' clean.json
@@ -119,6 +120,16 @@ name="the setting that plants a slow link"
 WEFT_TEST_SLOW_LINK=nonsense links -n 2 --profile quick
 expect_status 1
 expect_in "$err" 'WEFT_TEST_SLOW_LINK is "nonsense", not FROM:TO:PERCENT'
+for planted in 0:1:99999999999 0:1: 0:1:30:5 '0:1: 30' 0:-1:30; do
+    WEFT_TEST_SLOW_LINK=$planted links -n 2 --profile quick
+    expect_status 1
+    expect_in "$err" "WEFT_TEST_SLOW_LINK is \"$planted\", not FROM:TO:PERCENT"
+done
+for planted in 0:2:30 1:1:30; do
+    WEFT_TEST_SLOW_LINK=$planted links -n 2 --profile quick
+    expect_status 1
+    expect_in "$err" "WEFT_TEST_SLOW_LINK is \"$planted\", and there is no such link"
+done
 
 name="a terminal has colours, unless it does not want them"
 if command -v script >/dev/null; then

@@ -179,5 +179,37 @@ for form in '--help' '-h' 'help' 'help bench' 'bench --help' 'bench -h' 'info -h
 done
 refused "weft: unknown command 'trian'; did you mean 'train'?" help trian
 
+name="a sentence of the launcher has one prefix"
+(ulimit -n 12 && exec "$weft" links -n 8 --profile quick --device cpu) >out 2>err </dev/null
+err=$(cat err)
+expect_in "$err" "weft links: cannot make a pipe"
+expect_not_in "$err" "weft links: weft links"
+
+# files COMMAND: its options whose value is a file
+files() { "$weft" "$1" --help | sed -nE 's/^  (-., |    )(--[a-z0-9-]+) (FILE|PATH)\b.*/\2/p' | sort -u; }
+named=0
+for command in $("$weft" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    for option in $(files "$command"); do
+        # of weft train an empty value takes back what --config says
+        [ "$command" = train ] && [ "$option" != --json ] && [ "$option" != --config ] && continue
+        refused "weft $command: $option takes the name of a file, not \"\"" "$command" "$option" '' $(program "$command")
+        named=$((named + 1))
+    done
+done
+name="files without a name"
+[ $named -ge 10 ] || fail "only $named were tried"
+
+for option in '--json x' '-n 2' --threads '--profile quick' '--expectations x' --update-expectations '--capture trace'; do
+    set -- $option
+    long=${1/#-n/--ranks}
+    refused "weft pairs: $long has no use for compare: leave it out" pairs compare a b $option
+    [ "$1" = --json ] || refused "weft pairs: $long has no use for list: leave it out" pairs list $option
+done
+for option in '--data text' '--out run' '-o run' '--tokenizer bytes' '--eval 2' '--eval-data text' '--save 1' '--keep 1' \
+    '--max-restarts 1' '--sample 1' '--prompt x' '--tensorboard' '--log 2' '--grace 1' '--resume run'; do
+    set -- $option
+    refused "weft train: ${1/#-o/--out} has no use, as" train --benchmark --device cpu $option
+done
+
 [ $failures = 0 ] || exit 1
 echo "options: $tried wrong numbers refused"

@@ -145,6 +145,46 @@ name="/dev/stdout is what the shell opened, not a file to replace"
 [ "$(head -1 shell) $(tail -1 shell)" = "head tail" ] && grep -q hardware_threads shell || fail "$(head -c 200 shell)"
 "$weft" topo --json /dev/stdout 2>err | grep -q hardware_threads || fail "no JSON in the pipe: $(cat err)"
 
+name="one file for two outputs is refused, and stays"
+# clash SENTENCE ARGUMENT...
+clash() {
+    local sentence=$1
+    shift
+    "$weft" "$@" >out 2>err </dev/null
+    status=$?
+    err=$(cat err)
+    expect_status 2
+    expect_in "$err" "$sentence"
+    [ "$(wc -l <err)" = 1 ] || fail "not one line: $err"
+    [ "$(cat both 2>/dev/null)" = "${kept-}" ] || fail "it is now: $(head -c 99 both)"
+}
+benchmark="train --benchmark --model ./config.json --batch 4 --steps 1 -n 2"
+rm -f both link
+ln -s both link
+mkdir -p deep
+ln -s both.trace.json both.json
+same="name the same file"
+clash "weft train: --json and --trace $same" $benchmark --json both --trace both
+clash "weft train: --json and --trace $same" $benchmark --json both --trace deep/../both
+clash "weft train: --json and --trace $same" $benchmark --json link --trace both
+clash "weft pairs: --json and --expectations $same" pairs run halo --profile quick --json both --expectations both --update-expectations
+clash "weft pairs: --json and --capture trace $same" pairs run halo --profile quick --json both.json --capture trace
+kept='{}'
+echo "$kept" >both
+clash "weft pairs: --json and --expectations $same" pairs run halo --profile quick --json link --expectations both
+"$weft" run -n 2 "$weft" pairs run halo --profile quick --json both --expectations both >out 2>err </dev/null
+[ $? = 2 ] && [ "$(grep -c "$same" err)" = 1 ] || fail "ranks of a launcher: $(cat err)"
+one benchmark /dev/null
+expect_status 0
+
+name="a benchmark of a run's plan leaves the run's trace"
+"$weft" train $small -n 1 --out traced --trace traced/trace.json >out 2>err </dev/null || fail "$(cat err)"
+cp traced/trace.json trace.before
+"$weft" train --benchmark --config traced/config --steps 1 >out 2>err </dev/null || fail "$(cat err)"
+cmp -s trace.before traced/trace.json || fail "the trace is another"
+"$weft" train --benchmark --config traced/config --steps 1 --trace own.json >out 2>err </dev/null || fail "$(cat err)"
+[ -s own.json ] || fail "a trace that is asked for is not written"
+
 name="a benchmark that is stopped leaves the old results, and nothing else"
 echo old >file
 "$weft" bench allreduce -n 2 -e 64M --iters 100000 --json file >out 2>&1 </dev/null &

@@ -70,6 +70,7 @@ fi
 start=$SECONDS
 pairs run "${wanted[@]}" --profile quick --json all.json
 expect_status 0
+expect_narrow
 echo "all pairs, quick: $((SECONDS - start)) s"
 expect_in "$out" 'wrong results: 0 (all verified)'
 expect_in "$out" 'no expectations for this machine; --update-expectations keeps a run as such'
@@ -232,6 +233,9 @@ rm expectations/0-torn.json
 
 name="what is not kept"
 before=$(cat "$file")
+for percent in ten 10% -5 nan; do
+    WEFT_PAIRS_TEST=$percent fails "WEFT_PAIRS_TEST is \"$percent\", not a number of percent" run put-allgather -p quick
+done
 WEFT_PAIRS_TEST=0 fails 'cannot be kept as what to expect: WEFT_PAIRS_TEST is set' run put-allgather --update-expectations
 fails 'cannot be kept as what to expect: --iterations was given' run put-allgather -i 3 --update-expectations
 [ "$before" = "$(cat "$file")" ] || fail "it changed"
@@ -264,8 +268,21 @@ grep -qE '^  halo +64 b +1.9[0-9] +1.6[0-9] +0.83 0.8[0-9]..0.8[0-9] +slower$' <
 pairs compare b.json a.json
 expect_status 0
 expect_in "$out" '0 slower, 1 faster'
+
+name="names in files move no cursor"
+sed 's/"halo"/"ha\\u001b[2Jlo"/; s/"b", "us"/"b\\u009b2J", "us"/; s/"X"/"X\\u0007"/' a.json >hostile.json
+pairs compare hostile.json hostile.json
+expect_in "$out" 'ha\x1b[2Jlo'
+expect_in "$out" 'b\xc2\x9b2J'
+pairs compare hostile.json a.json
+expect_in "$out" '# processor: X\x07, then X'
+! grep -q $'[\033\007]' out err || fail "control characters reach the terminal"
+
+name="all pairs are compared"
 pairs compare all.json all.json
 expect_status 0
+wide=$(awk 'length > 80 && length($1) <= 17' out) # longer names make a row longer
+[ -z "$wide" ] || fail "more than 80 columns: $wide"
 expect_in "$out" ' 0 slower, 0 faster'
 
 name="files that are none"

@@ -39,6 +39,7 @@ expect_in "$out" "tokens/s"
 expect_in "$out" "where the time of a step goes"
 expect_in "$out" "MFU"
 expect_in "$out" "steps        3, after 3 to warm up"
+expect_narrow
 expect_only
 
 name="benchmark of a plan, as JSON"
@@ -97,6 +98,7 @@ expect_in "$out" "dp 7"
 name="scaling on 2 ranks, as JSON"
 scaling -n 2 --json s.json
 expect_status 0
+expect_narrow
 expect_in "$out" "weak scaling: 2 x 16 tokens on each rank"
 expect_in "$out" "strong scaling: 4 x 16 tokens in all"
 expect_in "$out" "dp 2, zero 3"
@@ -145,6 +147,7 @@ for remedy in "larger batch" "overlap, buckets" "compression" "another plan"; do
     expect_in "$out" "$remedy"
 done
 [ -z "$have_python" ] || json s.json '
+assert d["remedies_for"]["plan"] == "dp 2" and d["remedies_for"]["ranks"] == 2
 assert {r["name"] for r in d["remedies"]} == {"larger batch", "overlap, buckets", "compression", "another plan"}
 assert all(r["tokens_per_s"] > 0 and r["gain"] > -1 and r["noise"] for r in d["remedies"])' || fail "s.json"
 rm -f s.json
@@ -190,7 +193,7 @@ done
 scaling -n 2 -- --steps 7
 expect_in "$err" "weft scaling: --steps goes before --"
 scaling -n 2 -- --data nope --out zz
-expect_in "$err" "weft scaling: --data has no use, as tokens are made up: leave it out after --"
+expect_in "$err" "weft scaling: --data has no use, as tokens are made up: leave it out"
 scaling bogus
 expect_in "$err" 'weft scaling: there is nothing to give but options, not "bogus"; options of weft train go after --'
 expect_only

@@ -30,7 +30,12 @@ uint64_t numbers_seed(void)
     const char *given = getenv("WEFT_TEST_SEED");
     if (seed == 0) {
         numbers_ok(weft__random_bytes(&seed, sizeof(seed)));
-        seed = given != NULL ? strtoull(given, NULL, 0) : seed;
+        char *end = NULL;
+        seed = given != NULL ? strtoull(given, &end, 0) : seed;
+        if (given != NULL && (end == given || *end != '\0' || seed == 0)) {
+            fprintf(stderr, "WEFT_TEST_SEED is \"%s\", not a number above 0\n", given);
+            exit(1);
+        }
         printf("to repeat this run: WEFT_TEST_SEED=%llu\n", (unsigned long long)seed);
     }
     return seed;

@@ -18,17 +18,29 @@
 static weft_status_t read_planted(weft_links_run_t *run)
 {
     const char *text = weft__settings()->test_slow_link;
-    char rest;
+    int *const fields[] = {&run->slow_from, &run->slow_to, &run->slow_percent};
+    char copy[64], *rest = copy;
+    bool good = strlen(text) < sizeof(copy);
     run->slow_from = run->slow_to = -1;
     if (text[0] == '\0') {
         return WEFT_OK;
     }
-    if (sscanf(text, "%d:%d:%d%c", &run->slow_from, &run->slow_to, &run->slow_percent, &rest) !=
-            3 ||
-        run->slow_percent < 0) {
+    snprintf(copy, sizeof(copy), "%s", text);
+    for (int i = 0; i < 3 && good; i++) {
+        const char *field = strsep(&rest, ":");
+        good = field != NULL && weft__parse_int(field, fields[i]) && *fields[i] >= 0;
+    }
+    if (!good || rest != NULL) {
         return weft__fail(WEFT_ERR_INVALID,
                           "WEFT_TEST_SLOW_LINK is \"%.100s\", not FROM:TO:PERCENT, as 2:5:30",
                           text);
+    }
+    if (run->slow_from >= run->comm->size || run->slow_to >= run->comm->size ||
+        run->slow_from == run->slow_to) {
+        return weft__fail(WEFT_ERR_INVALID,
+                          "WEFT_TEST_SLOW_LINK is \"%.100s\", and there is no such link: ranks are "
+                          "0 to %d",
+                          text, run->comm->size - 1);
     }
     return WEFT_OK;
 }

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/json_read.h"
+#include "base/plain.h"
 #include "bench/pairs/internal.h"
 #include "bench/samples.h"
 
@@ -168,19 +170,20 @@ static void value_text(const weft_json_value_t *value, char *text, size_t room)
     if (weft__json_to_int(value, &number)) {
         snprintf(text, room, "%lld", (long long)number);
     } else {
-        snprintf(text, room, "%.60s", weft__json_text(value, "not said"));
+        weft__plain(text, room, weft__json_text(value, "not said"), false);
     }
 }
 
 static void tell_difference(const char *what, const weft_json_value_t *a,
                             const weft_json_value_t *b)
 {
-    char text_a[80], text_b[80];
+    char text_a[64], text_b[64];
     value_text(a, text_a, sizeof(text_a));
     value_text(b, text_b, sizeof(text_b));
     if (strcmp(text_a, text_b) != 0) {
-        printf("# %s: %s, then %s\n", what, text_a[0] ? text_a : "\"\"",
-               text_b[0] ? text_b : "\"\"");
+        char name[80];
+        printf("# %s: %s, then %s\n", weft__plain(name, sizeof(name), what, false),
+               text_a[0] ? text_a : "\"\"", text_b[0] ? text_b : "\"\"");
     }
 }
 
@@ -231,10 +234,12 @@ static void print_change(const char *name, uint64_t bytes, const char *way, cons
 {
     const weft_ratio_t from = weft__ratio_of(a->baseline, a->way, a->count, 1);
     const weft_ratio_t to = weft__ratio_of(b->baseline, b->way, b->count, 1);
-    char size[32], interval[32];
+    char size[32], interval[32], name_shown[64], way_shown[64];
     weft__pairs_show_size(bytes, size);
-    snprintf(interval, sizeof(interval), "%.2f..%.2f", change->low, change->high);
-    printf("  %-21s %5s %-15s %6.2f %6.2f %6.2f %-11s %s\n", name, size, way, from.ratio, to.ratio,
+    weft__pairs_show_interval(change, interval);
+    printf("  %-17s %5s %-15s %5.2f %5.2f %5.2f %-11s %s\n",
+           weft__plain(name_shown, sizeof(name_shown), name, false), size,
+           weft__plain(way_shown, sizeof(way_shown), way, false), from.ratio, to.ratio,
            change->ratio, interval, weft__verdict_name(change->verdict));
 }
 
@@ -278,12 +283,17 @@ weft_status_t weft__pairs_compare(const char *path_a, const char *path_b, int *s
     }
     printf("# A: %s\n# B: %s\n", path_a, path_b);
     tell_differences(&a, &b);
-    printf("#\n# %-21s %5s %-15s %6s %6s %6s %-11s %s\n", "pair", "bytes", "way", "A", "B", "B/A",
+    printf("#\n# %-17s %5s %-15s %5s %5s %5s %-11s %s\n", "pair", "bytes", "way", "A", "B", "B/A",
            "95%", "verdict");
     each_way(&a, compare_way, &comparing);
-    printf("#\n# %d compared, %d slower, %d faster against their baselines", tally->compared,
-           tally->slower, tally->faster);
-    printf(tally->alone > 0 ? "; %d of A have no times, or none in B\n" : "\n", tally->alone);
+    char alone[80] = "", text[240];
+    if (tally->alone > 0) {
+        snprintf(alone, sizeof(alone), "; %d of A have no times, or none in B", tally->alone);
+    }
+    snprintf(text, sizeof(text), "%d compared, %d slower, %d faster against their baselines%s",
+             tally->compared, tally->slower, tally->faster, alone);
+    printf("#\n");
+    weft__print_comment(stdout, text);
     if (tally->compared == 0) {
         status = weft__fail(WEFT_ERR_INVALID, "%s and %s have no pair of one size in common",
                             path_a, path_b);

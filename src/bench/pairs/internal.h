@@ -65,6 +65,9 @@ weft_status_t weft__pairs_report_close(weft_pairs_report_t *report, weft_status_
 /* Bytes as "512", "64K", "1M"; 0 as "-". */
 void weft__pairs_show_size(size_t bytes, char text[32]);
 
+/* The interval of a ratio, short. */
+void weft__pairs_show_interval(const weft_ratio_t *ratio, char text[32]);
+
 /* Is it a setting that says where a rank is, and not how it works? */
 bool weft__pairs_is_location(const char *setting);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "bench/pairs/internal.h"
 #include "bench/samples.h"
 
@@ -32,6 +33,19 @@ void weft__pairs_show_size(size_t bytes, char text[32])
     }
 }
 
+/* Fewer digits behind the point of what has more before it: "0.98..1.02", "12.0..5342". */
+void weft__pairs_show_interval(const weft_ratio_t *ratio, char text[32])
+{
+    const double ends[] = {ratio->low, ratio->high};
+    int digits[2];
+    for (int i = 0; i < 2; i++) {
+        digits[i] = ends[i] < 9.995 ? 2 : ends[i] < 99.95 ? 1 : 0;
+    }
+    snprintf(text, 32, "%.*f..%.*f", digits[0], ends[0], digits[1], ends[1]);
+}
+
+#define NAME 19 /* columns of a pair's name: a row has 80 */
+
 /* ---- the beginning ---------------------------------------------------------------------- */
 
 static void print_head(const weft_pairs_report_t *report)
@@ -42,12 +56,13 @@ static void print_head(const weft_pairs_report_t *report)
     if (expected->path[0] != '\0') {
         printf("# expectations: %s\n", expected->path);
     } else {
-        printf("# no expectations for this machine; --update-expectations keeps a run as such\n"
-               "# (%s)\n",
-               expected->key);
+        char key[sizeof(expected->key) + 2];
+        printf("# no expectations for this machine; --update-expectations keeps a run as such\n");
+        snprintf(key, sizeof(key), "(%s)", expected->key);
+        weft__print_comment(stdout, key);
     }
-    printf("#\n# %-21s %5s %-15s %9s %6s %-11s %s\n", "pair", "bytes", "way", "us", "ratio", "95%",
-           "verdict");
+    printf("#\n# %-*s %5s %-15s %8s %6s %-11s %s\n", NAME, "pair", "bytes", "way", "us", "ratio",
+           "95%", "verdict");
 }
 
 weft_result_head_t weft__pairs_head(const weft_pairs_t *pairs, const char *kind, int ranks)
@@ -94,19 +109,22 @@ typedef struct judged {
 static void print_time(const weft_pair_row_t *row, int way)
 {
     double us = weft__sample_median(&row->ways[way]);
-    printf(" %-15s %9.*f", row->pair->ways[way].name, us < 100 ? 3 : us < 10000 ? 1 : 0, us);
+    printf(" %-15s %8.*f", row->pair->ways[way].name, us < 100 ? 3 : us < 10000 ? 1 : 0, us);
 }
 
-static void print_memory(uint64_t bytes)
+/* In `width` columns; "" if it is not known. */
+static void print_memory(uint64_t bytes, int width)
 {
+    char text[32] = "";
     if (bytes > 0) {
-        printf("  %.1f MiB", (double)bytes / (1 << 20));
+        snprintf(text, sizeof(text), "  %.1f MiB", (double)bytes / (1 << 20));
     }
+    printf("%*s", width, text);
 }
 
 static void print_missed(const judged_t *j)
 {
-    printf("# %-21s %5s outside: %.0f%% %s the expected %.2f..%.2f\n", "", "",
+    printf("# %-*s outside: %.0f%% %s the expected %.2f..%.2f\n", NAME + 6, "",
            100 * fabs(j->missed), j->missed < 0 ? "below" : "above", j->expected->low,
            j->expected->high);
 }
@@ -122,23 +140,25 @@ static void print_row(weft_pairs_report_t *report, const weft_pair_row_t *row,
     }
     weft__pair_label(pair, label);
     weft__pairs_show_size(row->bytes, size);
-    printf("  %-21s %5s", label, size);
+    printf("  %-*s %5s", NAME, label, size);
     print_time(row, 0);
     printf("  %s", row->wrong ? "WRONG RESULTS" : "baseline");
-    print_memory(row->held[0]);
+    print_memory(row->held[0], 0);
     printf("\n");
     for (int i = 1; i < weft__pair_ways(pair); i++) {
         const weft_ratio_t *r = &judged[i].ratio;
-        printf("  %-21s %5s", "", "");
+        print_memory(row->held[i], 2 + NAME + 6); /* where the baseline has name and bytes */
         if (row->absent[i]) {
-            printf(" %-15s left out: %s\n", pair->ways[i].name, row->absent[i]);
+            char why[256];
+            int column = 2 + NAME + 6 + printf(" %-15s ", pair->ways[i].name);
+            snprintf(why, sizeof(why), "left out: %s", row->absent[i]);
+            weft__print_wrapped(stdout, why, column, column);
             continue;
         }
         char interval[32];
-        snprintf(interval, sizeof(interval), "%.2f..%.2f", r->low, r->high);
+        weft__pairs_show_interval(r, interval);
         print_time(row, i);
         printf(" %6.2f %-11s %s", r->ratio, interval, weft__verdict_name(r->verdict));
-        print_memory(row->held[i]);
         printf("\n");
         if (judged[i].missed != 0) {
             print_missed(&judged[i]);
@@ -264,8 +284,7 @@ static void print_end(const weft_pairs_report_t *report)
            o->wrong ? "FAILED" : "(all verified)");
     printf("# %d comparison%s", report->judged, report->judged == 1 ? "" : "s");
     if (report->noisy > 0) {
-        printf(", %d too noisy to tell: give a longer profile, or a quieter machine",
-               report->noisy);
+        printf(", %d too noisy to tell: measure longer, or on a quieter machine", report->noisy);
     }
     printf("\n");
     if (o->outside > 0) {

@@ -54,20 +54,26 @@ static double percent(double share)
 
 static void print_heads(void)
 {
-    printf("# %5s %-18s %8s %3s %5s", "ranks", "plan", "tokens/s", "+-%", "eff.%");
+    printf("# %5s %-17s %8s %3s %5s", "ranks", "plan", "tokens/s", "+-%", "eff.%");
 #define HEAD(field, head) printf(" %5s", head);
     WEFT_LOST_TABLE(HEAD)
 #undef HEAD
     printf("\n");
 }
 
+/* In 6 columns; of what is far off, as a noisy machine gives, without a fraction. */
+static void print_percent(double value)
+{
+    printf(" %5.*f", value > -99.95 && value < 999.95 ? 1 : 0, value);
+}
+
 static void print_point(const weft_scaling_t *scaling, const weft_point_t *point)
 {
     char rate[32];
-    printf("  %5d %-18s %8s %3.0f %5.1f", point->ranks, point->plan,
+    printf("  %5d %-17s %8s %3.0f %5.1f", point->ranks, point->plan,
            rate_text(point->rate[point->median], rate, sizeof(rate)),
            100 * spread_of(scaling, point), 100 * point->lost.efficiency);
-#define PRINT(field, head) printf(" %5.1f", percent(point->lost.field));
+#define PRINT(field, head) print_percent(percent(point->lost.field));
     WEFT_LOST_TABLE(PRINT)
 #undef PRINT
     printf("\n");
@@ -274,6 +280,14 @@ void weft__scaling_write(const weft_scaling_t *scaling, const weft_points_t *poi
         write_point(scaling, &points->list[i], json);
     }
     weft__json_end(json);
+    if (tried->count > 0) { /* what they are tried on */
+        weft__json_object(json, "remedies_for");
+        weft__json_string(json, "plan", tried->list[0].plan);
+        weft__json_int(json, "ranks", tried->list[0].ranks);
+        write_rates(scaling, &tried->list[0], json);
+        weft__json_double(json, "communication", weft__point_communication(&tried->list[0]));
+        weft__json_end(json);
+    }
     weft__json_array(json, "remedies");
     write_remedies(scaling, tried, json);
     weft__json_end(json);

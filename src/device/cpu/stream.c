@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "device/device.h"
 
 #define BATCH 16
 #define RING_START 64
@@ -423,7 +424,7 @@ weft_status_t weft__stream_destroy(weft_stream_h stream)
     bool alive = true;
     /* Of two that destroy the same stream one wins. Pairs with the load in weft__stream_alive. */
     if (!atomic_compare_exchange_strong(&stream->alive, &alive, false)) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_stream_destroy: the stream is destroyed already");
+        return weft__fail(WEFT_ERR_INVALID, "weft_stream_destroy: " WEFT_STREAM_GONE);
     }
     pthread_mutex_lock(&stream->lock);
     bool started = stream->started;

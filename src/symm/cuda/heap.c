@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "comm/watch.h"
+#include "device/device.h"
 #include "symm/cuda/cuda.h"
 
 /* ---- errors ----------------------------------------------------------------------------- */
@@ -123,7 +124,7 @@ static weft_status_t gpu_view(weft_symm_h symm, weft_symm_view_t *view)
 weft_status_t weft__symm_stream(weft_symm_h symm, weft_stream_h stream, bool waits, void **native_p)
 {
     if (stream && !weft__stream_exists(stream)) {
-        return weft__fail(WEFT_ERR_INVALID, "a call on a symmetric heap: the stream was destroyed");
+        return weft__fail(WEFT_ERR_INVALID, "a call on a symmetric heap: " WEFT_STREAM_GONE);
     }
     *native_p = weft__cuda_stream(stream);
     return stream && waits ? weft__cuda_remember(stream, check_stream_work, symm) : WEFT_OK;

@@ -335,6 +335,8 @@ static void bad_handles_are_refused(void **state)
     assert_int_equal(weft_stream_query(stream), WEFT_ERR_INVALID);
     assert_int_equal(weft_stream_call(stream, open_gate, NULL), WEFT_ERR_INVALID);
     assert_int_equal(weft_memset(&stream, 0, 1, stream), WEFT_ERR_INVALID);
+    assert_int_equal(weft_stream_synchronize(stream), WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_last_error(), "the stream is none, or destroyed already"));
     uint64_t memory[64];
     memset(memory, 0xFF, sizeof(memory)); /* alive, if it were a stream */
     const uintptr_t garbage[] = {1, 0xdeadbeef, UINTPTR_MAX & ~(uintptr_t)7, (uintptr_t)memory};
