@@ -1,7 +1,22 @@
 /* Memory that NCCL's programs allocate or register. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "nccl/cudart.h"
 #include "nccl/handle.h"
+
+/* Where the program has Weft's CUDA runtime, that should know of the memory as well. */
+static ncclResult_t by_runtime(const char *name, void *argument, size_t size)
+{
+    void *address = weft__nccl_cuda(name);
+    int (*alloc)(void *, size_t);
+    int (*release)(void *);
+    memcpy(&alloc, &address, sizeof(address));
+    memcpy(&release, &address, sizeof(address));
+    int error = size > 0 ? alloc(argument, size) : release(argument);
+    return error == 0 ? ncclSuccess
+                      : weft__nccl_fail(ncclUnhandledCudaError, "%s returns error %d", name, error);
+}
 
 ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 {
@@ -11,12 +26,14 @@ ncclResult_t ncclMemAlloc(void **ptr, size_t size)
                                ptr ? "0 bytes" : "there is no place for the address: NULL");
     }
     WEFT_NCCL_TRY(weft__nccl_device(&device));
-    return weft__nccl_result(weft_malloc(ptr, size));
+    return weft__nccl_cuda(WEFT_CUDART_ENTER) ? by_runtime("cudaMalloc", ptr, size)
+                                              : weft__nccl_result(weft_malloc(ptr, size));
 }
 
 ncclResult_t ncclMemFree(void *ptr)
 {
-    return weft__nccl_result(weft_free(ptr));
+    return weft__nccl_cuda(WEFT_CUDART_ENTER) ? by_runtime("cudaFree", ptr, 0)
+                                              : weft__nccl_result(weft_free(ptr));
 }
 
 /* What a handle of registered memory is. */

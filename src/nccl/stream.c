@@ -13,7 +13,7 @@ void *weft__nccl_cuda(const char *name)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool virtual_gpus;
-static weft_cudart_enter_fn *enter; /* of Weft's CUDA runtime; NULL: the program does without */
+static weft_cudart_enter_fn enter; /* of Weft's CUDA runtime; NULL: the program does without */
 static int (*get_device)(int *device_p);
 
 static void look(void)
@@ -21,7 +21,7 @@ static void look(void)
     const char *kind = "cpu";
     virtual_gpus = weft_device_kind(&kind) != WEFT_OK || strcmp(kind, "cpu") == 0;
     /* POSIX lets an address of dlsym be a function's; C has no cast for that. */
-    void *address = weft__nccl_cuda("weft_cudart_enter");
+    void *address = weft__nccl_cuda(WEFT_CUDART_ENTER);
     memcpy(&enter, &address, sizeof(address));
     address = weft__nccl_cuda("cudaGetDevice");
     memcpy(&get_device, &address, sizeof(address));
