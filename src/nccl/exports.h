@@ -5,6 +5,9 @@
 #include "nccl/handle.h"
 #include "nccl/table.h"
 
+/* Tells this library from NVIDIA's (comm/nccl/load.c looks for it by name). */
+extern const char weft_is_nccl;
+
 weft_nccl_team_t ncclTeamWorld(ncclComm_t comm);
 weft_nccl_team_t ncclTeamLsa(ncclComm_t comm);
 weft_nccl_team_t ncclTeamRail(ncclComm_t comm);

@@ -208,7 +208,7 @@ static ncclResult_t run_waiting(void)
             result = weft__nccl_fail(each, "%s", why);
         }
         if (each != ncclSuccess) {
-            snprintf(comm->reason, sizeof(comm->reason), "was not made: %s", why);
+            snprintf(comm->reason, sizeof(comm->reason), "was not made: %.380s", why);
         }
         free(job);
     }

@@ -3,6 +3,8 @@
 
 #include "nccl/exports.h"
 
+const char weft_is_nccl = 1;
+
 ncclResult_t ncclGetVersion(int *version)
 {
     if (!version) {

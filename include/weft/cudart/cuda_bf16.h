@@ -42,10 +42,12 @@ struct __nv_bfloat16 {
     __nv_bfloat16(unsigned value) : __x(weft_cudart_float_to_bf16(weft_cudart_double_to_odd(value)))
     {
     }
-    __nv_bfloat16(long value) : __x(weft_cudart_float_to_bf16(weft_cudart_double_to_odd((double)value)))
+    __nv_bfloat16(long value)
+        : __x(weft_cudart_float_to_bf16(weft_cudart_double_to_odd((double)value)))
     {
     }
-    __nv_bfloat16(unsigned long value) : __x(weft_cudart_float_to_bf16(weft_cudart_double_to_odd((double)value)))
+    __nv_bfloat16(unsigned long value)
+        : __x(weft_cudart_float_to_bf16(weft_cudart_double_to_odd((double)value)))
     {
     }
     operator float() const

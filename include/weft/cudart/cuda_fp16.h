@@ -97,7 +97,8 @@ struct __half {
     __half(long value) : __x(weft_cudart_float_to_half(weft_cudart_double_to_odd((double)value)))
     {
     }
-    __half(unsigned long value) : __x(weft_cudart_float_to_half(weft_cudart_double_to_odd((double)value)))
+    __half(unsigned long value)
+        : __x(weft_cudart_float_to_half(weft_cudart_double_to_odd((double)value)))
     {
     }
     operator float() const

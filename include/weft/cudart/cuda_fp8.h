@@ -52,9 +52,8 @@ static __inline__ __nv_fp8_storage_t __nv_cvt_float_to_fp8(float value, __nv_sat
     return (__nv_fp8_storage_t)(sign | size);
 }
 
-static __inline__ __nv_fp8_storage_t __nv_cvt_double_to_fp8(double value,
-                                                            __nv_saturation_t saturate,
-                                                            __nv_fp8_interpretation_t form)
+static __inline__ __nv_fp8_storage_t
+__nv_cvt_double_to_fp8(double value, __nv_saturation_t saturate, __nv_fp8_interpretation_t form)
 {
     return __nv_cvt_float_to_fp8(weft_cudart_double_to_odd(value), saturate, form);
 }

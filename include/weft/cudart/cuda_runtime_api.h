@@ -144,8 +144,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *flags);
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority);
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device);
 cudaError_t cudaStreamGetId(cudaStream_t stream, weft_cudart_ulonglong_t *id);
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *ptr,
-                                     size_t bytes WEFT_CUDART_OR(0),
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *ptr, size_t bytes WEFT_CUDART_OR(0),
                                      unsigned flags WEFT_CUDART_OR(cudaMemAttachSingle));
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);

@@ -6,16 +6,20 @@
 
 /* Sizes and alignment are CUDA's: 2 and 4 elements are aligned to their size, at most 16 bytes. */
 #define WEFT_CUDART_VECTORS(name, type, align2, align4)                                            \
-    struct name##1 {                                                                               \
+    struct name##1                                                                                 \
+    {                                                                                              \
         type x;                                                                                    \
     };                                                                                             \
-    struct __attribute__((aligned(align2))) name##2 {                                              \
+    struct __attribute__((aligned(align2))) name##2                                                \
+    {                                                                                              \
         type x, y;                                                                                 \
     };                                                                                             \
-    struct name##3 {                                                                               \
+    struct name##3                                                                                 \
+    {                                                                                              \
         type x, y, z;                                                                              \
     };                                                                                             \
-    struct __attribute__((aligned(align4))) name##4 {                                              \
+    struct __attribute__((aligned(align4))) name##4                                                \
+    {                                                                                              \
         type x, y, z, w;                                                                           \
     };                                                                                             \
     typedef struct name##1 name##1;                                                                \

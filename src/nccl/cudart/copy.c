@@ -293,9 +293,9 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dst_device, const void *src, int 
 {
     rows_t rows = flat(dst, src, bytes);
     cudaError_t error = check_peers(dst_device, src_device);
-    return error != cudaSuccess ? error
-                                : copy("cudaMemcpyPeerAsync", &rows, cudaMemcpyDeviceToDevice,
-                                       false, stream);
+    return error != cudaSuccess
+               ? error
+               : copy("cudaMemcpyPeerAsync", &rows, cudaMemcpyDeviceToDevice, false, stream);
 }
 
 /* A __device__ variable is a variable of the program. */
@@ -351,13 +351,10 @@ cudaError_t cudaMemset(void *dst, int value, size_t bytes)
 cudaError_t cudaMemset2DAsync(void *dst, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream)
 {
-    return fill("cudaMemset2DAsync",
-                &(rows_t){.dst = dst,
-                          .dst_pitch = pitch,
-                          .width = width,
-                          .height = height,
-                          .value = value},
-                stream);
+    return fill(
+        "cudaMemset2DAsync",
+        &(rows_t){.dst = dst, .dst_pitch = pitch, .width = width, .height = height, .value = value},
+        stream);
 }
 
 cudaError_t cudaMemset2D(void *dst, size_t pitch, int value, size_t width, size_t height)

@@ -94,8 +94,7 @@ CUresult cuGetErrorString(CUresult error, const char **text)
 
 static cudaError_t device_get(CUdevice *device, int ordinal)
 {
-    cudaError_t error =
-        device == NULL ? cudaErrorInvalidValue : weft__cudart_check_device(ordinal);
+    cudaError_t error = device == NULL ? cudaErrorInvalidValue : weft__cudart_check_device(ordinal);
     if (error == cudaSuccess) {
         *device = ordinal;
     }
@@ -166,8 +165,8 @@ static cudaError_t allocate(CUdeviceptr *ptr, size_t bytes)
 {
     void *memory = NULL;
     /* Unlike the runtime's, the driver's call refuses 0 bytes. */
-    cudaError_t error =
-        ptr == NULL || bytes == 0 ? cudaErrorInvalidValue : cudaMalloc(&memory, bytes);
+    cudaError_t error = ptr == NULL || bytes == 0 ? cudaErrorInvalidValue
+                                                  : cudaMalloc(&memory, bytes);
     if (error == cudaSuccess) {
         *ptr = (CUdeviceptr)(uintptr_t)memory;
     }

@@ -122,9 +122,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     if (error == cudaSuccess) {
         error = weft__cudart_enter(handle, &stream);
     }
-    return error != cudaSuccess
-               ? error
-               : weft__cudart_from(weft_stream_wait(stream->stream, event->event));
+    return error != cudaSuccess ? error
+                                : weft__cudart_from(weft_stream_wait(stream->stream, event->event));
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)

@@ -46,11 +46,8 @@ static cudaError_t allocate(void **ptr, size_t bytes, enum cudaMemoryType type, 
     if (error != cudaSuccess) {
         return error;
     }
-    error = weft__cudart_range_add(&(weft_cudart_range_t){.base = (uintptr_t)memory,
-                                                          .bytes = bytes,
-                                                          .type = type,
-                                                          .device = device,
-                                                          .flags = flags});
+    error = weft__cudart_range_add(&(weft_cudart_range_t){
+        .base = (uintptr_t)memory, .bytes = bytes, .type = type, .device = device, .flags = flags});
     if (error != cudaSuccess) {
         weft_free(memory);
         return error;
@@ -249,8 +246,8 @@ cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
     int device;
     void *memory;
     cudaError_t error = check_output(ptr);
-    if (error == cudaSuccess && flags > (cudaHostAllocPortable | cudaHostAllocMapped |
-                                         cudaHostAllocWriteCombined)) {
+    if (error == cudaSuccess &&
+        flags > (cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined)) {
         error = weft__cudart_fail(cudaErrorInvalidValue);
     }
     if (error == cudaSuccess) {
@@ -370,8 +367,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
         attributes->type = range.type;
         attributes->device = range.device;
         attributes->devicePointer = (void *)(uintptr_t)ptr;
-        attributes->hostPointer =
-            range.type == cudaMemoryTypeDevice ? NULL : (void *)(uintptr_t)ptr;
+        attributes->hostPointer = range.type == cudaMemoryTypeDevice ? NULL
+                                                                     : (void *)(uintptr_t)ptr;
     }
     return cudaSuccess;
 }

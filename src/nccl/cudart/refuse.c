@@ -24,7 +24,7 @@ static cudaError_t refuse(const char *call, const char *instead, atomic_flag *sa
     X(cudaOccupancyMaxActiveBlocksPerMultiprocessor, (int *a, const void *b, int c, size_t d),     \
       KERNELS)                                                                                     \
     X(cudaStreamBeginCapture, (cudaStream_t a, enum cudaStreamCaptureMode b), GRAPHS)              \
-    X(cudaStreamEndCapture, (cudaStream_t a, cudaGraph_t *b), GRAPHS)                              \
+    X(cudaStreamEndCapture, (cudaStream_t a, cudaGraph_t * b), GRAPHS)                             \
     X(cudaGraphCreate, (cudaGraph_t * a, unsigned b), GRAPHS)                                      \
     X(cudaGraphDestroy, (cudaGraph_t a), GRAPHS)                                                   \
     X(cudaGraphInstantiate, (cudaGraphExec_t * a, cudaGraph_t b, weft_cudart_ulonglong_t c),       \

@@ -43,8 +43,8 @@ typedef struct device {
 static device_t devices[MAX_DEVICES];
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
-static _Atomic uint64_t last_id = MAX_DEVICES; /* the first are the legacy streams' */
-static _Thread_local char self; /* its address stands for the thread */
+static _Atomic uint64_t last_id = MAX_DEVICES;           /* the first are the legacy streams' */
+static _Thread_local char self;                          /* its address stands for the thread */
 static _Thread_local weft_cudart_stream_t **own_streams; /* cudaStreamPerThread, by device */
 
 static weft_status_t destroy(device_t *device, weft_cudart_stream_t *stream);
@@ -349,8 +349,9 @@ static weft_status_t find_on(cudaStream_t handle, int device, weft_cudart_stream
 cudaError_t weft__cudart_find(cudaStream_t handle, weft_cudart_stream_t **stream_p)
 {
     int device = 0;
-    cudaError_t error =
-        (uintptr_t)handle <= (uintptr_t)cudaStreamPerThread ? weft__cudart_device(&device) : 0;
+    cudaError_t error = (uintptr_t)handle <= (uintptr_t)cudaStreamPerThread
+                            ? weft__cudart_device(&device)
+                            : 0;
     if (error != cudaSuccess) {
         return error;
     }
@@ -464,8 +465,8 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *userData)
 {
     weft_cudart_stream_t *stream;
-    cudaError_t error =
-        fn == NULL ? weft__cudart_fail(cudaErrorInvalidValue) : weft__cudart_enter(handle, &stream);
+    cudaError_t error = fn == NULL ? weft__cudart_fail(cudaErrorInvalidValue)
+                                   : weft__cudart_enter(handle, &stream);
     return error != cudaSuccess ? error
                                 : weft__cudart_from(weft_stream_call(stream->stream, fn, userData));
 }
