@@ -20,8 +20,8 @@ int weft__log_level = INT_MAX;
 
 static int log_rank = -1;
 
-/* The sentences of threads that have failed. They are not thread-local themselves: a library that is
- * loaded late, such as into Python, finds little room for that. There are enough of them for the
+/* The sentences of threads that have failed. They are not thread-local themselves: a library that
+ * is loaded late, such as into Python, finds little room for that. There are enough of them for the
  * threads of a rank, so that running out of memory is told too; more come from malloc. */
 enum { PLACES = 64 };
 

@@ -1,5 +1,5 @@
-/* Making communicators: in the caller, at the end of a group, or in a thread where the program asked
- * not to wait (blocking = 0). */
+/* Making communicators: in the caller, at the end of a group, or in a thread where the program
+ * asked not to wait (blocking = 0). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
