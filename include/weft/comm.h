@@ -82,6 +82,11 @@ weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *
 /* Make an id for weft_comm_init_rank. The process must live until all ranks have joined. */
 weft_status_t weft_unique_id_create(weft_unique_id_t *id_p);
 
+/* The id that every rank which knows `id` gets with the same `number`, without asking another: it
+ * names one more communicator, at the same rendezvous. */
+weft_status_t weft_unique_id_derive(const weft_unique_id_t *id, uint64_t number,
+                                    weft_unique_id_t *id_p);
+
 /* Join, as `rank` of `nranks`, the communicator named by `id`, on the current device. Blocks until
  * all ranks have joined. Ranks may be processes, threads, or both mixed. Inside a group the call
  * is deferred to weft_group_end, so that one thread can join several ranks. */

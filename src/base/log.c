@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -17,7 +20,21 @@
 int weft__log_level = INT_MAX;
 
 static int log_rank = -1;
-static _Thread_local char last_error[SENTENCE_BYTES];
+
+/* The sentences of threads that have failed. They are not thread-local themselves: a library that
+ * is loaded late, such as into Python, finds little room for that. There are enough of them for the
+ * threads of a rank, so that running out of memory is told too; more come from malloc. */
+enum { PLACES = 64 };
+
+typedef struct place {
+    _Atomic bool taken; /* by the thread that has it (exchange); let go as it ends (release) */
+    char text[SENTENCE_BYTES];
+} place_t;
+
+static place_t places[PLACES];
+static _Thread_local place_t *own_place; /* NULL until this thread fails */
+static pthread_key_t place_key;
+static pthread_once_t place_once = PTHREAD_ONCE_INIT;
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
 
@@ -123,27 +140,71 @@ void weft__log_write(weft_log_level_t level, const char *format, ...)
     errno = saved;
 }
 
+static void let_go(void *place)
+{
+    place_t *mine = place;
+    own_place = NULL;
+    if (mine >= places && mine < places + PLACES) {
+        atomic_store_explicit(&mine->taken, false, memory_order_release);
+    } else {
+        free(mine);
+    }
+}
+
+static void make_key(void)
+{
+    if (pthread_key_create(&place_key, let_go) != 0) {
+        place_key = (pthread_key_t)-1; /* then places stay taken when threads end */
+    }
+}
+
+/* The place of this thread's sentence. NULL: no memory. */
+static place_t *find_place(void)
+{
+    if (own_place) {
+        return own_place;
+    }
+    pthread_once(&place_once, make_key);
+    for (int i = 0; i < PLACES && !own_place; i++) {
+        /* Acquire: pairs with let_go, whose thread wrote the text before. */
+        if (!atomic_exchange_explicit(&places[i].taken, true, memory_order_acquire)) {
+            own_place = &places[i];
+            own_place->text[0] = '\0';
+        }
+    }
+    if (!own_place) {
+        own_place = calloc(1, sizeof(*own_place));
+    }
+    if (own_place && place_key != (pthread_key_t)-1) {
+        pthread_setspecific(place_key, own_place);
+    }
+    return own_place;
+}
+
 weft_status_t weft__fail(weft_status_t status, const char *format, ...)
 {
     int saved = errno;
-    char text[SENTENCE_BYTES]; /* the arguments may point into last_error */
+    char text[SENTENCE_BYTES]; /* the arguments may point to the last sentence */
     va_list args;
     va_start(args, format);
     format_cut(text, format, args);
     va_end(args);
     advise_on_files(text, sizeof(text));
-    memcpy(last_error, text, strlen(text) + 1);
-    weft__info("%s: %s", weft_status_name(status), last_error);
+    weft__error_restore(text);
+    weft__info("%s: %s", weft_status_name(status), text);
     errno = saved;
     return status;
 }
 
 void weft__error_restore(const char *sentence)
 {
-    snprintf(last_error, sizeof(last_error), "%s", sentence);
+    place_t *place = find_place();
+    if (place && sentence != place->text) {
+        snprintf(place->text, sizeof(place->text), "%s", sentence);
+    }
 }
 
 const char *weft_last_error(void)
 {
-    return last_error;
+    return own_place ? own_place->text : "";
 }

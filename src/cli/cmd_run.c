@@ -1,7 +1,9 @@
 /* weft run: start the ranks of a job. */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/settings.h"
 #include "boot/launch.h"
@@ -23,12 +25,53 @@ static weft_launch_t start_of(int argc, char **argv)
                            .grace_ms = -1};
 }
 
+/* Where libnccl.so.2 lies, seen from the folder of this command: in a build, or installed. */
+static bool find_nccl(char *path, size_t bytes)
+{
+    static const char *const places[] = {
+        "nccl", "../lib/weft/nccl", "../lib/" WEFT_MULTIARCH "/weft/nccl", "../lib64/weft/nccl"};
+    char command[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", command, sizeof(command) - 1);
+    if (length < 0) {
+        return false;
+    }
+    command[length] = '\0';
+    char *slash = strrchr(command, '/');
+    for (size_t i = 0; slash && i < sizeof(places) / sizeof(places[0]); i++) {
+        int room = snprintf(path, bytes, "%.*s/%s/libnccl.so.2", (int)(slash - command), command,
+                            places[i]);
+        if (room > 0 && (size_t)room < bytes && access(path, R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Let what is started find Weft's NCCL before any other: PyTorch names the folder of its own one,
+ * which counts for more than LD_LIBRARY_PATH. */
+static bool preload_nccl(const char *name)
+{
+    char path[PATH_MAX], all[PATH_MAX + 4096];
+    const char *others = getenv("LD_PRELOAD");
+    if (!find_nccl(path, sizeof(path))) {
+        fprintf(stderr, "%s: --as-nccl: there is no nccl/libnccl.so.2 beside this command\n", name);
+        return false;
+    }
+    int length = snprintf(all, sizeof(all), "%s%s%s", path, others && others[0] ? ":" : "",
+                          others ? others : "");
+    if (length < 0 || (size_t)length >= sizeof(all)) {
+        fprintf(stderr, "%s: --as-nccl: LD_PRELOAD is too long\n", name);
+        return false;
+    }
+    return setenv("LD_PRELOAD", all, 1) == 0 && setenv("WEFT_DEVICE", "auto", 0) == 0;
+}
+
 int weft__cmd_run(int argc, char **argv)
 {
     weft_launch_t launch = start_of(argc, argv);
     const char *as = NULL;
     const char *bind = weft__settings()->bind;
-    bool no_prefix = false;
+    bool no_prefix = false, as_nccl = false;
     int exit_status;
     const weft_arg_t options[] = {
         {"ranks", 'n', WEFT_ARG_INT, "N", &launch.ranks, "number of ranks to start"},
@@ -44,6 +87,9 @@ int weft__cmd_run(int argc, char **argv)
          "SIGTERM or SIGHUP, before they are killed (default 3s; after a signal more, if ranks ask "
          "for it, as those of weft train do)"},
         {"as", 0, WEFT_ARG_STR, "NAME", &as, NULL},
+        {"as-nccl", 0, WEFT_ARG_FLAG, NULL, &as_nccl,
+         "let Weft carry out the calls of NCCL that PROGRAM makes, on GPUs where there are some "
+         "(WEFT_DEVICE), of which several ranks may share one"},
         {"no-prefix", 0, WEFT_ARG_FLAG, NULL, &no_prefix,
          "do not put the rank in front of each line of output"},
     };
@@ -84,6 +130,9 @@ int weft__cmd_run(int argc, char **argv)
     }
     if (found.count == 0) {
         return usage(launch.name, "say which program to run, after the options");
+    }
+    if (as_nccl && !preload_nccl(launch.name)) {
+        return EXIT_FAILURE;
     }
     launch.grace_fixed = launch.grace_ms >= 0;
     launch.grace_ms = launch.grace_fixed ? launch.grace_ms : WEFT_LAUNCH_GRACE_MS;

@@ -18,7 +18,7 @@
 
 typedef struct group {
     weft_status_t failed;
-    char why[WEFT_ERROR_TEXT];
+    char *why; /* allocated; NULL: no memory for it */
     weft_call_t *calls;
     int n, room;
     weft_joiner_t *joiners;
@@ -34,7 +34,7 @@ void weft__group_fail(weft_status_t status)
 {
     if (weft__group_depth > 0 && group.failed == WEFT_OK) {
         group.failed = status;
-        strncpy(group.why, weft_last_error(), sizeof(group.why) - 1);
+        group.why = strdup(weft_last_error());
     }
 }
 
@@ -384,7 +384,7 @@ weft_status_t weft_group_end(void)
     }
     if (g.failed != WEFT_OK) {
         status = weft__fail(g.failed, "the group was not run, because a call in it was refused: %s",
-                            g.why);
+                            g.why ? g.why : "no memory to tell which");
         for (int i = 0; i < g.njoiners; i++) {
             weft__comm_release(g.joiners[i].comm);
         }
@@ -397,5 +397,6 @@ weft_status_t weft_group_end(void)
     }
     free(g.calls);
     free(g.joiners);
+    free(g.why);
     return status;
 }

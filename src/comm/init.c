@@ -77,6 +77,27 @@ weft_status_t weft_unique_id_create(weft_unique_id_t *id_p)
 }
 
 /* Where the ranks that have `id` meet. */
+weft_status_t weft_unique_id_derive(const weft_unique_id_t *id, uint64_t number,
+                                    weft_unique_id_t *id_p)
+{
+    if (!id || !id_p || !is_id(id)) {
+        return weft__fail(WEFT_ERR_INVALID, "weft_unique_id_derive: %s",
+                          id && id_p ? "this id is not from weft_unique_id_create"
+                                     : "no id, or no place for one");
+    }
+    id_body_t body;
+    memcpy(&body, id, sizeof(body));
+    /* Each step can be undone, so that different numbers give different keys (the finalizer of
+     * SplitMix64). */
+    body.key += (number + 1) * 0x9e3779b97f4a7c15u;
+    body.key = (body.key ^ body.key >> 30) * 0xbf58476d1ce4e5b9u;
+    body.key = (body.key ^ body.key >> 27) * 0x94d049bb133111ebu;
+    body.key ^= body.key >> 31;
+    *id_p = *id;
+    memcpy(id_p, &body, sizeof(body));
+    return WEFT_OK;
+}
+
 static weft_rendezvous_t meet_by_id(const weft_unique_id_t *id)
 {
     id_body_t body;

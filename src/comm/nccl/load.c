@@ -56,6 +56,13 @@ bool weft__nccl_load(const char *library, weft_nccl_api_t *api_p, char *why, siz
                  dlerror());
         return false;
     }
+    if (dlsym(handle, "weft_is_nccl")) {
+        snprintf(why, room,
+                 "%s is Weft's own library, which carries out NCCL's calls with this one; set "
+                 "WEFT_NCCL to the path of NVIDIA's",
+                 library);
+        return false;
+    }
     print_version(WEFT_NCCL_OLDEST, oldest, sizeof(oldest));
     const char *missing = resolve(handle, &api);
     if (!api.GetVersion || api.GetVersion(&api.version) != WEFT_NCCL_SUCCESS) {
