@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "boot/job.h"
 
-#define COLUMNS 80           /* of what is no terminal */
 #define REDRAW_NS 100000000u /* ten times a second is enough for eyes */
 
 /* "123", "45.6k", "1.23M", "7.89G" */
@@ -199,7 +198,8 @@ void weft__progress_step(weft_progress_t *progress, const weft_metrics_step_t *s
     double done = step->step > progress->first ? (double)(step->step - progress->first) : 1;
     double left = (double)(now - progress->start_ns) * 1e-9 / done *
                   (double)(last ? 0 : progress->steps - step->step);
-    int width = progress->terminal ? columns(progress->out) - 1 : COLUMNS; /* metrics has all */
+    /* A file has room for everything; a line of a terminal that wraps cannot be drawn again. */
+    int width = progress->terminal ? columns(progress->out) - 1 : (int)sizeof(text);
     weft__progress_text(text, sizeof(text), step, progress->steps, last ? -1 : left, width);
     if (!progress->terminal) {
         if (step->step % (uint64_t)progress->log_every == 0 || last || !isnan(step->eval_loss)) {

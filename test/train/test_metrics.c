@@ -199,7 +199,7 @@ static void lines_are_plain_where_no_terminal_is(void **state)
     }
     assert_int_equal(lines, 6); /* 5, 7, 10, 14, 15, 20 */
     static const char *const wanted[] = {
-        "step 7/20  loss 3.3000  eval 3.5000  7.00k tok/s  mfu 50%  comm 25%  left ",
+        "step 7/20  loss 3.3000  eval 3.5000  7.00k tok/s  mfu 50%  comm 25%  mem 3.0 GiB  left ",
         "\nsaved step-000010\n",
         "step 20/20  loss 2.0000  20.0k tok/s  mfu 50%  comm 25%  mem 3.0 GiB\n",
         "steps            20 (1 to 20), 10.2k tokens seen in all\n",
