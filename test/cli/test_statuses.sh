@@ -36,7 +36,7 @@ short() {
     # an empty machine: what is wrong with this one is no concern here
     doctor) echo "env WEFT_NVML=none.so $weft doctor --level quick --root $work/empty" ;;
     oshrun) echo "$bin/oshrun -np 2 echo x" ;;
-    oshcc) echo "$bin/oshcc --showme:compile" ;;
+    oshcc | weftcc) echo "$bin/$1 --showme:compile" ;;
     esac
 }
 # more COMMAND: other forms of it, one a line, that must return the same where output does not arrive
@@ -56,6 +56,7 @@ more() {
     doctor) printf '%s\n' "$(short doctor) --json -" "$weft doctor --list" "$weft doctor --help" ;;
     oshrun) printf '%s\n' "$bin/oshrun --help" "$bin/oshrun -V" ;;
     oshcc) echo "$bin/oshcc --showme x.c" ;;
+    weftcc) printf '%s\n' "$bin/weftcc -nccl --showme x.cu" "$bin/weftcc -nccl --showme:link" ;;
     *) printf '%s\n' "$weft $1 --help" "$weft --help" "$weft --version" ;;
     esac
 }
@@ -87,7 +88,7 @@ silent() { [ ! -s err ] || fail "it says: $(cat err)"; }
 case_success() { run_it $(short "$1"); }
 case_wrong_use() {
     case $1 in
-    oshcc) run_it "$bin/oshcc" --no-such-option program.c -o program ;;
+    oshcc | weftcc) run_it "$bin/$1" --no-such-option program.c -o program ;;
     oshrun) run_it "$bin/oshrun" true ;;
     run) run_it "$weft" run --no-such-option true ;;
     *) run_it "$weft" "$1" --no-such-option ;;
@@ -136,7 +137,7 @@ case_timeout() {
 }
 case_no_program() {
     case $1 in
-    oshcc) OSHCC=$work/none run_it "$bin/oshcc" program.c ;;
+    oshcc | weftcc) OSHCC=$work/none WEFTCC=$work/none run_it "$bin/$1" program.c ;;
     *)
         run_it $(short "$1" | sed 's/ echo x$//') "$work/text"
         [ "$status" = 126 ] || fail "a file that is no program: status $status"
@@ -166,8 +167,8 @@ lost() {
         into "$1" $words
         [ "$status" = "$expected" ] || fail "$words: status $status, not $expected; $(cat err)"
         case $1 in
-        # sh of oshcc may speak; the table of --json - goes to stderr
-        left*) [[ $words == *osh* ]] || ! grep -q '^[^# ]' err || fail "$words: it says: $(cat err)" ;;
+        # sh of oshcc and weftcc may speak; the table of --json - goes to stderr
+        left*) [[ $words == *osh* || $words == *weftcc* ]] || ! grep -q '^[^# ]' err || fail "$words: it says: $(cat err)" ;;
         full) says "No space left\|echo: I/O error" ;; # the second are words of sh, of osh*
         *) says . ;;
         esac
@@ -186,8 +187,8 @@ case_full_disk() {
 case_closed_stdout() { lost closed "$1"; }
 case_broken_pipe() {
     lost left "$1"
-    # a shell of oshcc that ignores the signal says so in its own words
-    [ "$1" = oshcc ] || [ "$1" = oshrun ] || lost left_ignored "$1"
+    # a shell of oshcc or weftcc that ignores the signal says so in its own words
+    [ "$1" = oshcc ] || [ "$1" = weftcc ] || [ "$1" = oshrun ] || lost left_ignored "$1"
 }
 mkfifo left
 exec 8<>left 9>left 8>&- # a pipe that nobody reads
@@ -220,7 +221,7 @@ done
 name="every command has a row"
 commands=$("$weft" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
 [ -n "$commands" ] || fail "weft --help lists no commands"
-for command in $commands oshrun oshcc; do
+for command in $commands oshrun oshcc weftcc; do
     [[ $known == *" $command "* ]] || fail "$command is not in docs/reliability.md"
 done
 name="the table is read"

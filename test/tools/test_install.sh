@@ -40,6 +40,9 @@ if [ -e "$prefix/usr/bin/weft" ] && ! grep -q '^WEFT_SANITIZE:STRING=.' "$WEFT_B
     printf '#include <shmem.h>\nint main(void) { shmem_init(); shmem_finalize(); return 0; }\n' >"$prefix/s.c"
     "$prefix/usr/bin/oshcc" "$prefix/s.c" -o "$prefix/s"
     "$prefix/usr/bin/oshrun" -np 2 "$prefix/s"
+    printf '#include <cuda_runtime.h>\nint main(void) { void *p; return cudaMalloc(&p, 8) || cudaFree(p); }\n' >"$prefix/c.c"
+    "$prefix/usr/bin/weftcc" -nccl "$prefix/c.c" -o "$prefix/c"
+    "$prefix/c"
 fi
 [ -z "$(find "$prefix/usr/include" -type f ! -name '*.h' ! -name '*.cuh')" ]
 
@@ -96,7 +99,7 @@ for command in $("$prefix/usr/bin/weft" --help | sed -n '/^commands:/,/^$/s/^  \
 done
 [ "${pages-}" = 1 ]
 "$prefix/usr/bin/weft" --completion | cmp -s - "$prefix/usr/share/bash-completion/completions/weft"
-for page in weft oshcc oshc++ oshrun; do
+for page in weft weftcc weftc++ oshcc oshc++ oshrun; do
     [ -s "$man/$page.1" ] || { echo "no page of $page"; exit 1; }
 done
 if command -v groff >/dev/null; then

@@ -353,10 +353,9 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
     }
     cudaError_t error = cudaDeviceCanAccessPeer(&can, from, to);
     if (error == cudaSuccess) {
-        *value = attr == cudaDevP2PAttrAccessSupported ||
-                         attr == cudaDevP2PAttrNativeAtomicSupported
-                     ? can
-                     : 0;
+        bool has = attr == cudaDevP2PAttrAccessSupported ||
+                   attr == cudaDevP2PAttrNativeAtomicSupported;
+        *value = has ? can : 0;
     }
     return error;
 }

@@ -151,6 +151,11 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
     RETURN_OF(total_memory(bytes, device));
 }
 
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attr, CUdevice device)
+{
+    RETURN_OF(cudaDeviceGetAttribute(value, (enum cudaDeviceAttr)attr, device));
+}
+
 CUresult cuCtxGetDevice(CUdevice *device)
 {
     RETURN_OF(cudaGetDevice(device));

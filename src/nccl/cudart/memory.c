@@ -27,6 +27,16 @@ static cudaError_t check_output(const void *output)
 
 /* ---- device memory ---------------------------------------------------------------------- */
 
+/* Programs say "out of memory" and end; that the machine has less than so many GPUs would have is
+ * worth a sentence. */
+static void explain_once(void)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&said)) {
+        weft__cudart_say("%s", weft_last_error());
+    }
+}
+
 static cudaError_t allocate(void **ptr, size_t bytes, enum cudaMemoryType type, unsigned flags)
 {
     int device;
@@ -44,6 +54,7 @@ static cudaError_t allocate(void **ptr, size_t bytes, enum cudaMemoryType type, 
     void *memory;
     error = weft__cudart_from(weft_malloc(&memory, bytes));
     if (error != cudaSuccess) {
+        explain_once();
         return error;
     }
     error = weft__cudart_range_add(&(weft_cudart_range_t){

@@ -351,7 +351,7 @@ cudaError_t weft__cudart_find(cudaStream_t handle, weft_cudart_stream_t **stream
     int device = 0;
     cudaError_t error = (uintptr_t)handle <= (uintptr_t)cudaStreamPerThread
                             ? weft__cudart_device(&device)
-                            : 0;
+                            : cudaSuccess;
     if (error != cudaSuccess) {
         return error;
     }

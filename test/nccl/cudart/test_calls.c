@@ -365,6 +365,12 @@ static cudaError_t launch_nothing(void)
     return cudaLaunchKernel(NULL, one, one, NULL, 0, NULL);
 }
 
+static cudaError_t allocate_too_much(void)
+{
+    void *ptr;
+    return cudaMalloc(&ptr, (size_t)1 << 60);
+}
+
 static void what_is_refused_is_named_once(void **state)
 {
     char said[2000];
@@ -379,6 +385,10 @@ static void what_is_refused_is_named_once(void **state)
     assert_non_null(strstr(said, "cudaLaunchKernel of kernel cudaGetLastError is not supported: "));
     assert_non_null(strstr(said, "nvcc"));
     listen_to(launch_nothing, cudaErrorInvalidDeviceFunction, said, sizeof(said));
+    assert_string_equal(said, "");
+    listen_to(allocate_too_much, cudaErrorMemoryAllocation, said, sizeof(said));
+    assert_non_null(strstr(said, "device 0 cannot give"));
+    listen_to(allocate_too_much, cudaErrorMemoryAllocation, said, sizeof(said));
     assert_string_equal(said, "");
 }
 

@@ -406,8 +406,7 @@ static void *allocate_and_free(void *arg)
         struct cudaPointerAttributes attributes;
         if (kept[at] != NULL) {
             OK(cudaPointerGetAttributes(&attributes, (char *)kept[at] + 10));
-            assert_int_equal(attributes.type,
-                             at % 2 ? cudaMemoryTypeHost : cudaMemoryTypeDevice);
+            assert_int_equal(attributes.type, at % 2 ? cudaMemoryTypeHost : cudaMemoryTypeDevice);
             OK(at % 2 ? cudaFreeHost(kept[at]) : cudaFree(kept[at]));
             kept[at] = NULL;
         } else {
