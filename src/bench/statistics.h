@@ -22,11 +22,12 @@
  *   a verdict, which needs that interval to     at most 2 in 10000 of the same runs
  *   be beyond the noise band
  *
- * The noise in these runs is independent, drifting slowly or fast, heavy-tailed, in bursts, or of
- * two speeds, each with deviations of 3%, 9% and 27% of a time; test/bench/test_statistics.c counts
- * again. None of this is about what lasts for a whole run, such as where pages happen to lie: that
- * is a difference, and is found as one. A run that could not have told a difference of 10% says so,
- * and does not guess. */
+ * These runs stop as those of the quick profile do, at 400 blocks at most. Their noise is
+ * independent, drifting slowly or fast, heavy-tailed, in bursts, or of two speeds, each with
+ * deviations of 3%, 9% and 27% of a time. test/bench/test_statistics.c counts four of them again,
+ * in 2000 runs each. None of this is about what lasts for a whole run, such as where pages happen
+ * to lie: that is a difference, and is found as one. A run that could not have told a difference of
+ * 10% says so, and does not guess. */
 #ifndef WEFT_BENCH_STATISTICS_H
 #define WEFT_BENCH_STATISTICS_H
 
