@@ -1,6 +1,7 @@
 /* Weft: CUDA's bfloat16, the upper half of a float, as host programs use it. */
 #ifndef WEFT_CUDART_CUDA_BF16_H
 #define WEFT_CUDART_CUDA_BF16_H
+#define __CUDA_BF16_H__ /* by which programs know that CUDA's is there */
 
 #include <weft/cudart/cuda_fp16.h>
 

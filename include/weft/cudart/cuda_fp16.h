@@ -2,6 +2,7 @@
  * way of float, rounded to nearest even. */
 #ifndef WEFT_CUDART_CUDA_FP16_H
 #define WEFT_CUDART_CUDA_FP16_H
+#define __CUDA_FP16_H__ /* by which programs know that CUDA's is there */
 
 #include <stdint.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * E5M2 (at most 57344), converted to nearest even. */
 #ifndef WEFT_CUDART_CUDA_FP8_H
 #define WEFT_CUDART_CUDA_FP8_H
+#define __CUDA_FP8_H__ /* by which programs know that CUDA's is there */
 
 #include <weft/cudart/cuda_bf16.h>
 

@@ -2,6 +2,16 @@
  * take pointers of any type. */
 #ifndef WEFT_CUDART_CUDA_RUNTIME_H
 #define WEFT_CUDART_CUDA_RUNTIME_H
+#define __CUDA_RUNTIME_H__ /* by which programs know that CUDA's is there */
+
+/* What nvcc includes with it, and programs rely on. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef __cplusplus
+#include <utility>
+#endif
 
 #include <weft/cudart/cuda_runtime_api.h>
 #include <weft/cudart/vector_functions.h>

@@ -18,6 +18,7 @@
  *              working: no error is for ever. */
 #ifndef WEFT_CUDART_CUDA_RUNTIME_API_H
 #define WEFT_CUDART_CUDA_RUNTIME_API_H
+#define __CUDA_RUNTIME_API_H__ /* by which programs know that CUDA's is there */
 
 #include <weft/cudart/driver_types.h>
 

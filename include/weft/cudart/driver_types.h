@@ -3,6 +3,7 @@
  * headers, and run with the library beside them (cuda_runtime_api.h). */
 #ifndef WEFT_CUDART_DRIVER_TYPES_H
 #define WEFT_CUDART_DRIVER_TYPES_H
+#define __DRIVER_TYPES_H__ /* by which programs know that CUDA's is there */
 
 #include <limits.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* Weft: make_float4 and the like. */
 #ifndef WEFT_CUDART_VECTOR_FUNCTIONS_H
 #define WEFT_CUDART_VECTOR_FUNCTIONS_H
+#define __VECTOR_FUNCTIONS_H__ /* by which programs know that CUDA's is there */
 
 #include <weft/cudart/vector_types.h>
 

@@ -1,6 +1,7 @@
 /* Weft: CUDA's vector types, as far as they are data. */
 #ifndef WEFT_CUDART_VECTOR_TYPES_H
 #define WEFT_CUDART_VECTOR_TYPES_H
+#define __VECTOR_TYPES_H__ /* by which programs know that CUDA's is there */
 
 #include <weft/cudart/host_defines.h>
 
