@@ -313,7 +313,7 @@ awk 'BEGIN { print "{\"kind\":\"pairs\",\"format\":1,\"machine\":{},\"settings\"
 timeout 30 "$weft" pairs compare many.json many.json >out 2>err </dev/null # a look at every pair for every pair: minutes
 status=$?
 expect_status 0
-expect_in "$(cat out)" '# 1 compared, 0 slower, 0 faster against their baselines; 50000 of A have no times, or none in B'
+expect_in "$(cat out)" "# 1 compared, 0 slower, 0 faster against their baselines; 50000 of A have no"
 
 [ $failures = 0 ] || exit 1
 echo "weft pairs: all as it should be"

@@ -43,7 +43,7 @@ short() {
 more() {
     case $1 in
     train) printf '%s\n' "$train --steps 3" "$train --dry-run" "$weft train --help" "$weft train --model help" \
-        "$train --benchmark -n 2 --steps 1" ;;
+        "$weft train --device cpu --model ./config.json --batch 4 --benchmark -n 2 --steps 1" ;;
     bench) printf '%s\n' "$weft bench barrier -n 2 --threads --iters 2 --repeat 1" "$weft bench --help" \
         "$weft bench barrier -n 2 --iters 2 --repeat 1 --json -" ;;
     pairs) printf '%s\n' "$weft pairs list" "$weft pairs list --json -" "$weft pairs --help" \
