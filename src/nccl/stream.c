@@ -114,7 +114,11 @@ ncclResult_t weft__nccl_stream(cudaStream_t stream, int device, weft_stream_h *s
         return wrapped(stream, device, stream_p);
     }
     if (enter) {
-        return weft__nccl_result(enter(stream, device, stream_p));
+        return enter(stream, device, stream_p) == WEFT_OK
+                   ? ncclSuccess
+                   : weft__nccl_fail(ncclInvalidArgument,
+                                     "the stream was destroyed, or is not one of device %d",
+                                     device);
     }
     *stream_p = (weft_stream_h)(void *)stream;
     return ncclSuccess;
