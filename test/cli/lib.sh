@@ -12,6 +12,12 @@ export WEFT_EXPECTATIONS=$work/none
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 
+# A word that is no command fails the test: nothing would be expected by it.
+command_not_found_handle() {
+    echo "FAILED: $1: there is no such command"
+    kill $$
+}
+
 fail() {
     echo "FAILED: $name: $*"
     failures=$((failures + 1))

@@ -2,15 +2,7 @@
 # ctest: timeout=120
 # weft bench: one-sided calls, patterns and advice, from the outside; and what it refuses.
 set -u
-weft=$WEFT_BIN
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $name: $*"
-    failures=$((failures + 1))
-}
+. "$WEFT_SOURCE/test/cli/lib.sh"
 
 # bench ARGUMENT...: weft bench with stdout, stderr and status in $out, $err, $status
 bench() {
@@ -20,8 +12,6 @@ bench() {
     err=$(cat "$work/err")
 }
 
-expect_status() { [ "$status" = "$1" ] || fail "status $status, not $1; $out $err"; }
-expect_in() { grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"; }
 expect_rows() { # N: so many rows of numbers, none of them with wrong results
     local rows
     rows=$(grep -cE '^ +([0-9]+|-) .* 0$' <<<"$out")
@@ -170,7 +160,7 @@ name="a CUDA module that cannot be loaded"
 for module in "$work/none.so" "$work/swap.json" "$(ldd "$weft" | grep -o '/[^ ]*libc\.so[^ ]*')"; do
     WEFT_CUDA_MODULE=$module bench barrier -n 2 --iters 2 --device auto
     expect_status 0
-    expect_in "$out" "on virtual GPUs, kernels "
+    expect_in "$out" "on virtual GPUs, kernels"
     expect_in "$err" "virtual GPUs are used, not real ones"
     expect_in "$err" "$module"
     expect_in "$err" "see WEFT_CUDA_MODULE"
