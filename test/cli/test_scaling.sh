@@ -24,7 +24,7 @@ scaling() {
 # nothing but what was there, and what is named, is in the folder
 expect_only() {
     local left
-    left=$(find . -mindepth 1 ! -name out ! -name err ! -name config.json ! -path ./home ! -name "${1-none}" | head -3)
+    left=$(find . -mindepth 1 ! -name out ! -name err ! -name config.json ! -path ./home ! -path ./tmp ! -name "${1-none}" | head -3)
     [ -z "$left" ] || fail "it left $left"
 }
 json() { python3 -c "import json, sys; d = json.load(open('$1')); $2"; }

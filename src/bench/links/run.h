@@ -55,7 +55,7 @@ typedef struct weft_links_results {
     int size;
     size_t bytes;
     size_t verified; /* bytes that were sent over each link and compared */
-    bool messages;   /* NCCL carried them: kernels, not the copy engines that tables are of */
+    bool messages;   /* sent and received: by kernels, not the copies that tables are of */
     int kinds;
     weft_link_t *links;   /* from x size + to; those from a rank to itself are empty */
     double *permutations; /* [size - 1]: GB/s of all ranks together, shift 1 first */

@@ -144,7 +144,7 @@ static void print_kinds(const weft_links_results_t *results, double *room)
         }
     }
     if (results->messages) {
-        printf("# NCCL's messages, not copies: links are compared with others of their kind\n");
+        printf("# messages, not copies: links are compared with others of their kind\n");
     }
 }
 
