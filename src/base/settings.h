@@ -30,6 +30,8 @@
     X(SIZE, device_memory, "WEFT_DEVICE_MEMORY", "0",                                              \
       "memory of each device; 0: as much as the machine or the GPU has")                           \
     X(INT, devices, "WEFT_DEVICES", "8", "number of devices a process sees at least")              \
+    X(STR, nccl_report, "WEFT_NCCL_REPORT", "",                                                    \
+      "a folder for times of the calls that programs make of Weft's NCCL library")                 \
     X(BOOL, nccl_register, "WEFT_NCCL_REGISTER", "no",                                             \
       "yes: tell NCCL of registered memory; then all ranks must give registered memory to a "      \
       "call, "                                                                                     \

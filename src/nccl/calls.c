@@ -1,5 +1,6 @@
 /* Collectives and messages. */
 #include "nccl/handle.h"
+#include "nccl/report.h"
 
 /* What a call needs of NCCL's arguments, in Weft's terms. */
 typedef struct target {
@@ -7,6 +8,7 @@ typedef struct target {
     weft_stream_h stream;
     weft_dtype_t type;
     weft_op_t op;
+    weft_nccl_record_t *record; /* of its time; NULL: nobody asked */
 } target_t;
 
 static ncclResult_t check_config(const ncclCollConfig_t *config, cudaStream_t stream)
@@ -38,16 +40,26 @@ static ncclResult_t staged(ncclComm_t comm, const char *who, const ncclCollConfi
     if (result == ncclSuccess) {
         result = weft__nccl_stream(stream, comm->device, &reduction.stream);
     }
+    weft_nccl_record_t *record = NULL;
+    if (result == ncclSuccess && weft__nccl_reporting) {
+        weft_dtype_t type = WEFT_U8;
+        weft__nccl_type(reduction.type, false, &type);
+        record = weft__nccl_report_begin(comm, who, reduction.count, type, reduction.stream);
+    }
     if (result == ncclSuccess) {
         result = weft__nccl_staged(comm, &reduction);
+    }
+    if (record) {
+        weft__nccl_report_end(record);
     }
     weft__nccl_leave(comm);
     return result;
 }
 
 /* Let the call in. `op` is -1 where nothing is reduced. */
-static ncclResult_t enter(ncclComm_t comm, const char *who, ncclDataType_t type, int op,
-                          cudaStream_t stream, const ncclCollConfig_t *config, target_t *target)
+static ncclResult_t enter(ncclComm_t comm, const char *who, size_t count, ncclDataType_t type,
+                          int op, cudaStream_t stream, const ncclCollConfig_t *config,
+                          target_t *target)
 {
     WEFT_NCCL_TRY(weft__nccl_enter_ready(comm, who, &target->comm));
     ncclResult_t result = config ? check_config(config, stream) : ncclSuccess;
@@ -62,12 +74,19 @@ static ncclResult_t enter(ncclComm_t comm, const char *who, ncclDataType_t type,
     }
     if (result != ncclSuccess) {
         weft__nccl_leave(comm);
+        return result;
     }
-    return result;
+    target->record = weft__nccl_reporting
+                         ? weft__nccl_report_begin(comm, who, count, target->type, target->stream)
+                         : NULL;
+    return ncclSuccess;
 }
 
-static ncclResult_t leave(ncclComm_t comm, weft_status_t status)
+static ncclResult_t leave(ncclComm_t comm, const target_t *target, weft_status_t status)
 {
+    if (target->record) {
+        weft__nccl_report_end(target->record);
+    }
     weft__nccl_leave(comm);
     return weft__nccl_result(status);
 }
@@ -82,8 +101,8 @@ ncclResult_t ncclAllReduceConfig(const void *sendbuff, void *recvbuff, size_t co
                       (weft_nccl_reduction_t){WEFT_NCCL_ALLREDUCE, sendbuff, recvbuff, count,
                                               datatype, op, 0, NULL, NULL});
     }
-    WEFT_NCCL_TRY(enter(comm, "AllReduce", datatype, (int)op, stream, config, &to));
-    return leave(comm,
+    WEFT_NCCL_TRY(enter(comm, "AllReduce", count, datatype, (int)op, stream, config, &to));
+    return leave(comm, &to,
                  weft_allreduce(sendbuff, recvbuff, count, to.type, to.op, to.comm, to.stream));
 }
 
@@ -97,8 +116,8 @@ ncclResult_t ncclReduceConfig(const void *sendbuff, void *recvbuff, size_t count
                       (weft_nccl_reduction_t){WEFT_NCCL_REDUCE, sendbuff, recvbuff, count, datatype,
                                               op, root, NULL, NULL});
     }
-    WEFT_NCCL_TRY(enter(comm, "Reduce", datatype, (int)op, stream, config, &to));
-    return leave(comm,
+    WEFT_NCCL_TRY(enter(comm, "Reduce", count, datatype, (int)op, stream, config, &to));
+    return leave(comm, &to,
                  weft_reduce(sendbuff, recvbuff, count, to.type, to.op, root, to.comm, to.stream));
 }
 
@@ -107,8 +126,8 @@ ncclResult_t ncclBroadcastConfig(const void *sendbuff, void *recvbuff, size_t co
                                  cudaStream_t stream, const ncclCollConfig_t *config)
 {
     target_t to;
-    WEFT_NCCL_TRY(enter(comm, "Broadcast", datatype, -1, stream, config, &to));
-    return leave(comm,
+    WEFT_NCCL_TRY(enter(comm, "Broadcast", count, datatype, -1, stream, config, &to));
+    return leave(comm, &to,
                  weft_broadcast(sendbuff, recvbuff, count, to.type, root, to.comm, to.stream));
 }
 
@@ -122,9 +141,10 @@ ncclResult_t ncclReduceScatterConfig(const void *sendbuff, void *recvbuff, size_
                       (weft_nccl_reduction_t){WEFT_NCCL_REDUCE_SCATTER, sendbuff, recvbuff,
                                               recvcount, datatype, op, 0, NULL, NULL});
     }
-    WEFT_NCCL_TRY(enter(comm, "ReduceScatter", datatype, (int)op, stream, config, &to));
-    return leave(comm, weft_reduce_scatter(sendbuff, recvbuff, recvcount, to.type, to.op, to.comm,
-                                           to.stream));
+    WEFT_NCCL_TRY(enter(comm, "ReduceScatter", recvcount, datatype, (int)op, stream, config, &to));
+    return leave(
+        comm, &to,
+        weft_reduce_scatter(sendbuff, recvbuff, recvcount, to.type, to.op, to.comm, to.stream));
 }
 
 ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t sendcount,
@@ -132,8 +152,9 @@ ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t se
                                  const ncclCollConfig_t *config)
 {
     target_t to;
-    WEFT_NCCL_TRY(enter(comm, "AllGather", datatype, -1, stream, config, &to));
-    return leave(comm, weft_allgather(sendbuff, recvbuff, sendcount, to.type, to.comm, to.stream));
+    WEFT_NCCL_TRY(enter(comm, "AllGather", sendcount, datatype, -1, stream, config, &to));
+    return leave(comm, &to,
+                 weft_allgather(sendbuff, recvbuff, sendcount, to.type, to.comm, to.stream));
 }
 
 ncclResult_t ncclAlltoAllConfig(const void *sendbuff, void *recvbuff, size_t count,
@@ -141,8 +162,8 @@ ncclResult_t ncclAlltoAllConfig(const void *sendbuff, void *recvbuff, size_t cou
                                 const ncclCollConfig_t *config)
 {
     target_t to;
-    WEFT_NCCL_TRY(enter(comm, "AlltoAll", datatype, -1, stream, config, &to));
-    return leave(comm, weft_alltoall(sendbuff, recvbuff, count, to.type, to.comm, to.stream));
+    WEFT_NCCL_TRY(enter(comm, "AlltoAll", count, datatype, -1, stream, config, &to));
+    return leave(comm, &to, weft_alltoall(sendbuff, recvbuff, count, to.type, to.comm, to.stream));
 }
 
 ncclResult_t ncclGatherConfig(const void *sendbuff, void *recvbuff, size_t count,
@@ -150,8 +171,9 @@ ncclResult_t ncclGatherConfig(const void *sendbuff, void *recvbuff, size_t count
                               cudaStream_t stream, const ncclCollConfig_t *config)
 {
     target_t to;
-    WEFT_NCCL_TRY(enter(comm, "Gather", datatype, -1, stream, config, &to));
-    return leave(comm, weft_gather(sendbuff, recvbuff, count, to.type, root, to.comm, to.stream));
+    WEFT_NCCL_TRY(enter(comm, "Gather", count, datatype, -1, stream, config, &to));
+    return leave(comm, &to,
+                 weft_gather(sendbuff, recvbuff, count, to.type, root, to.comm, to.stream));
 }
 
 ncclResult_t ncclScatterConfig(const void *sendbuff, void *recvbuff, size_t count,
@@ -159,24 +181,25 @@ ncclResult_t ncclScatterConfig(const void *sendbuff, void *recvbuff, size_t coun
                                cudaStream_t stream, const ncclCollConfig_t *config)
 {
     target_t to;
-    WEFT_NCCL_TRY(enter(comm, "Scatter", datatype, -1, stream, config, &to));
-    return leave(comm, weft_scatter(sendbuff, recvbuff, count, to.type, root, to.comm, to.stream));
+    WEFT_NCCL_TRY(enter(comm, "Scatter", count, datatype, -1, stream, config, &to));
+    return leave(comm, &to,
+                 weft_scatter(sendbuff, recvbuff, count, to.type, root, to.comm, to.stream));
 }
 
 ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
     target_t to;
-    WEFT_NCCL_TRY(enter(comm, "Send", datatype, -1, stream, NULL, &to));
-    return leave(comm, weft_send(sendbuff, count, to.type, peer, to.comm, to.stream));
+    WEFT_NCCL_TRY(enter(comm, "Send", count, datatype, -1, stream, NULL, &to));
+    return leave(comm, &to, weft_send(sendbuff, count, to.type, peer, to.comm, to.stream));
 }
 
 ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
     target_t to;
-    WEFT_NCCL_TRY(enter(comm, "Recv", datatype, -1, stream, NULL, &to));
-    return leave(comm, weft_recv(recvbuff, count, to.type, peer, to.comm, to.stream));
+    WEFT_NCCL_TRY(enter(comm, "Recv", count, datatype, -1, stream, NULL, &to));
+    return leave(comm, &to, weft_recv(recvbuff, count, to.type, peer, to.comm, to.stream));
 }
 
 /* ---- without a configuration ------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nccl/handle.h"
+#include "nccl/report.h"
 
 /* What makes one communicator. */
 typedef struct weft_nccl_job {
@@ -114,6 +115,7 @@ static ncclResult_t settle(weft_nccl_job_t *job, weft_status_t status)
     if (result == ncclSuccess && job->made) {
         weft_comm_rank(job->made, &comm->rank);
         weft_comm_size(job->made, &comm->size);
+        weft__nccl_report_opened(comm);
         atomic_store(&comm->comm, job->made); /* partners: ready() of handle.c, end() below */
     } else if (result != ncclSuccess) {
         snprintf(comm->reason, sizeof(comm->reason), "was not made: %s", weft__nccl_sentence());
@@ -344,6 +346,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
         }
         comm[i]->device = devlist ? devlist[i] : i;
         comm[i]->id = id;
+        weft__nccl_report_opened(comm[i]);
         atomic_store_explicit(&comm[i]->comm, made[i], memory_order_release);
         atomic_store(&comm[i]->joined, ncclSuccess);
         made[i] = NULL;
@@ -546,10 +549,14 @@ static ncclResult_t end(ncclComm_t comm, const char *who, weft_status_t (*how)(w
 {
     WEFT_NCCL_TRY(weft__nccl_enter(comm, who));
     weft_comm_h inner = atomic_load(&comm->comm);
+    bool made = atomic_load(&comm->joined) == ncclSuccess;
     weft_status_t status = inner ? how(inner) : WEFT_OK;
     ncclResult_t result = weft__nccl_result(status);
     if (status != WEFT_ERR_INVALID) { /* which changes nothing */
         weft__nccl_forget_ops(comm);
+        if (made) {
+            weft__nccl_report_closed();
+        }
         atomic_store(&comm->comm, NULL);
         weft__nccl_close(comm);
         /* Joined just now: partner settle(). */
@@ -611,6 +618,7 @@ ncclResult_t ncclGroupEnd(void)
     depth--;
     ncclResult_t result = weft__nccl_result(weft_group_end());
     if (depth == 0) {
+        weft__nccl_report_group_end();
         ncclResult_t staged = weft__nccl_staged_end();
         result = result != ncclSuccess ? result : staged;
     }

@@ -72,6 +72,23 @@ for size in 1 3; do
     [ "$(grep -c "sum $((size * (size + 1) / 2))\$" <<<"$out")" = $size ] || fail "$size ranks: $out"
 done
 
+name="times of calls are reported"
+rm -f id
+out=$(WEFT_NCCL_REPORT=report "$weft" run --as-nccl -n 2 ./prog id 2>&1)
+status=$?
+expect_status 0
+for rank in 0 1; do
+    grep -qE "^  AllReduce +7 +1 " report/summary-$rank.txt || fail "no all-reduce of 4 bytes: $(cat report/*)"
+    [ "$(grep -c '"ph":"X"' report/trace-$rank.json)" = 1 ] && grep -q '"AllReduce".*"bytes":4}' report/trace-$rank.json ||
+        fail "the trace: $(cat report/trace-$rank.json)"
+    "$weft" report report/trace-$rank.json -o page.html >said 2>&1 || fail "no trace: $(cat said)"
+done
+rm -f id
+out=$(WEFT_NCCL_REPORT=/dev/null/x "$weft" run --as-nccl -n 1 ./prog id 2>&1)
+status=$?
+expect_status 0
+expect_in "$out" "cannot make /dev/null/x"
+
 name="beside what is preloaded already"
 out=$(LD_PRELOAD=$PWD/other/libnccl.so.2 "$weft" run --as-nccl -n 1 ./prog 2>&1)
 expect_in "$out" "version 23203"
