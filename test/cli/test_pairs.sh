@@ -211,8 +211,12 @@ grep -qE 'outside: 99% below the expected 900.00..901.00|outside: 100% below' <<
 expect_in "$(json outside.json)" '"outside":true'
 expect_in "$(json outside.json)" '"outside":1}'
 cp "$file" mine.json
-kept # what is outside takes the place of what was expected
-grep -q '"low": 900' "$file" && fail "still expected: $(cat "$file")"
+kept # of the same commit: the range grows to hold what is outside
+grep -q '"high": 901' "$file" || fail "not expected any more: $(cat "$file")"
+grep -q '"low": 900' "$file" && fail "the range did not grow: $(cat "$file")"
+sed -i -E 's/"commit": "[^"]*"/"commit": "another"/; s/^(      "low": )[0-9.]+/\1900/' "$file"
+kept # of another: what is outside takes the place of what was expected
+grep -q '"high": 901' "$file" && fail "still expected: $(cat "$file")"
 
 name="files of expectations that are not for us"
 pairs run put-allgather -p quick -n 3

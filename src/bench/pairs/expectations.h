@@ -10,8 +10,9 @@
  *                              "high": 1.44}]}]}
  *
  * A run is outside if its sure interval (bench/statistics.h) has no point of the range. --update
- * adds the run to the history. If its interval meets the old range, the range grows to hold it;
- * otherwise the new one takes its place: somebody looked at it and wants it. */
+ * adds the run to the history. If its interval meets the old range, or the run before was one of
+ * the same commit, the range grows to hold it; otherwise the new one takes its place: somebody
+ * changed something, looked at it and wants it. */
 #ifndef WEFT_BENCH_PAIRS_EXPECTATIONS_H
 #define WEFT_BENCH_PAIRS_EXPECTATIONS_H
 

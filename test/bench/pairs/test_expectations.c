@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/version.h"
 #include "bench/pairs/internal.h"
 
 #define WRITERS 10
@@ -109,6 +110,35 @@ static void a_range_grows_from_what_is_there_now(void **state)
     weft__expectations_close(&late);
 }
 
+/* Runs of one commit differ by what the machine does; one of another commit that is outside takes
+ * the place of what was expected. */
+static void a_range_holds_all_runs_of_a_commit(void **state)
+{
+    static const struct {
+        const char *commit;
+        double value, low, high;
+    } runs[] = {{"a", 1, 0.9, 1.1}, {"a", 4, 0.9, 4.4}, {"a", 2, 0.9, 4.4}, {"b", 9, 8.1, 9.9}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        weft_pairs_t pairs = describe();
+        weft_expectations_t expected;
+        weft_ratio_t now = ratio;
+        now.ratio = now.low = now.high = runs[i].value;
+        weft__commit = runs[i].commit;
+        assert_int_equal(weft__expectations_open(&expected, &pairs, 2), WEFT_OK);
+        assert_int_equal(weft__expectations_add(&expected, "again", "fast", 64, &now), WEFT_OK);
+        assert_int_equal(weft__expectations_update(&expected, &pairs, 1), WEFT_OK);
+        weft__expectations_close(&expected);
+        assert_int_equal(weft__expectations_open(&expected, &pairs, 2), WEFT_OK);
+        const weft_expectation_t *row = weft__expectations_of(&expected, "again", "fast", 64);
+        assert_non_null(row);
+        assert_true(row->low > runs[i].low * 0.99 && row->low < runs[i].low * 1.02);
+        assert_true(row->high > runs[i].high * 0.99 && row->high < runs[i].high * 1.02);
+        weft__expectations_close(&expected);
+    }
+    weft__commit = "";
+}
+
 static void nothing_is_left_behind(void **state)
 {
     (void)state;
@@ -121,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_at_once_lose_nothing),
         cmocka_unit_test(a_range_grows_from_what_is_there_now),
+        cmocka_unit_test(a_range_holds_all_runs_of_a_commit),
         cmocka_unit_test(nothing_is_left_behind),
     };
     if (!mkdtemp(folder)) {
