@@ -15,8 +15,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char latest[ROOM];
 static __thread char seen[ROOM];
 
-static void keep(void)
+static void keep(ncclResult_t result)
 {
+    weft__nccl_group_fail(result, mine);
     pthread_mutex_lock(&lock);
     memcpy(latest, mine, sizeof(latest));
     pthread_mutex_unlock(&lock);
@@ -28,17 +29,12 @@ ncclResult_t weft__nccl_fail(ncclResult_t result, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(mine, sizeof(mine), format, arguments);
     va_end(arguments);
-    keep();
+    keep(result);
     return result;
 }
 
-ncclResult_t weft__nccl_result(weft_status_t status)
+static ncclResult_t result_of(weft_status_t status)
 {
-    if (status == WEFT_OK) {
-        return ncclSuccess;
-    }
-    snprintf(mine, sizeof(mine), "%s", weft_last_error());
-    keep();
     switch (status) {
     case WEFT_ERR_INVALID:
     case WEFT_ERR_NOT_FOUND:
@@ -60,6 +56,17 @@ ncclResult_t weft__nccl_result(weft_status_t status)
     default:
         return ncclInternalError;
     }
+}
+
+ncclResult_t weft__nccl_result(weft_status_t status)
+{
+    if (status == WEFT_OK) {
+        return ncclSuccess;
+    }
+    ncclResult_t result = result_of(status);
+    snprintf(mine, sizeof(mine), "%s", weft_last_error());
+    keep(result);
+    return result;
 }
 
 const char *weft__nccl_sentence(void)

@@ -130,10 +130,13 @@ bool weft__nccl_is_staged(ncclDataType_t type, ncclRedOp_t op);
 /* Carry it out through memory of its own, in the order of the stream. */
 ncclResult_t weft__nccl_staged(ncclComm_t comm, const weft_nccl_reduction_t *reduction);
 
-/* How many groups are open in this thread; and what staged calls leave for the end of the outermost
- * (join.c calls it). */
+/* A call of the open group failed (join.c). */
+void weft__nccl_group_fail(ncclResult_t result, const char *why);
+
+/* How many groups are open in this thread; and what staged calls leave for the outermost end,
+ * which was run or given up (join.c calls it). */
 int weft__nccl_group_depth(void);
-ncclResult_t weft__nccl_staged_end(void);
+ncclResult_t weft__nccl_staged_end(bool run);
 
 /* ---- elements (convert.c) ---------------------------------------------------------------- */
 

@@ -21,6 +21,10 @@ typedef struct weft_nccl_job {
 
 static __thread int depth; /* groups that are open in this thread */
 
+/* The first failure of a call in the group: then nothing of the group is carried out. */
+static __thread ncclResult_t failed;
+static __thread char failed_why[400];
+
 enum { WAITING_MOST = 256 };
 
 /* What waits for the end of the group. */
@@ -603,6 +607,34 @@ int weft__nccl_group_depth(void)
     return depth;
 }
 
+void weft__nccl_group_fail(ncclResult_t result, const char *why)
+{
+    if (depth > 0 && failed == ncclSuccess) {
+        failed = result;
+        snprintf(failed_why, sizeof(failed_why), "%s", why);
+    }
+}
+
+/* The group is given up: handles whose communicators it would have made stay without. */
+static ncclResult_t give_up(void)
+{
+    for (int i = 0; i < waiting_count; i++) {
+        weft_nccl_job_t *job = waiting[i];
+        snprintf(job->comm->reason, sizeof(job->comm->reason), "was not made: its group failed");
+        atomic_store(&job->comm->joined, failed);
+        free(job);
+    }
+    waiting_count = 0;
+    weft_barrier(NULL, NULL); /* refused, and so is then all that Weft's group holds */
+    weft_group_end();
+    weft__nccl_report_group_end();
+    weft__nccl_staged_end(false);
+    ncclResult_t result = failed;
+    failed = ncclSuccess;
+    return weft__nccl_fail(result, "the group was not run, because a call in it failed: %s",
+                           failed_why);
+}
+
 ncclResult_t ncclGroupStart(void)
 {
     WEFT_NCCL_TRY(weft__nccl_result(weft_group_start()));
@@ -616,10 +648,13 @@ ncclResult_t ncclGroupEnd(void)
         return weft__nccl_fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
     }
     depth--;
+    if (depth == 0 && failed != ncclSuccess) {
+        return give_up();
+    }
     ncclResult_t result = weft__nccl_result(weft_group_end());
     if (depth == 0) {
         weft__nccl_report_group_end();
-        ncclResult_t staged = weft__nccl_staged_end();
+        ncclResult_t staged = weft__nccl_staged_end(result == ncclSuccess);
         result = result != ncclSuccess ? result : staged;
     }
     if (depth == 0 && waiting_count > 0) {

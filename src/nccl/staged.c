@@ -157,12 +157,13 @@ ncclResult_t weft__nccl_staged(ncclComm_t comm, const weft_nccl_reduction_t *red
     return run(s);
 }
 
-ncclResult_t weft__nccl_staged_end(void)
+ncclResult_t weft__nccl_staged_end(bool run)
 {
     ncclResult_t result = ncclSuccess;
     while (of_group) {
         staged_t *s = of_group;
         of_group = s->next;
+        s->refused = s->refused || !run;
         ncclResult_t each = weft__nccl_result(on_stream(s->call.stream, conclude, s));
         result = result != ncclSuccess ? result : each;
     }

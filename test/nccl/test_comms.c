@@ -374,6 +374,40 @@ static void test_misuse(void **state)
     run_ranks(1, misuse, NULL);
 }
 
+/* A call of a group fails: nothing of it is run, also no sum through memory of its own. */
+static void fail_in_group(nccl_rank_t *r)
+{
+    float x = 1, y = 1;
+    uint8_t small[4] = {1, 2, 3, 4};
+    ncclComm_t other = NULL;
+    ncclUniqueId id;
+    EXPECT_OK(ncclGetUniqueId(&id));
+    EXPECT_OK(ncclGroupStart());
+    EXPECT_OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, r->comm, r->stream));
+    EXPECT_OK(ncclAllReduce(small, small, 4, ncclFloat8e4m3, ncclSum, r->comm, r->stream));
+    EXPECT_OK(ncclCommInitRank(&other, 1, id, 0));
+    EXPECT_RESULT(ncclAllReduce(&y, &y, 1, (ncclDataType_t)50, ncclSum, r->comm, r->stream),
+                  ncclInvalidArgument);
+    EXPECT_RESULT(ncclGroupEnd(), ncclInvalidArgument);
+    EXPECT(strstr(ncclGetLastError(NULL), "no ncclDataType_t 50") != NULL);
+    await_stream(r->stream);
+    EXPECT(x == 1 && small[3] == 4);
+    EXPECT_RESULT(ncclAllReduce(&y, &y, 1, ncclFloat, ncclSum, other, NULL), ncclInvalidUsage);
+    EXPECT_OK(ncclCommDestroy(other));
+    expect_works(r->comm, r->rank, r->size); /* and the next group is a new one */
+    EXPECT_OK(ncclGroupStart());
+    EXPECT_OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, r->comm, r->stream));
+    EXPECT_OK(ncclGroupEnd());
+    await_stream(r->stream);
+    EXPECT(x == (float)r->size);
+}
+
+static void test_failed_group(void **state)
+{
+    (void)state;
+    run_ranks(2, fail_in_group, NULL);
+}
+
 /* Every function of the table and its twin is exported, and none of Weft's. */
 static void test_exports(void **state)
 {
@@ -429,6 +463,7 @@ int main(void)
                                        cmocka_unit_test(test_mismatch),
                                        cmocka_unit_test(test_misuse),
                                        cmocka_unit_test(test_exports),
+                                       cmocka_unit_test(test_failed_group),
                                        cmocka_unit_test(test_many)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
