@@ -46,11 +46,11 @@ expect_narrow() {
 norms() { sed -n 's/.*"grad_norm": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"; }
 
-# ranks_of LAUNCHER: its children but the guard, which has closed its output
+# ranks_of LAUNCHER: its children that are ranks, as their environment says; the guard has that of the launcher
 ranks_of() {
     local child
     for child in $(pgrep -P "$1"); do
-        [ -e "/proc/$child/fd/1" ] && echo "$child"
+        tr '\0' '\n' <"/proc/$child/environ" 2>/dev/null | grep -q '^WEFT_RANK=' && echo "$child"
     done
 }
 
