@@ -87,6 +87,9 @@ static ncclResult_t leave(ncclComm_t comm, const target_t *target, weft_status_t
     if (target->record) {
         weft__nccl_report_end(target->record);
     }
+    if (status != WEFT_OK) {
+        atomic_store(&comm->told, true);
+    }
     weft__nccl_leave(comm);
     return weft__nccl_result(status);
 }

@@ -8,6 +8,8 @@
 #ifndef WEFT_NCCL_CUDART_H
 #define WEFT_NCCL_CUDART_H
 
+#include <stdbool.h>
+
 #include <weft/device.h>
 
 #define WEFT_CUDART_ENTER "weft_cudart_enter"
@@ -20,5 +22,11 @@
  * WEFT_ERR_INVALID: the stream is destroyed, or of another device, or there is no such device. */
 weft_status_t weft_cudart_enter(void *stream, int device, weft_stream_h *stream_p);
 typedef weft_status_t (*weft_cudart_enter_fn)(void *stream, int device, weft_stream_h *stream_p);
+
+/* The other way round: whether a communicator of `device` is broken, with its sentence in `text`,
+ * until the program aborts or destroys it. The runtime asks that after it has waited. */
+#define WEFT_NCCL_BROKEN "weft_nccl_broken"
+bool weft_nccl_broken(int device, char *text, size_t room);
+typedef bool (*weft_nccl_broken_fn)(int device, char *text, size_t room);
 
 #endif

@@ -2,10 +2,14 @@
  * handle used too late is told apart from a pointer to anything. */
 #include "nccl/handle.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "nccl/cudart.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *unused; /* the list of free structs */
+static struct ncclComm *newest; /* the list of all; nothing leaves it */
 
 ncclComm_t weft__nccl_new(int size, int rank, bool blocking)
 {
@@ -15,7 +19,12 @@ ncclComm_t weft__nccl_new(int size, int rank, bool blocking)
         unused = comm->next;
     }
     pthread_mutex_unlock(&lock);
-    comm = comm ? comm : calloc(1, sizeof(*comm));
+    if (!comm && (comm = calloc(1, sizeof(*comm)))) {
+        pthread_mutex_lock(&lock);
+        comm->older = newest;
+        newest = comm;
+        pthread_mutex_unlock(&lock);
+    }
     if (!comm) {
         weft__nccl_fail(ncclSystemError, "no memory for a communicator's handle");
         return NULL;
@@ -26,6 +35,7 @@ ncclComm_t weft__nccl_new(int size, int rank, bool blocking)
     comm->device = -1;
     comm->blocking = blocking;
     comm->suspended = comm->has_id = false;
+    atomic_store(&comm->told, false);
     comm->made = 0;
     comm->reason[0] = '\0';
     atomic_store(&comm->joined, ncclInProgress);
@@ -105,4 +115,22 @@ void weft__nccl_close(ncclComm_t comm)
     if (atomic_exchange(&comm->life, WEFT_NCCL_FREE) != WEFT_NCCL_FREE) {
         weft__nccl_leave(comm); /* what it had for being open */
     }
+}
+
+bool weft_nccl_broken(int device, char *text, size_t room)
+{
+    pthread_mutex_lock(&lock);
+    struct ncclComm *comm = newest;
+    pthread_mutex_unlock(&lock);
+    for (; comm; comm = comm->older) {
+        const char *why = "";
+        weft_comm_h inner = atomic_load(&comm->comm);
+        if (inner && comm->device == device && atomic_load(&comm->life) != WEFT_NCCL_FREE &&
+            weft_comm_error(inner, &why) != WEFT_OK) {
+            snprintf(text, room, "%s", why);
+            atomic_store(&comm->told, true);
+            return true;
+        }
+    }
+    return false;
 }

@@ -35,9 +35,11 @@ struct ncclComm {
     /* Names the communicator, and with a number those made of it: ranks that shrink it need no
      * word from those that are gone. Known to all its ranks. */
     weft_unique_id_t id;
-    unsigned made;         /* of it: splits and shrinks so far, the same on all ranks */
-    char reason[400];      /* why joining failed; written before `joined` */
-    struct ncclComm *next; /* in the list of free ones */
+    unsigned made;          /* of it: splits and shrinks so far, the same on all ranks */
+    char reason[400];       /* why joining failed; written before `joined` */
+    atomic_bool told;       /* the program knows of the failure that broke it */
+    struct ncclComm *next;  /* in the list of free ones */
+    struct ncclComm *older; /* in the list of all there ever were */
 };
 
 /* ---- handles (handle.c) ------------------------------------------------------------------ */

@@ -554,6 +554,12 @@ static ncclResult_t end(ncclComm_t comm, const char *who, weft_status_t (*how)(w
     WEFT_NCCL_TRY(weft__nccl_enter(comm, who));
     weft_comm_h inner = atomic_load(&comm->comm);
     bool made = atomic_load(&comm->joined) == ncclSuccess;
+    const char *why = "";
+    weft_status_t state = inner ? weft_comm_error(inner, &why) : WEFT_OK;
+    if (how == weft_comm_destroy && state != WEFT_OK && state != WEFT_ERR_ABORTED &&
+        !atomic_exchange(&comm->told, true)) {
+        fprintf(stderr, "[weft] nccl%s: a call had failed, and nobody has asked: %s\n", who, why);
+    }
     weft_status_t status = inner ? how(inner) : WEFT_OK;
     ncclResult_t result = weft__nccl_result(status);
     if (status != WEFT_ERR_INVALID) { /* which changes nothing */
@@ -594,6 +600,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
         *asyncError = atomic_load(&comm->joined);
         if (inner) {
             *asyncError = weft__nccl_result(weft_comm_error(inner, NULL));
+        }
+        if (*asyncError != ncclSuccess) {
+            atomic_store(&comm->told, true);
         }
     }
     weft__nccl_leave(comm);
@@ -640,6 +649,22 @@ ncclResult_t ncclGroupStart(void)
     WEFT_NCCL_TRY(weft__nccl_result(weft_group_start()));
     depth++;
     return ncclSuccess;
+}
+
+/* As NCCL's own it ends the group, of which nothing is run; an estimate there is not. */
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
+{
+    (void)simInfo;
+    if (depth == 0) {
+        return weft__nccl_fail(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
+    }
+    weft__nccl_fail(ncclInvalidUsage,
+                    "ncclGroupSimulateEnd: Weft does not estimate the time of a group");
+    if (--depth > 0) {
+        weft_group_end();
+        return ncclInvalidUsage;
+    }
+    return give_up();
 }
 
 ncclResult_t ncclGroupEnd(void)

@@ -157,8 +157,7 @@
     WORKS(TeamCft, weft_nccl_team_t, (ncclComm_t comm, int mode), (comm, mode))                    \
     WORKS(TeamCftMultimem, weft_nccl_team_t, (ncclComm_t comm), (comm))                            \
     WORKS(LLA2ACalcSlots, int, (int most, int bytes), (most, bytes))                               \
-    REFUSED(GroupSimulateEnd, (ncclSimInfo_t * info),                                              \
-            "Weft does not estimate the time of a group")                                          \
+    WORKS(GroupSimulateEnd, ncclResult_t, (ncclSimInfo_t * info), (info))                          \
     REFUSED(SetEncryption, (const ncclEncryptionConfig_t *config),                                 \
             "data between Weft's ranks stays in memory and is not encrypted")                      \
     REFUSED(PutSignal,                                                                             \

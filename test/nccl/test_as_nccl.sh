@@ -2,7 +2,7 @@
 # ctest: timeout=60 plain
 # weft run --as-nccl: a program that is linked with another libnccl.so.2 runs on Weft's; and Weft's own
 # use of NCCL does not load itself. Labelled plain: a sanitizer would have to be loaded first.
-. "$WEFT_SOURCE/test/cli/lib.sh"
+. "$WEFT_SOURCE/test/cli/lib.sh" || exit 1
 err=
 
 # A library of that name that can do nothing, for the program to be linked with.

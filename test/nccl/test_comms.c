@@ -408,6 +408,25 @@ static void test_failed_group(void **state)
     run_ranks(2, fail_in_group, NULL);
 }
 
+/* It ends the group, as NCCL's does, and what follows is carried out. */
+static void simulate(nccl_rank_t *r)
+{
+    float x = 1;
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    EXPECT_RESULT(ncclGroupSimulateEnd(&info), ncclInvalidUsage);
+    EXPECT_OK(ncclGroupStart());
+    EXPECT_OK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, r->comm, r->stream));
+    EXPECT_RESULT(ncclGroupSimulateEnd(&info), ncclInvalidUsage);
+    EXPECT(x == 1);
+    expect_works(r->comm, r->rank, r->size);
+}
+
+static void test_simulate(void **state)
+{
+    (void)state;
+    run_ranks(2, simulate, NULL);
+}
+
 /* Every function of the table and its twin is exported, and none of Weft's. */
 static void test_exports(void **state)
 {
@@ -464,6 +483,7 @@ int main(void)
                                        cmocka_unit_test(test_misuse),
                                        cmocka_unit_test(test_exports),
                                        cmocka_unit_test(test_failed_group),
+                                       cmocka_unit_test(test_simulate),
                                        cmocka_unit_test(test_many)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

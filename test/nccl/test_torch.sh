@@ -7,7 +7,7 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
     echo "left out: $python has no torch"
     exit 77
 fi
-. "$WEFT_SOURCE/test/cli/lib.sh"
+. "$WEFT_SOURCE/test/cli/lib.sh" || exit 1
 err=
 export LIBWEFT=$WEFT_BUILD/libweft.so.0 OMP_NUM_THREADS=1 MASTER_ADDR=127.0.0.1 # the last: of weft run's own
 rank=$WEFT_SOURCE/test/nccl/torch_ranks.py

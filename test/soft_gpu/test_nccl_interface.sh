@@ -3,7 +3,7 @@
 # Programs of NCCL's on GPUs, through Weft's libnccl.so.2: by Weft's own kernels, several ranks on one GPU, and by an
 # NCCL behind it, which Weft then watches.
 . "$WEFT_SOURCE/test/soft_gpu/soft_gpu.sh"
-. "$WEFT_SOURCE/test/cli/lib.sh"
+. "$WEFT_SOURCE/test/cli/lib.sh" || exit 1
 err=
 
 cat >prog.c <<'END'

@@ -119,11 +119,14 @@ static cudaError_t run(const char *call, const rows_t *rows, copy_mode_t mode, c
         return error;
     }
     if ((mode != QUEUE || rows->width * rows->height <= SMALL) && weft__cudart_idle(stream)) {
-        return weft__cudart_from(submit(rows, NULL));
+        error = weft__cudart_from(submit(rows, NULL));
+        return error != cudaSuccess || mode != WAIT ? error
+                                                    : weft__cudart_after_wait(call, stream->device);
     }
     switch (mode) {
     case WAIT:
-        return submit_and_wait(call, rows, stream->stream);
+        error = submit_and_wait(call, rows, stream->stream);
+        return error != cudaSuccess ? error : weft__cudart_after_wait(call, stream->device);
     case STAGE:
         return submit_staged(call, rows, stream->stream);
     default:

@@ -148,7 +148,10 @@ cudaError_t cudaDeviceSynchronize(void)
 {
     int device;
     cudaError_t error = weft__cudart_device(&device);
-    return error != cudaSuccess ? error : weft__cudart_synchronize("cudaDeviceSynchronize", device);
+    if (error == cudaSuccess) {
+        error = weft__cudart_synchronize("cudaDeviceSynchronize", device);
+    }
+    return error != cudaSuccess ? error : weft__cudart_after_wait("cudaDeviceSynchronize", device);
 }
 
 cudaError_t cudaDeviceReset(void)

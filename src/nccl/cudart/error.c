@@ -1,7 +1,11 @@
 /* Errors: names, texts, and the last one of each thread. */
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "nccl/cudart.h"
 #include "nccl/cudart/state.h"
 
 static _Thread_local cudaError_t last_error;
@@ -51,6 +55,19 @@ cudaError_t weft__cudart_from(weft_status_t status)
     }
 }
 
+/* The sentence of a collective that failed, unless it was said just now. */
+static void say_once(const char *call, const char *why)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char said[512];
+    pthread_mutex_lock(&lock);
+    if (strncmp(said, why, sizeof(said) - 1) != 0) {
+        snprintf(said, sizeof(said), "%s", why);
+        weft__cudart_say("%s: %s", call, why);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 cudaError_t weft__cudart_from_work(const char *call, weft_status_t status)
 {
     switch (status) {
@@ -60,9 +77,40 @@ cudaError_t weft__cudart_from_work(const char *call, weft_status_t status)
     case WEFT_PENDING:
         return weft__cudart_fail(cudaErrorNotReady);
     default:
-        weft__cudart_say("%s: %s", call, weft_last_error());
+        say_once(call, weft_last_error());
         return weft__cudart_fail(cudaErrorLaunchFailure);
     }
+}
+
+static pthread_once_t look_once = PTHREAD_ONCE_INIT;
+static weft_nccl_broken_fn broken; /* NULL: there is no libnccl in this process */
+
+static void look(void)
+{
+    /* POSIX lets an address of dlsym be a function's; C has no cast for that. */
+    void *address = dlsym(RTLD_DEFAULT, WEFT_NCCL_BROKEN);
+    memcpy(&broken, &address, sizeof(address));
+}
+
+static bool is_broken(const char *call, int device)
+{
+    char why[512];
+    pthread_once(&look_once, look);
+    if (!broken || !broken(device, why, sizeof(why))) {
+        return false;
+    }
+    say_once(call, why);
+    return true;
+}
+
+cudaError_t weft__cudart_after_wait(const char *call, int device)
+{
+    return is_broken(call, device) ? weft__cudart_fail(cudaErrorLaunchFailure) : cudaSuccess;
+}
+
+cudaError_t weft__cudart_after_query(const char *call, int device)
+{
+    return is_broken(call, device) ? weft__cudart_fail(cudaErrorNotReady) : cudaSuccess;
 }
 
 cudaError_t cudaGetLastError(void)

@@ -129,7 +129,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     cudaError_t error = check(event);
-    return error != cudaSuccess ? error : weft__cudart_from(weft_event_query(event->event));
+    if (error == cudaSuccess) {
+        error = weft__cudart_from(weft_event_query(event->event));
+    }
+    return error != cudaSuccess ? error : weft__cudart_after_query("cudaEventQuery", event->device);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -140,8 +143,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     }
     weft_status_t status = weft_event_synchronize(event->event);
     /* Only a function on the stream that the event is in is refused. */
-    return status == WEFT_ERR_INVALID ? weft__cudart_fail(cudaErrorNotPermitted)
-                                      : weft__cudart_from(status);
+    error = status == WEFT_ERR_INVALID ? weft__cudart_fail(cudaErrorNotPermitted)
+                                       : weft__cudart_from(status);
+    return error != cudaSuccess ? error
+                                : weft__cudart_after_wait("cudaEventSynchronize", event->device);
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)

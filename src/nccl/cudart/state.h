@@ -33,6 +33,12 @@ cudaError_t weft__cudart_from(weft_status_t status);
  * no error: on a GPU its kernel just ends. */
 cudaError_t weft__cudart_from_work(const char *call, weft_status_t status);
 
+/* After `call` has waited for work of `device`: a collective that failed leaves wrong data, so that
+ * until the program gives its communicator up every wait fails, with the sentence on stderr once.
+ * As with NCCL, whose kernel would wait for ever, a query is told that the work is not done. */
+cudaError_t weft__cudart_after_wait(const char *call, int device);
+cudaError_t weft__cudart_after_query(const char *call, int device);
+
 /* The last error as it is: calls of the driver leave it alone. */
 cudaError_t weft__cudart_swap_last(cudaError_t error);
 

@@ -448,18 +448,23 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
 {
     weft_cudart_stream_t *stream;
     cudaError_t error = enter_to_wait(handle, &stream);
+    if (error == cudaSuccess) {
+        error = weft__cudart_from_work("cudaStreamSynchronize",
+                                       weft_stream_synchronize(stream->stream));
+    }
     return error != cudaSuccess ? error
-                                : weft__cudart_from_work("cudaStreamSynchronize",
-                                                         weft_stream_synchronize(stream->stream));
+                                : weft__cudart_after_wait("cudaStreamSynchronize", stream->device);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle)
 {
     weft_cudart_stream_t *stream;
     cudaError_t error = enter_to_wait(handle, &stream);
-    return error != cudaSuccess
-               ? error
-               : weft__cudart_from_work("cudaStreamQuery", weft_stream_query(stream->stream));
+    if (error == cudaSuccess) {
+        error = weft__cudart_from_work("cudaStreamQuery", weft_stream_query(stream->stream));
+    }
+    return error != cudaSuccess ? error
+                                : weft__cudart_after_query("cudaStreamQuery", stream->device);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *userData)
