@@ -12,14 +12,15 @@ Calls that the caller waits for run in the calling thread. Others (async_op=True
 Weft's, in the order in which they were made. Each pair of ranks has a communicator of its own for messages
 of each tag, so that these wait for nothing but their partners.
 """
+import atexit
 import ctypes
 import glob
 import os
 import threading
+import weakref
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _create_work_from_future
 from torch.futures import Future
 
 __all__ = ["WeftGroup"]
@@ -138,6 +139,16 @@ def _expect_cpu(tensors):
             )
 
 
+def _expect_alike(what, reference, tensors, count=None):
+    """All of the type of `reference`, with its number of elements, or `count`."""
+    count = reference.numel() if count is None else count
+    for tensor in tensors:
+        if tensor.dtype != reference.dtype or tensor.numel() != count:
+            raise ValueError(
+                f"{what}: {tensor.numel()} elements of {tensor.dtype}, where {count} of {reference.dtype} are expected"
+            )
+
+
 def _real(tensor):
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
@@ -147,9 +158,52 @@ def _bytes(tensor):
     return tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
 
 
+@torch.no_grad()
 def _settle(target, result):
     if target.data_ptr() != result.data_ptr():
         target.copy_(result.view(target.dtype).view_as(target) if result.dtype != target.dtype else result.view_as(target))
+
+
+class _Work(dist.Work):
+    """A call that may be under way. Who waits gets its exception, in Python and (by the future) in C++."""
+
+    def __init__(self, future, result):
+        super().__init__()
+        self._future, self._result = future, result
+
+    def wait(self, timeout=None):
+        self._future.wait()
+        return True
+
+    def synchronize(self):
+        self._future.wait()
+
+    def is_completed(self):
+        return self._future.done()
+
+    def is_success(self):
+        if not self._future.done():
+            return False
+        try:
+            self._future.wait()
+        except Exception:
+            return False
+        return True
+
+    def exception(self):
+        try:
+            self._future.wait()
+        except Exception as error:
+            return error
+        return None
+
+    def get_future(self):
+        # An exception that was set is a mere value for C++; one that `then` raises is not.
+        return self._future.then(lambda done: done.wait())
+
+    def result(self):
+        self._future.wait()
+        return self._result
 
 
 class _Lane:
@@ -162,13 +216,18 @@ class _Lane:
         self._lock = threading.Lock()
         self._pending = {}  # what the stream still calls, by number
         self._next = 1  # not 0, which ctypes hands over as None
+        self._joining = False
+        self._inside = threading.Lock()  # held by the thread that is in a call of the communicator
+        self._idle = threading.Event()
+        self._idle.set()
         self._callback = _STREAM_FN(self._call)
 
     def open_now(self):
-        with self._lock:
-            if not self.comm:
-                self._join(self.comm)
-            return self.comm
+        if not self.comm:
+            self._joining = True
+            self._join(self.comm)
+            self._joining = False
+        return self.comm
 
     def _open_stream(self):
         with self._lock:
@@ -176,34 +235,46 @@ class _Lane:
                 _check(_weft.weft_stream_create(ctypes.byref(self.stream)))
             return self.stream
 
-    def busy(self):
-        return bool(self._pending)
+    def run_now(self, fn):
+        """In this thread, after what is queued: one thread at a time is inside the communicator."""
+        while self._pending:  # rare: a caller that does not wait for what it queued
+            self._idle.wait()
+        with self._inside:
+            fn()
 
     def _call(self, number):
         fn, result, future = self._pending[number]
         try:
-            fn()
+            with self._inside:
+                fn()
             error = None
         except Exception as caught:  # it belongs to whoever waits
             error = caught
         # Before anybody who waits goes on: the communicator is free for the next call.
-        del self._pending[number]
+        with self._lock:
+            del self._pending[number]
+            if not self._pending:
+                self._idle.set()
         if error is None:
             future.set_result(result)
         else:
             future.set_exception(error)
 
     def queue(self, fn, result):
-        """Call fn() on the stream's thread; a Future of `result`."""
+        """Call fn() on the stream's thread; the _Work of that."""
         stream = self._open_stream()
         future = Future()
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._pending[number] = (fn, result, future)
+            self._idle.clear()
         _check(_weft.weft_stream_call(stream, self._callback, number))
-        return future
+        return _Work(future, result)
 
     def close(self):
+        """What is queued is awaited; after an abort that is soon. A thread that still joins is left alone."""
+        if self._joining:
+            return
         if self.stream:
             _weft.weft_stream_synchronize(self.stream)
             _weft.weft_stream_destroy(self.stream)
@@ -221,7 +292,19 @@ class _Lane:
 def _done(result):
     future = Future()
     future.set_result(result)
-    return _create_work_from_future(future)
+    return _Work(future, result)
+
+
+_groups = weakref.WeakSet()
+
+
+@atexit.register
+def _leave():
+    """Threads of Weft's must not come back into an interpreter that is gone."""
+    for group in list(_groups):
+        group.abort()
+    for group in list(_groups):
+        group.shutdown()
 
 
 class WeftGroup(dist.ProcessGroup):
@@ -242,6 +325,8 @@ class WeftGroup(dist.ProcessGroup):
         self._lane.open_now()
         self._channels = {}
         self._lock = threading.Lock()
+        self._name = ""
+        _groups.add(self)
 
     def _join(self, comm, identity, size, rank):
         config = _Config(ctypes.sizeof(_Config), self._timeout_ms, None, -1)
@@ -257,7 +342,9 @@ class WeftGroup(dist.ProcessGroup):
 
     @property
     def group_name(self):
-        return dist.distributed_c10d._world.pg_names[self]
+        # PyTorch forgets it before it asks for it the last time.
+        self._name = dist.distributed_c10d._world.pg_names.get(self, self._name)
+        return self._name
 
     supports_coalescing = False
     supports_splitting = False
@@ -289,10 +376,15 @@ class WeftGroup(dist.ProcessGroup):
     def _run(self, fn, result, opts):
         """Carry out fn(comm), here if the caller waits for it anyway."""
         comm = self._lane.comm
-        if opts is not None and getattr(opts, "asyncOp", True) is False and not self._lane.busy():
-            fn(comm)
+        if opts is not None and getattr(opts, "asyncOp", True) is False:
+            self._lane.run_now(lambda: fn(comm))
             return _done(result)
-        return _create_work_from_future(self._lane.queue(lambda: fn(comm), result))
+        return self._lane.queue(lambda: fn(comm), result)
+
+    def _expect_all(self, parts):
+        if len(parts) != self._size:
+            raise ValueError(f"a list of {len(parts)} tensors, and {self._size} ranks")
+        _expect_cpu(parts)
 
     # ---- reductions ---------------------------------------------------------------------------------
 
@@ -319,7 +411,9 @@ class WeftGroup(dist.ProcessGroup):
     def _prepare(self, tensor, op):
         """(dense real tensor that Weft may overwrite, plain operation)."""
         plain = _op_of(op)
-        work = _real(tensor)
+        if tensor.is_complex() and plain not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.PREMUL_SUM):
+            raise ValueError(f'the backend "weft" does not reduce {tensor.dtype} by {plain}')
+        work = _real(tensor.resolve_conj())
         if work.dim() == 0 or not work.is_contiguous():
             work = work.contiguous()
         if plain == dist.ReduceOp.PREMUL_SUM:
@@ -388,13 +482,15 @@ class WeftGroup(dist.ProcessGroup):
 
     def _reduce_scatter_base(self, output, source, opts=None):
         _expect_cpu([output, source])
-        if source.numel() != output.numel() * self._size:
-            raise ValueError(f"reduce_scatter: {source.numel()} elements for {self._size} times {output.numel()}")
+        _expect_alike("reduce_scatter", output, [source], output.numel() * self._size)
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         return self._run(lambda comm: self._scatter_sum(comm, output, source.contiguous(), op), [output], opts)
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        for output, parts in zip(outputs, inputs):
+            self._expect_all(parts)
+            _expect_alike("reduce_scatter", output, parts)
 
         def run(comm):
             for output, parts in zip(outputs, inputs):
@@ -404,6 +500,8 @@ class WeftGroup(dist.ProcessGroup):
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        for output, source in zip(outputs, inputs):
+            _expect_alike("reduce_scatter", output, [source], output.numel() * self._size)
 
         def run(comm):
             for output, source in zip(outputs, inputs):
@@ -418,9 +516,11 @@ class WeftGroup(dist.ProcessGroup):
 
         def run(comm):
             for tensor in tensors:
-                flat = _bytes(tensor)
+                # By its type, where Weft has it, so that ranks which differ are told.
+                flat, kind = _bytes(tensor), _TYPES.get(tensor.dtype, _U8)
+                count = tensor.numel() if tensor.dtype in _TYPES else flat.numel()
                 at = flat.data_ptr()
-                _check(_weft.weft_broadcast(at, at, flat.numel(), _U8, opts.rootRank, comm, None))
+                _check(_weft.weft_broadcast(at, at, count, kind, opts.rootRank, comm, None))
                 if self._rank != opts.rootRank:
                     _settle(tensor, flat)
 
@@ -434,8 +534,7 @@ class WeftGroup(dist.ProcessGroup):
 
     def _allgather_base(self, output, source, opts=None):
         _expect_cpu([output, source])
-        if output.numel() != source.numel() * self._size:
-            raise ValueError(f"all_gather: {output.numel()} elements for {self._size} times {source.numel()}")
+        _expect_alike("all_gather", source, [output], source.numel() * self._size)
 
         def run(comm):
             if output.is_contiguous() and output.numel():
@@ -447,6 +546,10 @@ class WeftGroup(dist.ProcessGroup):
         return self._run(run, [output], opts)
 
     def allgather(self, outputs, inputs, opts=None):
+        for parts, source in zip(outputs, inputs):
+            self._expect_all(parts)
+            _expect_alike("all_gather", source, parts)
+
         def run(comm):
             for parts, source in zip(outputs, inputs):
                 rows = self._gather_all(comm, source)
@@ -457,6 +560,9 @@ class WeftGroup(dist.ProcessGroup):
         return self._run(run, outputs, opts)
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        for output, source in zip(outputs, inputs):
+            _expect_alike("all_gather", source, [output], source.numel() * self._size)
+
         def run(comm):
             for output, source in zip(outputs, inputs):
                 if output.numel():
@@ -465,6 +571,11 @@ class WeftGroup(dist.ProcessGroup):
         return self._run(run, outputs, opts)
 
     def gather(self, outputs, inputs, opts):
+        if self._rank == opts.rootRank:
+            for parts, source in zip(outputs, inputs):
+                self._expect_all(parts)
+                _expect_alike("gather", source, parts)
+
         def run(comm):
             for i, source in enumerate(inputs):
                 flat = _bytes(source)
@@ -482,6 +593,11 @@ class WeftGroup(dist.ProcessGroup):
         return self._run(run, outputs, opts)
 
     def scatter(self, outputs, inputs, opts):
+        if self._rank == opts.rootRank:
+            for output, parts in zip(outputs, inputs):
+                self._expect_all(parts)
+                _expect_alike("scatter", output, parts)
+
         def run(comm):
             for i, output in enumerate(outputs):
                 mine = _bytes(output).clone()
@@ -504,7 +620,13 @@ class WeftGroup(dist.ProcessGroup):
         def spread(tensor, splits):
             rows = tensor.shape[0] if tensor.dim() else 1
             row = (tensor.numel() // rows if rows else 0) * item
-            splits = list(splits) or [rows // self._size] * self._size
+            splits = list(splits)
+            if not splits:
+                if rows % self._size:
+                    raise ValueError(f"all_to_all: {rows} rows cannot be divided by {self._size} ranks")
+                splits = [rows // self._size] * self._size
+            if len(splits) != self._size or sum(splits) != rows or min(splits) < 0:
+                raise ValueError(f"all_to_all: splits {splits} of {rows} rows for {self._size} ranks")
             counts = [split * row for split in splits]
             offsets = [sum(counts[:i]) for i in range(self._size)]
             array = ctypes.c_size_t * self._size
@@ -523,11 +645,16 @@ class WeftGroup(dist.ProcessGroup):
 
     def alltoall_base(self, output, source, output_splits, input_splits, opts=None):
         _expect_cpu([output, source])
+        if output.dtype != source.dtype:
+            raise ValueError(f"all_to_all: from {source.dtype} to {output.dtype}")
         return self._run(
             lambda comm: self._exchange(comm, output, source, output_splits, input_splits), [output], opts
         )
 
     def alltoall(self, outputs, inputs, opts=None):
+        self._expect_all(outputs)
+        self._expect_all(inputs)
+
         def run(comm):
             source = torch.cat([_bytes(part) for part in inputs])
             result = source.new_empty(sum(part.numel() * part.element_size() for part in outputs))
@@ -576,7 +703,7 @@ class WeftGroup(dist.ProcessGroup):
         def run():
             _check(_weft.weft_send(flat.data_ptr(), flat.numel(), _U8, 1, lane.open_now(), None))
 
-        return _create_work_from_future(lane.queue(run, tensors))
+        return lane.queue(run, tensors)
 
     def recv(self, tensors, source, tag=0):
         (tensor,) = tensors
@@ -591,7 +718,7 @@ class WeftGroup(dist.ProcessGroup):
             if flat.numel():
                 _settle(tensor, flat)
 
-        return _create_work_from_future(lane.queue(run, tensors))
+        return lane.queue(run, tensors)
 
     def recv_anysource(self, tensors, tag=0):
         raise RuntimeError('the backend "weft" receives from a rank that is named, not from any')

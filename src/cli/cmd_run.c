@@ -57,6 +57,12 @@ static bool preload_nccl(const char *name)
         fprintf(stderr, "%s: --as-nccl: there is no nccl/libnccl.so.2 beside this command\n", name);
         return false;
     }
+    if (strpbrk(path, " :")) {
+        fprintf(stderr,
+                "%s: --as-nccl: %s cannot be preloaded, as its path has a blank or a colon\n", name,
+                path);
+        return false;
+    }
     int length = snprintf(all, sizeof(all), "%s%s%s", path, others && others[0] ? ":" : "",
                           others ? others : "");
     if (length < 0 || (size_t)length >= sizeof(all)) {

@@ -71,9 +71,6 @@ ncclResult_t weft__nccl_result(weft_status_t status)
 
 const char *weft__nccl_sentence(void)
 {
-    if (mine[0] != '\0') {
-        return mine;
-    }
     pthread_mutex_lock(&lock);
     memcpy(seen, latest, sizeof(seen));
     pthread_mutex_unlock(&lock);

@@ -34,7 +34,7 @@ ncclComm_t weft__nccl_new(int size, int rank, bool blocking)
     comm->size = size;
     comm->device = -1;
     comm->blocking = blocking;
-    comm->suspended = comm->has_id = false;
+    comm->suspended = comm->has_id = comm->reported = false;
     atomic_store(&comm->told, false);
     comm->made = 0;
     comm->reason[0] = '\0';

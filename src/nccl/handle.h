@@ -37,6 +37,7 @@ struct ncclComm {
     weft_unique_id_t id;
     unsigned made;          /* of it: splits and shrinks so far, the same on all ranks */
     char reason[400];       /* why joining failed; written before `joined` */
+    bool reported;          /* counted by report.c, under its lock */
     atomic_bool told;       /* the program knows of the failure that broke it */
     struct ncclComm *next;  /* in the list of free ones */
     struct ncclComm *older; /* in the list of all there ever were */
@@ -70,7 +71,7 @@ ncclResult_t weft__nccl_fail(ncclResult_t result, const char *format, ...)
 /* The result for a status of Weft's, whose sentence is kept. */
 ncclResult_t weft__nccl_result(weft_status_t status);
 
-/* The sentence kept last by this thread, or by any; "" if none. Valid until the next one. */
+/* The sentence kept last by any thread; "" if none. Valid until this one asks again. */
 const char *weft__nccl_sentence(void);
 
 #define WEFT_NCCL_TRY(expression)                                                                  \

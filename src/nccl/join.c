@@ -14,7 +14,8 @@ typedef struct weft_nccl_job {
     weft_comm_h parent;              /* SPLIT, GROW */
     weft_unique_id_t id;
     int color, key;
-    bool give_id; /* GROW: this rank tells the old ranks the id */
+    bool give_id;       /* GROW: this rank tells the old ranks the id */
+    ncclComm_t *handle; /* SPLIT in a group: where the program has it, for who joins none */
     weft_comm_h made;
     weft_status_t status; /* how it ended, in a group */
 } weft_nccl_job_t;
@@ -88,13 +89,10 @@ static weft_status_t spread_id(weft_nccl_job_t *job)
     return status;
 }
 
-static weft_status_t carry_out(weft_nccl_job_t *job)
+static weft_status_t carry_out_there(weft_nccl_job_t *job)
 {
     const ncclComm_t comm = job->comm;
-    weft_status_t status = weft_device_set(comm->device);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    weft_status_t status;
     switch (job->kind) {
     case SPLIT:
         return weft_comm_split(job->parent, job->color, job->key, &job->made, NULL);
@@ -109,6 +107,21 @@ static weft_status_t carry_out(weft_nccl_job_t *job)
     default:
         return weft_comm_init_rank(&job->made, comm->size, job->id, comm->rank, NULL);
     }
+}
+
+/* On the device of the communicator, and back. */
+static weft_status_t carry_out(weft_nccl_job_t *job)
+{
+    int before = 0;
+    weft_status_t status = weft_device_get(&before);
+    if (status == WEFT_OK) {
+        status = weft_device_set(job->comm->device);
+    }
+    if (status == WEFT_OK) {
+        status = carry_out_there(job);
+        weft_device_set(before);
+    }
+    return status;
 }
 
 /* Tell the handle how it went. */
@@ -166,6 +179,7 @@ static ncclResult_t start(weft_nccl_job_t *job)
             return weft__nccl_fail(ncclInvalidUsage, "more than %d communicators in one group",
                                    WAITING_MOST);
         }
+        atomic_fetch_add(&job->comm->users, 1); /* for the job */
         waiting[waiting_count++] = job;
         return ncclSuccess;
     }
@@ -191,8 +205,23 @@ static void *run_of_group(void *arg)
 static ncclResult_t run_waiting(void)
 {
     pthread_t threads[WAITING_MOST];
-    int count = waiting_count, started = 0;
+    int count = 0, started = 0;
     ncclResult_t result = ncclSuccess;
+    for (int i = 0; i < waiting_count; i++) {
+        weft_nccl_job_t *job = waiting[i];
+        ncclComm_t comm = job->comm;
+        bool aborted = atomic_load(&comm->life) == WEFT_NCCL_FREE;
+        if (!aborted && (comm->blocking || !start_thread(job))) {
+            waiting[count++] = job; /* here, and now */
+            continue;
+        }
+        if (aborted) {
+            free(job);
+        } else {
+            result = ncclInProgress;
+        }
+        weft__nccl_leave(comm);
+    }
     waiting_count = 0;
     while (started < count - 1 &&
            pthread_create(&threads[started], NULL, run_of_group, waiting[started]) == 0) {
@@ -210,12 +239,17 @@ static ncclResult_t run_waiting(void)
         char why[sizeof(comm->reason)];
         snprintf(why, sizeof(why), "%s", comm->reason);
         ncclResult_t each = settle(job, job->status);
-        if (each != ncclSuccess && result == ncclSuccess) {
+        if (each != ncclSuccess && (result == ncclSuccess || result == ncclInProgress)) {
             result = weft__nccl_fail(each, "%s", why);
+        }
+        if (each == ncclSuccess && !job->made && job->handle) { /* no color */
+            *job->handle = NULL;
+            weft__nccl_close(comm);
         }
         if (each != ncclSuccess) {
             snprintf(comm->reason, sizeof(comm->reason), "was not made: %.380s", why);
         }
+        weft__nccl_leave(comm);
         free(job);
     }
     return result;
@@ -385,6 +419,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
         job->parent = parent;
         job->color = color;
         job->key = key;
+        job->handle = newcomm;
         job->id = derived(comm, color);
         result = finish(job, newcomm);
     }
@@ -408,6 +443,17 @@ static int rank_left(int rank, const int *excluded, int count)
         left -= excluded[i] < rank;
     }
     return left;
+}
+
+/* The same for one set of ranks in any order: who excludes others makes another communicator. */
+static int hash_of(const int *excluded, int count)
+{
+    unsigned sum = 0;
+    for (int i = 0; i < count; i++) {
+        unsigned x = ((unsigned)excluded[i] + 1) * 0x9e3779b1u;
+        sum += (x ^ x >> 15) * 0x85ebca77u;
+    }
+    return (int)(sum >> 1);
 }
 
 static ncclResult_t check_excluded(const struct ncclComm *comm, const int *excluded, int count)
@@ -454,7 +500,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
     }
     if (result == ncclSuccess) {
         (*newcomm)->device = comm->device;
-        job->id = derived(comm, 0);
+        job->id = derived(comm, hash_of(excludeRanksList, excludeRanksCount));
         if (shrinkFlags & NCCL_SHRINK_ABORT) {
             revoke(comm, "was aborted by ncclCommShrink");
         }
@@ -553,7 +599,6 @@ static ncclResult_t end(ncclComm_t comm, const char *who, weft_status_t (*how)(w
 {
     WEFT_NCCL_TRY(weft__nccl_enter(comm, who));
     weft_comm_h inner = atomic_load(&comm->comm);
-    bool made = atomic_load(&comm->joined) == ncclSuccess;
     const char *why = "";
     weft_status_t state = inner ? weft_comm_error(inner, &why) : WEFT_OK;
     if (how == weft_comm_destroy && state != WEFT_OK && state != WEFT_ERR_ABORTED &&
@@ -564,9 +609,7 @@ static ncclResult_t end(ncclComm_t comm, const char *who, weft_status_t (*how)(w
     ncclResult_t result = weft__nccl_result(status);
     if (status != WEFT_ERR_INVALID) { /* which changes nothing */
         weft__nccl_forget_ops(comm);
-        if (made) {
-            weft__nccl_report_closed();
-        }
+        weft__nccl_report_closed(comm);
         atomic_store(&comm->comm, NULL);
         weft__nccl_close(comm);
         /* Joined just now: partner settle(). */
@@ -631,6 +674,7 @@ static ncclResult_t give_up(void)
         weft_nccl_job_t *job = waiting[i];
         snprintf(job->comm->reason, sizeof(job->comm->reason), "was not made: its group failed");
         atomic_store(&job->comm->joined, failed);
+        weft__nccl_leave(job->comm);
         free(job);
     }
     waiting_count = 0;

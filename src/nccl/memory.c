@@ -41,7 +41,27 @@ struct ncclWindow_vidmem {
     ncclComm_t comm;
     void *ptr;
     bool registered; /* else Weft copies it through memory of its own, as it does without this */
+    ncclWindow_t next;
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ncclWindow_t windows; /* all, so that a handle used too late is known */
+
+/* Is it a window of the communicator? With `take` it is none any more. */
+static bool find_window(ncclComm_t comm, ncclWindow_t window, bool take)
+{
+    pthread_mutex_lock(&lock);
+    ncclWindow_t *at = &windows;
+    while (*at && *at != window) {
+        at = &(*at)->next;
+    }
+    bool found = window && *at == window && window->comm == comm;
+    if (found && take) {
+        *at = window->next;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
 
 static ncclResult_t register_memory(ncclComm_t comm, const char *who, void *ptr, size_t size,
                                     ncclWindow_t *window_p)
@@ -59,11 +79,15 @@ static ncclResult_t register_memory(ncclComm_t comm, const char *who, void *ptr,
         weft_device_set(comm->device);
         weft_status_t status = weft_register(ptr, size);
         weft_device_set(before);
-        *window = (struct ncclWindow_vidmem){comm, ptr, status == WEFT_OK};
+        *window = (struct ncclWindow_vidmem){comm, ptr, status == WEFT_OK, NULL};
         /* What cannot be shared is copied: slower, and right. */
         result = status == WEFT_ERR_UNSUPPORTED ? ncclSuccess : weft__nccl_result(status);
     }
     if (result == ncclSuccess) {
+        pthread_mutex_lock(&lock);
+        window->next = windows;
+        windows = window;
+        pthread_mutex_unlock(&lock);
         *window_p = window;
     } else {
         free(window);
@@ -74,12 +98,11 @@ static ncclResult_t register_memory(ncclComm_t comm, const char *who, void *ptr,
 
 static ncclResult_t deregister_memory(ncclComm_t comm, const char *who, ncclWindow_t window)
 {
-    if (!window || window->comm != comm) {
+    if (!find_window(comm, window, true)) {
         return weft__nccl_fail(ncclInvalidArgument,
-                               "nccl%s: the handle is NULL or another communicator's", who);
+                               "nccl%s: the handle is none of this communicator's", who);
     }
     weft_status_t status = window->registered ? weft_unregister(window->ptr) : WEFT_OK;
-    window->comm = NULL;
     free(window);
     return weft__nccl_result(status);
 }
@@ -116,7 +139,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 
 ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
 {
-    if (!win || win->comm != comm || !outUserPtr) {
+    if (!outUserPtr || !find_window(comm, win, false)) {
         return weft__nccl_fail(ncclInvalidArgument,
                                "ncclWinGetUserPtr: the window is NULL or another communicator's");
     }

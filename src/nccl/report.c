@@ -4,6 +4,7 @@
 #include "nccl/report.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,8 +198,9 @@ void weft__nccl_report_group_end(void)
 
 static FILE *open_file(const char *kind, const char *suffix, char *path, size_t room)
 {
-    snprintf(path, room, "%s/%s-%d.%s.part", folder, kind, rank_told, suffix);
-    FILE *file = fopen(path, "w");
+    int length = snprintf(path, room, "%s/%s-%d.%s.part", folder, kind, rank_told, suffix);
+    errno = ENAMETOOLONG;
+    FILE *file = length > 0 && (size_t)length < room ? fopen(path, "w") : NULL;
     if (!file) {
         fprintf(stderr, "[weft] WEFT_NCCL_REPORT: cannot write %s: %s\n", path, strerror(errno));
     }
@@ -208,7 +210,7 @@ static FILE *open_file(const char *kind, const char *suffix, char *path, size_t 
 /* Under its name only when it is whole. */
 static void close_file(FILE *file, const char *part)
 {
-    char path[600];
+    char path[PATH_MAX];
     snprintf(path, sizeof(path), "%.*s", (int)(strlen(part) - strlen(".part")), part);
     bool written = !ferror(file);
     if (fclose(file) != 0 || !written || rename(part, path) != 0) {
@@ -219,7 +221,7 @@ static void close_file(FILE *file, const char *part)
 
 static void write_summary(void)
 {
-    char path[600];
+    char path[PATH_MAX];
     FILE *out = open_file("summary", "txt", path, sizeof(path));
     if (!out) {
         return;
@@ -243,7 +245,7 @@ static void write_summary(void)
 
 static void write_trace(void)
 {
-    char path[600];
+    char path[PATH_MAX];
     FILE *out = open_file("trace", "json", path, sizeof(path));
     if (!out) {
         return;
@@ -283,15 +285,18 @@ void weft__nccl_report_opened(ncclComm_t comm)
         pthread_mutex_lock(&lock);
         rank_told = rank_told < 0 ? comm->rank : rank_told; /* that of the first communicator */
         open_comms++;
+        comm->reported = true;
         pthread_mutex_unlock(&lock);
     }
 }
 
-void weft__nccl_report_closed(void)
+void weft__nccl_report_closed(ncclComm_t comm)
 {
     if (weft__nccl_reporting) {
         pthread_mutex_lock(&lock);
-        if (--open_comms == 0) {
+        bool counted = comm->reported;
+        comm->reported = false;
+        if (counted && --open_comms == 0) {
             harvest(true);
             write_all();
         }
@@ -303,6 +308,10 @@ void weft__nccl_report_closed(void)
 static __attribute__((destructor)) void leave(void)
 {
     if (weft__nccl_reporting && rank_told >= 0 && open_comms > 0) {
-        write_all(); /* of what has passed: nothing can be waited for here */
+        if (pthread_mutex_trylock(&lock) == 0) {
+            harvest(false); /* what has passed: nothing can be waited for here */
+            pthread_mutex_unlock(&lock);
+        }
+        write_all();
     }
 }

@@ -21,6 +21,6 @@ void weft__nccl_report_group_end(void);
 
 /* A communicator is gone: write what there is if it was the last. */
 void weft__nccl_report_opened(ncclComm_t comm);
-void weft__nccl_report_closed(void);
+void weft__nccl_report_closed(ncclComm_t comm);
 
 #endif

@@ -10,7 +10,7 @@
 typedef struct staged {
     weft_nccl_reduction_t call;
     weft_nccl_scalar_t scalar;
-    bool premultiplied, wide;
+    bool premultiplied, wide, receives;
     bool refused;     /* Weft's call was: there is no result */
     size_t src_count; /* elements of src */
     void *in, *out;   /* out: `wide` only, and where there is a dst */
@@ -24,6 +24,13 @@ bool weft__nccl_is_staged(ncclDataType_t type, ncclRedOp_t op)
     return (unsigned)op >= ncclNumOps || type == ncclFloat8e4m3 || type == ncclFloat8e5m2;
 }
 
+/* Where src is copied to: the end of `in`, from where elements grow towards its begin. Element i of
+ * n goes to bytes 4i to 4i + 3, which are none of those that follow the one at 3n + i. */
+static void *copied(const staged_t *s)
+{
+    return s->wide ? (char *)s->in + 3 * s->src_count : s->in;
+}
+
 /* On the stream's worker, before Weft's call. */
 static void prepare(void *arg)
 {
@@ -32,10 +39,10 @@ static void prepare(void *arg)
     const void *scalar = s->scalar.device ? s->scalar.device : s->scalar.bytes;
     float wide_scalar;
     if (!s->wide) {
-        weft__nccl_scale(s->in, call->src, s->src_count, call->type, scalar);
+        weft__nccl_scale(s->in, s->in, s->src_count, call->type, scalar);
         return;
     }
-    weft__nccl_widen(s->in, call->src, s->src_count, call->type);
+    weft__nccl_widen(s->in, copied(s), s->src_count, call->type);
     if (s->premultiplied) {
         weft__nccl_widen(&wide_scalar, scalar, 1, call->type);
         weft__nccl_scale(s->in, s->in, s->src_count, ncclFloat32, &wide_scalar);
@@ -85,7 +92,7 @@ static weft_status_t on_stream(weft_stream_h stream, void (*fn)(void *), void *a
 static ncclResult_t allocate(staged_t *s, ncclComm_t comm)
 {
     size_t size = s->wide ? sizeof(float) : weft__nccl_type_size(s->call.type);
-    bool receives = s->call.coll != WEFT_NCCL_REDUCE || s->call.root == comm->rank;
+    bool receives = s->receives;
     int before = 0;
     weft_device_get(&before);
     weft_status_t status = weft_device_set(comm->device);
@@ -97,6 +104,24 @@ static ncclResult_t allocate(staged_t *s, ncclComm_t comm)
     }
     weft_device_set(before);
     return weft__nccl_result(status);
+}
+
+/* Weft sees memory of ours in place of the caller's: let it look at that as well, by copies. */
+static ncclResult_t check_buffers(const staged_t *s, bool receives)
+{
+    size_t size = weft__nccl_type_size(s->call.type);
+    if (s->call.count == 0) {
+        return ncclSuccess;
+    }
+    if (!s->call.src || (receives && !s->call.dst)) {
+        return weft__nccl_fail(ncclInvalidArgument, "%s is NULL but count is %zu",
+                               s->call.src ? "dst" : "src", s->call.count);
+    }
+    WEFT_NCCL_TRY(weft__nccl_result(
+        weft_memcpy(copied(s), s->call.src, s->src_count * size, s->call.stream)));
+    return receives ? weft__nccl_result(weft_memcpy(s->call.dst, s->call.dst, s->call.count * size,
+                                                    s->call.stream))
+                    : ncclSuccess;
 }
 
 static ncclResult_t run(staged_t *s)
@@ -144,13 +169,21 @@ ncclResult_t weft__nccl_staged(ncclComm_t comm, const weft_nccl_reduction_t *red
     if (s->premultiplied) {
         result = weft__nccl_scalar(reduction->op, comm, reduction->type, &s->scalar);
     }
-    if (result == ncclSuccess && reduction->count > 0 && !reduction->src) {
-        result = weft__nccl_fail(ncclInvalidArgument, "the send buffer is NULL");
+    s->receives = reduction->coll != WEFT_NCCL_REDUCE || reduction->root == comm->rank;
+    if (result == ncclSuccess && reduction->count > SIZE_MAX / 64 / (size_t)comm->size) {
+        result = weft__nccl_fail(ncclInvalidArgument, "count %zu is beyond the address space",
+                                 reduction->count);
     }
     if (result == ncclSuccess) {
         result = allocate(s, comm);
     }
+    if (result == ncclSuccess) {
+        result = check_buffers(s, s->receives);
+    }
     if (result != ncclSuccess) {
+        if (s->call.stream) {
+            weft_stream_synchronize(s->call.stream); /* a copy may be under way */
+        }
         release(s);
         return result;
     }

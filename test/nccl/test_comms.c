@@ -427,6 +427,112 @@ static void test_simulate(void **state)
     run_ranks(2, simulate, NULL);
 }
 
+/* What goes through memory of its own is checked as other reductions are. */
+static void staged_misuse(nccl_rank_t *r)
+{
+    uint8_t small[4] = {0};
+    ncclRedOp_t op;
+    float half = 0.5f, *room, *after;
+    void *handle;
+    EXPECT_OK(ncclMemAlloc((void **)&room, 4096));
+    EXPECT_OK(ncclMemAlloc((void **)&after, 4096));
+    memset(after, 0, 4096);
+    EXPECT_OK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, r->comm));
+    EXPECT_RESULT(ncclAllReduce(small, NULL, 4, ncclFloat8e4m3, ncclSum, r->comm, r->stream),
+                  ncclInvalidArgument);
+    EXPECT_RESULT(ncclAllReduce(NULL, small, 4, ncclFloat8e4m3, ncclSum, r->comm, r->stream),
+                  ncclInvalidArgument);
+    EXPECT_RESULT(ncclAllReduce(room, room, 3 << 20, ncclFloat8e5m2, ncclSum, r->comm, r->stream),
+                  ncclInvalidArgument);
+    EXPECT_RESULT(
+        ncclAllReduce(room, room, ((size_t)1 << 62) + 1, ncclFloat, op, r->comm, r->stream),
+        ncclInvalidArgument);
+    await_stream(r->stream);
+    for (int i = 0; i < 1024; i++) {
+        EXPECT(after[i] == 0);
+    }
+    EXPECT_OK(ncclCommRegister(r->comm, room, 4096, &handle));
+    EXPECT_OK(ncclCommDeregister(r->comm, handle));
+    EXPECT_RESULT(ncclCommDeregister(r->comm, handle), ncclInvalidArgument);
+    EXPECT_OK(ncclMemFree(room));
+    EXPECT_OK(ncclMemFree(after));
+}
+
+static void test_staged_misuse(void **state)
+{
+    (void)state;
+    run_ranks(1, staged_misuse, NULL);
+}
+
+/* Groups of joins and splits: the current device stays, who has no color gets NULL, a communicator
+ * aborted before it was made is not made, and one that need not wait does not. */
+static void test_groups_of_joins(void **state)
+{
+    (void)state;
+    ncclComm_t comms[2], parts[2], lost = NULL, found = NULL;
+    ncclUniqueId id, other;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    int device = -1;
+    EXPECT_OK(ncclGetUniqueId(&id));
+    EXPECT_OK(ncclGroupStart());
+    for (int i = 0; i < 2; i++) {
+        EXPECT(weft_device_set(i + 1) == WEFT_OK);
+        EXPECT_OK(ncclCommInitRank(&comms[i], 2, id, i));
+    }
+    EXPECT(weft_device_set(0) == WEFT_OK);
+    EXPECT_OK(ncclGroupEnd());
+    EXPECT(weft_device_get(&device) == WEFT_OK && device == 0);
+    EXPECT_OK(ncclGroupStart());
+    for (int i = 0; i < 2; i++) {
+        EXPECT_OK(ncclCommSplit(comms[i], i == 0 ? 0 : NCCL_SPLIT_NOCOLOR, 0, &parts[i], NULL));
+    }
+    EXPECT_OK(ncclGroupEnd());
+    EXPECT(weft_device_get(&device) == WEFT_OK && device == 0);
+    EXPECT(parts[0] != NULL && parts[1] == NULL);
+    EXPECT_OK(ncclCommDestroy(parts[0]));
+
+    EXPECT_OK(ncclGetUniqueId(&id));
+    EXPECT_OK(ncclGetUniqueId(&other));
+    EXPECT_OK(ncclGroupStart());
+    EXPECT_OK(ncclCommInitRank(&lost, 1, id, 0));
+    EXPECT_OK(ncclCommAbort(lost));
+    EXPECT_OK(ncclCommInitRank(&found, 1, other, 0));
+    EXPECT(lost != found);
+    EXPECT_OK(ncclGroupEnd());
+    expect_works(found, 0, 1);
+    EXPECT_OK(ncclCommDestroy(found));
+
+    EXPECT_OK(ncclGetUniqueId(&id));
+    config.blocking = 0;
+    EXPECT_OK(ncclGroupStart());
+    EXPECT_OK(ncclCommInitRankConfig(&parts[0], 2, id, 0, &config));
+    EXPECT_RESULT(ncclGroupEnd(), ncclInProgress);
+    EXPECT_RESULT(ncclCommInitRankConfig(&parts[1], 2, id, 1, &config), ncclInProgress);
+    for (int i = 0; i < 2; i++) {
+        await_ready(parts[i]);
+        EXPECT_OK(ncclCommDestroy(parts[i]));
+        EXPECT_OK(ncclCommDestroy(comms[i]));
+    }
+}
+
+/* Two halves that exclude each other are two communicators. */
+static void part(nccl_rank_t *r)
+{
+    int others[2] = {r->rank < 2 ? 2 : 1, r->rank < 2 ? 3 : 0};
+    ncclComm_t half;
+    EXPECT_OK(ncclCommShrink(r->comm, others, 2, &half, NULL, NCCL_SHRINK_DEFAULT));
+    int32_t sum = 1 << r->rank;
+    EXPECT_OK(ncclAllReduce(&sum, &sum, 1, ncclInt, ncclSum, half, NULL));
+    EXPECT(sum == (r->rank < 2 ? 3 : 12));
+    EXPECT_OK(ncclCommDestroy(half));
+}
+
+static void test_partition(void **state)
+{
+    (void)state;
+    run_ranks(4, part, NULL);
+}
+
 /* Every function of the table and its twin is exported, and none of Weft's. */
 static void test_exports(void **state)
 {
@@ -484,6 +590,9 @@ int main(void)
                                        cmocka_unit_test(test_exports),
                                        cmocka_unit_test(test_failed_group),
                                        cmocka_unit_test(test_simulate),
+                                       cmocka_unit_test(test_staged_misuse),
+                                       cmocka_unit_test(test_groups_of_joins),
+                                       cmocka_unit_test(test_partition),
                                        cmocka_unit_test(test_many)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,61 @@ def messages():
             assert x.item() == tag
 
 
+def raises(kind, fn, *arguments, **options):
+    try:
+        work = fn(*arguments, **options)
+        if work is not None:
+            work.wait()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"{fn} raised nothing")
+
+
+def misuse():
+    """Refused before anything is written behind a tensor."""
+    f32, f64 = torch.zeros(1000), torch.zeros(1000, dtype=torch.float64)
+    raises(ValueError, dist.all_gather_into_tensor, torch.zeros(1000 * size), f64)
+    raises(ValueError, dist.reduce_scatter_tensor, f32, torch.zeros(1000 * size, dtype=torch.float64))
+    raises(ValueError, dist.reduce_scatter, f32, [torch.zeros(3000)] * size)
+    raises(ValueError, dist.all_to_all_single, torch.zeros(size, 3), torch.zeros(size, 3), [size] * size, [1] * size)
+    raises(ValueError, dist.all_reduce, torch.ones(2, dtype=torch.complex64), op=dist.ReduceOp.PRODUCT)
+    if size > 1:
+        raises(ValueError, dist.all_to_all_single, torch.zeros(2 * size + 1), torch.zeros(2 * size + 1))
+
+
+def errors():
+    """Also of calls that nobody waits for at once: the exception comes with the wait."""
+    group = dist.new_group(list(range(size)))
+    said = raises(dist.DistBackendError, dist.all_reduce, torch.ones(3 + rank), group=group, async_op=True)
+    assert "ranks made different calls: call 1 is allreduce of" in said, said
+    if rank < 2:
+        other = dist.isend if rank == 0 else dist.irecv
+        said = raises(dist.DistBackendError, other, torch.zeros(10 + 10 * rank), 1 - rank, tag=77)
+        assert "40 u8" in said and "80 u8" in said, said
+    dist.destroy_process_group(dist.new_group(list(range(size))))
+
+
+def threads():
+    """Calls that wait and calls that do not, from two threads: one at a time is inside."""
+    import threading
+
+    def waits():
+        for _ in range(30):
+            x = torch.ones(5)
+            dist.all_reduce(x)
+            same(x, torch.full((5,), float(size)), "a thread that waits")
+
+    def queues():
+        for _ in range(30):
+            x = torch.ones(5)
+            dist.all_reduce(x, async_op=True).wait()
+            same(x, torch.full((5,), float(size)), "a thread that queues")
+
+    both = [threading.Thread(target=fn) for fn in (waits, queues)]
+    [thread.start() for thread in both]
+    [thread.join() for thread in both]
+
+
 def train():
     """DDP: the same losses as one process has with all the data."""
     generator = torch.Generator().manual_seed(7)
@@ -151,9 +206,12 @@ for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch
     for count in (1, 7, 30001):
         collectives(dtype, count)
 other_forms()
+misuse()
+threads()
 if size > 1:
     sub_groups()
     messages()
+    errors()
 train()
 dist.destroy_process_group()
 print("right")

@@ -259,8 +259,8 @@ ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
 const char *ncclGetErrorString(ncclResult_t result);
 
-/* The sentence that Weft has for what broke `comm`, or else for the last failure of this thread, or
- * else of this process. "" if nothing failed. */
+/* The sentence that Weft has for what broke `comm`, or else for the last failure of this process;
+ * "" if nothing failed. */
 const char *ncclGetLastError(ncclComm_t comm);
 
 /* Nothing is written by the functions of Weft's library that this would set anew. */
