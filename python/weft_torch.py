@@ -161,7 +161,8 @@ def _bytes(tensor):
 @torch.no_grad()
 def _settle(target, result):
     if target.data_ptr() != result.data_ptr():
-        target.copy_(result.view(target.dtype).view_as(target) if result.dtype != target.dtype else result.view_as(target))
+        typed = result if result.dtype == target.dtype else result.view(target.dtype)
+        target.copy_(typed.view_as(target))
 
 
 class _Work(dist.Work):

@@ -371,9 +371,11 @@ ncclResult_t ncclScatterConfig(const void *sendbuff, void *recvbuff, size_t coun
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
+/* Ends the group, of which nothing is run, and gives no estimate: ncclInvalidUsage. */
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo);
+
 /* ---- refused ---------------------------------------------------------------------------- */
 
-ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo);
 ncclResult_t ncclPutSignal(const void *localbuff, size_t count, ncclDataType_t datatype, int peer,
                            ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
                            unsigned int flags, ncclComm_t comm, cudaStream_t stream);
