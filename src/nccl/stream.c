@@ -14,7 +14,10 @@ void *weft__nccl_cuda(const char *name)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool virtual_gpus;
 static weft_cudart_enter_fn enter; /* of Weft's CUDA runtime; NULL: the program does without */
-static int (*get_device)(int *device_p);
+static int (*get_device)(int *device_p); /* of the CUDA runtime, where it is a shared library */
+static int (*get_context_device)(int *device_p); /* else of the driver: every runtime keeps to it */
+
+enum { NO_CONTEXT = 201 }; /* CUDA_ERROR_INVALID_CONTEXT: the program has not chosen a device yet */
 
 static void look(void)
 {
@@ -25,6 +28,9 @@ static void look(void)
     memcpy(&enter, &address, sizeof(address));
     address = weft__nccl_cuda("cudaGetDevice");
     memcpy(&get_device, &address, sizeof(address));
+    void *driver = address || virtual_gpus ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    address = driver ? dlsym(driver, "cuCtxGetDevice") : NULL;
+    memcpy(&get_context_device, &address, sizeof(address));
 }
 
 ncclResult_t weft__nccl_device(int *device_p)
@@ -36,6 +42,13 @@ ncclResult_t weft__nccl_device(int *device_p)
             return weft__nccl_fail(ncclUnhandledCudaError, "cudaGetDevice returns error %d", error);
         }
         return weft__nccl_result(weft_device_set(*device_p));
+    }
+    int error = get_context_device ? get_context_device(device_p) : NO_CONTEXT;
+    if (error == 0) {
+        return weft__nccl_result(weft_device_set(*device_p));
+    }
+    if (error != NO_CONTEXT) {
+        return weft__nccl_fail(ncclUnhandledCudaError, "cuCtxGetDevice returns error %d", error);
     }
     return weft__nccl_result(weft_device_get(device_p));
 }
