@@ -195,19 +195,34 @@ static range_t range_of(const weft_zero_t *s, int param, int shard)
                      end > begin ? end - begin : 0};
 }
 
+/* Elements that are brought into another type at a time: memory for all of the largest parameter
+ * would stay with the pool, and no step needs it. */
+enum { STAGED = 1 << 20 };
+
+static weft_status_t put_rounded(weft_zero_t *s, char *to, const float *values, int64_t count,
+                                 float *staged)
+{
+    weft_cast_t cast = {WEFT_F32, s->model->type, count, staged, to};
+    WEFT_TRY(weft_memcpy(staged, values, (size_t)count * sizeof(float), NULL));
+    WEFT_TRY(s->compute->cast(&cast, s->stream));
+    return weft_stream_synchronize(s->stream);
+}
+
 static weft_status_t put_weights(weft_zero_t *s, int64_t at, const float *values, int64_t count)
 {
     size_t element = weft_dtype_size(s->model->type);
     char *to = (char *)s->weights + (size_t)at * element;
     float *staged = NULL;
+    weft_status_t status = WEFT_OK;
     if (s->model->type == WEFT_F32) {
         return weft_memcpy(to, values, (size_t)count * element, NULL);
     }
-    WEFT_TRY(weft_malloc((void **)&staged, (size_t)count * sizeof(float)));
-    weft_cast_t cast = {WEFT_F32, s->model->type, count, staged, to};
-    weft_status_t status = weft_memcpy(staged, values, (size_t)count * sizeof(float), NULL);
-    status = status == WEFT_OK ? s->compute->cast(&cast, s->stream) : status;
-    status = status == WEFT_OK ? weft_stream_synchronize(s->stream) : status;
+    WEFT_TRY(
+        weft_malloc((void **)&staged, (size_t)(count < STAGED ? count : STAGED) * sizeof(float)));
+    for (int64_t i = 0; i < count && status == WEFT_OK; i += STAGED) {
+        int64_t some = count - i < STAGED ? count - i : STAGED;
+        status = put_rounded(s, to + (size_t)i * element, values + i, some, staged);
+    }
     weft_free(staged);
     return status;
 }
