@@ -300,8 +300,8 @@ typedef struct weft_adamw {
     int64_t step; /* from 1 */
 } weft_adamw_t;
 
-/* How many tensors one call of adamw_list may have. */
-#define WEFT_ADAMW_MOST 64
+/* How many tensors one call of adamw_list or sumsq_list may have. */
+#define WEFT_LIST_MOST 64
 
 /* Sums of squares for the gradient norm: partial[i] = sum of squares of elements [i, i + 1) x
  * WEFT_SUMSQ_CHUNK, in f64 and in a fixed order. Whoever cuts tensors between ranks at multiples of
@@ -360,6 +360,12 @@ typedef struct weft_cast {
     X(clip, weft_clip_t)                                                                           \
     X(cast, weft_cast_t)
 
+/* What also takes a list of arguments: a tensor of some thousand elements is too little for a GPU,
+ * and the hundred launches that a model's take last longer than the memory needs. */
+#define WEFT_COMPUTE_LISTS(X)                                                                      \
+    X(adamw, weft_adamw_t)                                                                         \
+    X(sumsq, weft_sumsq_t)
+
 typedef struct weft_compute {
     const char *kind; /* "cpu", "cuda" */
     bool ragged;      /* embed_forward, rope and decode take ragged batches */
@@ -372,9 +378,12 @@ typedef struct weft_compute {
     WEFT_COMPUTE_TABLE(WEFT_COMPUTE_SLOT)
 #undef WEFT_COMPUTE_SLOT
 
-    /* adamw of each of `count` (at most WEFT_ADAMW_MOST) sets of arguments, which differ only in
-     * their tensors, count and decay: one launch on a GPU. The list is copied. */
-    weft_status_t (*adamw_list)(const weft_adamw_t *list, int count, weft_stream_h stream);
+    /* Each of `count` (at most WEFT_LIST_MOST) sets of arguments, which differ only in their
+     * tensors, count and decay: one launch on a GPU. The list is copied. */
+#define WEFT_COMPUTE_LIST_SLOT(name, args_t)                                                       \
+    weft_status_t (*name##_list)(const args_t *list, int count, weft_stream_h stream);
+    WEFT_COMPUTE_LISTS(WEFT_COMPUTE_LIST_SLOT)
+#undef WEFT_COMPUTE_LIST_SLOT
 
     /* Bytes of `work` that the backward of these arguments wants; pointers in them are not read. */
     size_t (*embed_work)(const weft_embed_t *args);

@@ -384,18 +384,6 @@ static weft_status_t exchange(weft_zero_t *zero, int bucket)
     return status;
 }
 
-/* Of what this rank owns of a bucket, where sums are complete. */
-static weft_status_t square(const weft_zero_t *zero, int bucket)
-{
-    for (int i = 0; i < zero->pieces.count && zero->squares != NULL; i++) {
-        const weft_piece_t *piece = &zero->pieces.list[i];
-        if (piece->bucket == bucket && !weft__piece_open(piece)) {
-            WEFT_TRY(weft__zero_square(zero, piece, zero->grads->comm_stream));
-        }
-    }
-    return WEFT_OK;
-}
-
 static weft_status_t start_bucket(weft_zero_t *zero, int bucket)
 {
     weft_grads_t *grads = zero->grads;
@@ -404,7 +392,7 @@ static weft_status_t start_bucket(weft_zero_t *zero, int bucket)
     WEFT_TRY(exchange(zero, bucket));
     if (grads->last) {
         weft__compute_threads(1); /* beside backward, which has the cores */
-        weft_status_t status = square(zero, bucket);
+        weft_status_t status = weft__zero_square(zero, bucket, false, grads->comm_stream);
         weft__compute_threads(0);
         WEFT_TRY(status);
     }
@@ -455,8 +443,8 @@ weft_status_t weft__grads_finish(weft_zero_t *zero)
         WEFT_TRY(exchange(zero, i));
     }
     weft__meter_end(zero->meter, stretch);
-    for (int i = 0; i < zero->layout.bucket_count && !grads->overlap; i++) {
-        WEFT_TRY(square(zero, i));
+    if (!grads->overlap) {
+        WEFT_TRY(weft__zero_square(zero, WEFT_ALL_BUCKETS, false, zero->stream));
     }
     weft_status_t broken = weft_comm_error(grads->comm, &sentence);
     return broken == WEFT_OK ? WEFT_OK : weft__fail(broken, "%s", sentence);

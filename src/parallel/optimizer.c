@@ -154,22 +154,11 @@ static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero
 
 /* ---- norm --------------------------------------------------------------------------------- */
 
-/* Of pieces that were open until now; grads.c has those of the others. */
-static weft_status_t square(const weft_optimizer_t *o, const weft_zero_t *zero)
-{
-    for (int i = 0; i < zero->pieces.count && zero->squares != NULL; i++) {
-        const weft_piece_t *piece = &zero->pieces.list[i];
-        if (weft__piece_open(piece)) {
-            WEFT_TRY(weft__zero_square(zero, piece, o->stream));
-        }
-    }
-    return WEFT_OK;
-}
-
 static weft_status_t find_norm(const weft_optimizer_t *o, const weft_hyper_t *hyper)
 {
-    for (int i = 0; i < o->count; i++) {
-        WEFT_TRY(square(o, o->zeros[i]));
+    for (int i = 0; i < o->count;
+         i++) { /* of pieces that were open until now; grads.c has the others' */
+        WEFT_TRY(weft__zero_square(o->zeros[i], WEFT_ALL_BUCKETS, true, o->stream));
     }
     if (!o->alone) {
         int stretch = weft__meter_begin(o->zeros[0]->meter, WEFT_STRETCH_NORM);
@@ -214,7 +203,7 @@ weft_adamw_t weft__optimizer_args(const weft_zero_t *zero, const weft_piece_t *p
 static weft_status_t update(const weft_optimizer_t *o, const weft_zero_t *zero,
                             const weft_hyper_t *hyper)
 {
-    weft_adamw_t list[WEFT_ADAMW_MOST];
+    weft_adamw_t list[WEFT_LIST_MOST];
     int count = 0;
     for (int i = 0; i < zero->pieces.count; i++) {
         const weft_piece_t *piece = &zero->pieces.list[i];
@@ -222,7 +211,7 @@ static weft_status_t update(const weft_optimizer_t *o, const weft_zero_t *zero,
             continue;
         }
         list[count++] = weft__optimizer_args(zero, piece, hyper, o->norm);
-        if (count == WEFT_ADAMW_MOST) {
+        if (count == WEFT_LIST_MOST) {
             WEFT_TRY(o->compute->adamw_list(list, count, o->stream));
             count = 0;
         }

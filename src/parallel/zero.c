@@ -165,15 +165,24 @@ int64_t weft__zero_state(const weft_zero_t *s, const weft_piece_t *piece)
     return s->own == WEFT_OWN_SHARDS ? piece->in_shards : piece->first;
 }
 
-weft_status_t weft__zero_square(const weft_zero_t *s, const weft_piece_t *piece,
-                                weft_stream_h stream)
+weft_status_t weft__zero_square(const weft_zero_t *s, int bucket, bool open, weft_stream_h stream)
 {
-    weft_sumsq_t args = {s->model->grad_type, piece->count, NULL, s->squares + piece->squares};
-    if (!piece->counted || !weft__zero_owns(s, piece)) {
-        return WEFT_OK;
+    weft_sumsq_t list[WEFT_LIST_MOST];
+    int count = 0;
+    for (int i = 0; i < s->pieces.count && s->squares != NULL; i++) {
+        const weft_piece_t *piece = &s->pieces.list[i];
+        if ((bucket != WEFT_ALL_BUCKETS && piece->bucket != bucket) ||
+            weft__piece_open(piece) != open || !piece->counted || !weft__zero_owns(s, piece)) {
+            continue;
+        }
+        list[count++] = (weft_sumsq_t){s->model->grad_type, piece->count,
+                                       weft__zero_grads(s, piece), s->squares + piece->squares};
+        if (count == WEFT_LIST_MOST) {
+            WEFT_TRY(s->compute->sumsq_list(list, count, stream));
+            count = 0;
+        }
     }
-    args.in = weft__zero_grads(s, piece);
-    return s->compute->sumsq(&args, stream);
+    return s->compute->sumsq_list(list, count, stream);
 }
 
 /* ---- parameters from and to the host ------------------------------------------------------ */

@@ -118,8 +118,10 @@ void *weft__zero_weights(const weft_zero_t *zero, const weft_piece_t *piece);
 void *weft__zero_grads(const weft_zero_t *zero, const weft_piece_t *piece);
 int64_t weft__zero_state(const weft_zero_t *zero, const weft_piece_t *piece);
 
-/* Queue the sums of squares of a piece's gradient, if this rank owns it and the norm counts it. */
-weft_status_t weft__zero_square(const weft_zero_t *zero, const weft_piece_t *piece,
+/* Queue the sums of squares of the gradients of a bucket, or of WEFT_ALL_BUCKETS: of those pieces
+ * that this rank owns and the norm counts, and that are open (weft__piece_open), or are not. */
+#define WEFT_ALL_BUCKETS (-1)
+weft_status_t weft__zero_square(const weft_zero_t *zero, int bucket, bool open,
                                 weft_stream_h stream);
 
 /* What of a parameter is stored here: f32 values of kind `what` of its first `count` local

@@ -307,7 +307,7 @@ static void open_bench(bench_t *bench, const char *model, int batch, int seq)
 
 static void update(const bench_t *bench, int64_t number)
 {
-    weft_adamw_t list[WEFT_ADAMW_MOST];
+    weft_adamw_t list[WEFT_LIST_MOST];
     int count = 0, params = bench->model->param_count;
     for (int i = 0; i < params; i++) {
         const weft_param_t *param = &bench->model->params[i];
@@ -326,7 +326,7 @@ static void update(const bench_t *bench, int64_t number)
                                        .eps = 1e-8f,
                                        .decay = param->decay ? 0.1f : 0.0f,
                                        .step = number};
-        if (count == WEFT_ADAMW_MOST || i + 1 == params) {
+        if (count == WEFT_LIST_MOST || i + 1 == params) {
             check(bench->pass.compute->adamw_list(list, count, bench->pass.stream), "adamw");
             count = 0;
         }

@@ -385,6 +385,25 @@ static void adamw_list(twins_t *twins, weft_dtype_t type, weft_dtype_t grad)
     twin_repeat(twins, "adamw_list");
 }
 
+/* Of tensors that end within a chunk, a block, or at the end of one: each as if it were alone. */
+static void sumsq_list(twins_t *twins, weft_dtype_t type)
+{
+    static const int64_t counts[] = {1, 32 * WEFT_SUMSQ_CHUNK, 300001, 768, WEFT_SUMSQ_CHUNK + 1};
+    weft_sumsq_t cpu_list[COUNT(counts)], gpu_list[COUNT(counts)];
+    twin_note("%s, a list", weft_dtype_name(type));
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        weft_sumsq_t cpu = {.type = type, .count = counts[i]}, gpu = cpu;
+        TWIN(in, twin_input(twins, counts[i], type, 1));
+        TWIN(partial, twin_result(twins, counts[i] / WEFT_SUMSQ_CHUNK + 1, WEFT_F64, 1));
+        cpu_list[i] = cpu, gpu_list[i] = gpu;
+    }
+    twin_check(twins->cpu->sumsq_list(cpu_list, (int)COUNT(counts), NULL));
+    twin_check(twins->gpu->sumsq_list(gpu_list, (int)COUNT(counts), twins->stream));
+    twin_compare(twins, "sumsq_list", 0);
+    twin_check(twins->gpu->sumsq_list(gpu_list, (int)COUNT(counts), twins->stream));
+    twin_repeat(twins, "sumsq_list");
+}
+
 static void gradient_norm(twins_t *twins, weft_dtype_t type, int64_t count)
 {
     int64_t chunks = (count + WEFT_SUMSQ_CHUNK - 1) / WEFT_SUMSQ_CHUNK;
@@ -547,6 +566,7 @@ static void all_elements(twins_t *twins, weft_dtype_t type)
     }
     adamw_list(twins, type, type);
     adamw_list(twins, type, WEFT_F32);
+    sumsq_list(twins, type);
     gated(twins, type, 37, 96);
     gated(twins, type, 5, 33);
     for (int inverse = 0; inverse < 2; inverse++) {

@@ -114,14 +114,15 @@ RANGE_KERNEL(cast, weft_cast_t, args->count, 1, 64)
     }
 WEFT_COMPUTE_TABLE(ON_STREAM)
 
-static weft_status_t adamw_list(const weft_adamw_t *list, int count, weft_stream_h stream)
-{
-    weft_status_t status = WEFT_OK;
-    for (int i = 0; i < count && status == WEFT_OK; i++) {
-        status = adamw_on_stream(&list[i], stream);
+#define LIST_ON_STREAM(name, args_t)                                                               \
+    static weft_status_t name##_list(const args_t *list, int count, weft_stream_h stream)          \
+    {                                                                                              \
+        for (int i = 0; i < count; i++) {                                                          \
+            WEFT_TRY(name##_on_stream(&list[i], stream));                                          \
+        }                                                                                          \
+        return WEFT_OK;                                                                            \
     }
-    return status;
-}
+WEFT_COMPUTE_LISTS(LIST_ON_STREAM)
 
 /* Embedding and attention need none: threads have scratch of their own. */
 static size_t no_embed_work(const weft_embed_t *args)
@@ -137,13 +138,13 @@ static size_t no_attention_work(const weft_attention_t *args)
 }
 
 #define SLOT(name, args_t) .name = name##_on_stream,
+#define LIST_SLOT(name, args_t) .name##_list = name##_list,
 
 const weft_compute_t weft__compute_cpu = {
     .kind = "cpu",
     .ragged = true,
     .head_elements = 1 << 21,
-    WEFT_COMPUTE_TABLE(SLOT).adamw_list = adamw_list,
-    .embed_work = no_embed_work,
+    WEFT_COMPUTE_TABLE(SLOT) WEFT_COMPUTE_LISTS(LIST_SLOT).embed_work = no_embed_work,
     .norm_work = weft__norm_work_cpu,
     .attention_work = no_attention_work,
 };

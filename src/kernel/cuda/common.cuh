@@ -26,7 +26,10 @@ typedef __half f16_t;
     int weft_cuda_##name(const weft_cuda_exec_t *exec, const args_t *args);
 WEFT_COMPUTE_TABLE(WEFT_RUN_DECLARE)
 #undef WEFT_RUN_DECLARE
-int weft_cuda_adamw_list(const weft_cuda_exec_t *exec, const weft_adamw_t *list, int count);
+#define WEFT_LIST_DECLARE(name, args_t)                                                            \
+    int weft_cuda_##name##_list(const weft_cuda_exec_t *exec, const args_t *list, int count);
+WEFT_COMPUTE_LISTS(WEFT_LIST_DECLARE)
+#undef WEFT_LIST_DECLARE
 size_t weft_cuda_embed_work(int gpu, const weft_embed_t *args);
 size_t weft_cuda_norm_work(int gpu, const weft_norm_t *args);
 size_t weft_cuda_attention_work(int gpu, const weft_attention_t *args);

@@ -173,12 +173,14 @@ static weft_status_t fail_ragged(const char *name)
     }
 WEFT_COMPUTE_TABLE(ON_STREAM)
 
-static weft_status_t adamw_list(const weft_adamw_t *list, int count, weft_stream_h stream)
-{
-    weft_cuda_exec_t exec;
-    WEFT_TRY(find_exec(stream, &exec));
-    return check(module()->adamw_list(&exec, list, count), "adamw");
-}
+#define LIST_ON_STREAM(name, args_t)                                                               \
+    static weft_status_t name##_list(const args_t *list, int count, weft_stream_h stream)          \
+    {                                                                                              \
+        weft_cuda_exec_t exec;                                                                     \
+        WEFT_TRY(find_exec(stream, &exec));                                                        \
+        return check(module()->name##_list(&exec, list, count), #name);                            \
+    }
+WEFT_COMPUTE_LISTS(LIST_ON_STREAM)
 
 /* The GPU of the calling thread's current device. */
 static int current_gpu(void)
@@ -208,12 +210,12 @@ static size_t attention_work(const weft_attention_t *args)
 }
 
 #define SLOT(name, args_t) .name = run_##name,
+#define LIST_SLOT(name, args_t) .name##_list = name##_list,
 
 static const weft_compute_t table = {
     .kind = "cuda",
     .head_elements = 1 << 29, /* 1 GiB of bf16 */
-    WEFT_COMPUTE_TABLE(SLOT).adamw_list = adamw_list,
-    .embed_work = embed_work,
+    WEFT_COMPUTE_TABLE(SLOT) WEFT_COMPUTE_LISTS(LIST_SLOT).embed_work = embed_work,
     .norm_work = norm_work,
     .attention_work = attention_work,
 };

@@ -50,7 +50,10 @@ typedef struct weft_cuda_compute_ops {
     WEFT_COMPUTE_TABLE(WEFT_CUDA_COMPUTE_SLOT)
 #undef WEFT_CUDA_COMPUTE_SLOT
 
-    int (*adamw_list)(const weft_cuda_exec_t *exec, const weft_adamw_t *list, int count);
+#define WEFT_CUDA_LIST_SLOT(name, args_t)                                                          \
+    int (*name##_list)(const weft_cuda_exec_t *exec, const args_t *list, int count);
+    WEFT_COMPUTE_LISTS(WEFT_CUDA_LIST_SLOT)
+#undef WEFT_CUDA_LIST_SLOT
 
     size_t (*embed_work)(int gpu, const weft_embed_t *args);
     size_t (*norm_work)(int gpu, const weft_norm_t *args);

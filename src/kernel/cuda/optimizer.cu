@@ -5,6 +5,42 @@
 
 enum { THREADS = 256, EACH = 4, SUMS = 8, CLIP_THREADS = 1024 };
 
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+/* Which blocks of a launch are whose. Tensors of many blocks and those of one follow each other, so
+ * that no SM is idle at the end of a tensor. */
+struct blocks_t {
+    int past[WEFT_LIST_MOST]; /* the first block behind those of this tensor */
+};
+
+/* The tensor of this block, and the block's number among the tensor's. */
+static __device__ __forceinline__ int find_tensor(const blocks_t &blocks, int64_t *block_p)
+{
+    int low = 0, high = WEFT_LIST_MOST - 1; /* past[] of what is not there is as large as can be */
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if ((int)blockIdx.x < blocks.past[middle]) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    *block_p = (int64_t)blockIdx.x - (low > 0 ? blocks.past[low - 1] : 0);
+    return low;
+}
+
+/* A block for so many elements each. How many blocks there are in all. */
+template <typename ARGS>
+static unsigned share_blocks(const ARGS *list, int count, int64_t elements, blocks_t *blocks)
+{
+    int64_t all = 0;
+    for (int i = 0; i < WEFT_LIST_MOST; i++) {
+        all += i < count ? ceil_div(list[i].count, elements) : 0;
+        blocks->past[i] = (int)all;
+    }
+    return (unsigned)all;
+}
+
 /* ---- AdamW --------------------------------------------------------------------------------- */
 
 /* A thread has EACH elements, so that what a warp reads or writes at a time is in one piece. */
@@ -65,17 +101,16 @@ static __device__ __forceinline__ void store4(T *at, const four_t &v, int64_t le
     }
 }
 
-/* Tensors that are updated in one launch. Those of many blocks and those of one follow each other,
- * so that no SM is idle at the end of a tensor. */
+/* Tensors that are updated in one launch. */
 struct tensors_t {
-    void *param[WEFT_ADAMW_MOST];
-    float *master[WEFT_ADAMW_MOST]; /* or NULL */
-    const void *grad[WEFT_ADAMW_MOST];
-    float *m[WEFT_ADAMW_MOST], *v[WEFT_ADAMW_MOST];
-    int64_t count[WEFT_ADAMW_MOST];
-    float decay[WEFT_ADAMW_MOST];
-    int past[WEFT_ADAMW_MOST]; /* the first block behind this one's */
-    uint64_t wide;             /* a bit each: may 16 bytes be read at a time? */
+    void *param[WEFT_LIST_MOST];
+    float *master[WEFT_LIST_MOST]; /* or NULL */
+    const void *grad[WEFT_LIST_MOST];
+    float *m[WEFT_LIST_MOST], *v[WEFT_LIST_MOST];
+    int64_t count[WEFT_LIST_MOST];
+    float decay[WEFT_LIST_MOST];
+    blocks_t blocks;
+    uint64_t wide; /* a bit each: may 16 bytes be read at a time? */
 };
 
 /* What is the same for all of them. */
@@ -95,26 +130,12 @@ static __device__ __forceinline__ float root(float x)
     return y;
 }
 
-static __device__ __forceinline__ int find_tensor(const tensors_t &tensors)
-{
-    int low = 0, high = WEFT_ADAMW_MOST - 1; /* past[] of what is not there is as large as can be */
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if ((int)blockIdx.x < tensors.past[middle]) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return low;
-}
-
 template <typename T, typename G>
 static __global__ void __launch_bounds__(THREADS)
     update(const __grid_constant__ tensors_t tensors, const __grid_constant__ rule_t rule)
 {
-    int t = find_tensor(tensors);
-    int64_t block = (int64_t)blockIdx.x - (t > 0 ? tensors.past[t - 1] : 0);
+    int64_t block;
+    int t = find_tensor(tensors.blocks, &block);
     int64_t i = (block * THREADS + threadIdx.x) * EACH, left = tensors.count[t] - i;
     float scale = rule.grad_scale != NULL ? *rule.grad_scale : 1.0f;
     if (left <= 0 || scale == 0.0f) {
@@ -166,26 +187,21 @@ static update_fn find_update(weft_dtype_t type, weft_dtype_t grad_type)
 int weft_cuda_adamw_list(const weft_cuda_exec_t *exec, const weft_adamw_t *list, int count)
 {
     tensors_t tensors = {};
-    int64_t blocks = 0;
-    if (count == 0) {
-        return 0;
-    }
-    rule_t rule = rule_of(&list[0]);
-    for (int i = 0; i < WEFT_ADAMW_MOST; i++) {
-        const weft_adamw_t *one = &list[i < count ? i : count - 1];
-        tensors.param[i] = one->param, tensors.master[i] = one->master;
-        tensors.grad[i] = one->grad, tensors.m[i] = one->m, tensors.v[i] = one->v;
-        tensors.count[i] = one->count, tensors.decay[i] = one->decay;
-        blocks += i < count ? ceil_div(one->count, THREADS * EACH) : 0;
-        tensors.past[i] = (int)blocks;
-        bool wide = is_wide(LANE, one->param, one->master, one->grad, one->m, one->v);
-        tensors.wide |= (uint64_t)wide << i;
-    }
+    unsigned blocks = share_blocks(list, count, THREADS * EACH, &tensors.blocks);
     if (blocks == 0) {
         return 0;
     }
+    rule_t rule = rule_of(&list[0]);
+    for (int i = 0; i < count; i++) {
+        const weft_adamw_t *one = &list[i];
+        tensors.param[i] = one->param, tensors.master[i] = one->master;
+        tensors.grad[i] = one->grad, tensors.m[i] = one->m, tensors.v[i] = one->v;
+        tensors.count[i] = one->count, tensors.decay[i] = one->decay;
+        bool wide = is_wide(LANE, one->param, one->master, one->grad, one->m, one->v);
+        tensors.wide |= (uint64_t)wide << i;
+    }
     update_fn kernel = find_update(list[0].type, list[0].grad_type);
-    kernel<<<(unsigned)blocks, THREADS, 0, stream_of(exec)>>>(tensors, rule);
+    kernel<<<blocks, THREADS, 0, stream_of(exec)>>>(tensors, rule);
     return launched();
 }
 
@@ -196,14 +212,24 @@ int weft_cuda_adamw(const weft_cuda_exec_t *exec, const weft_adamw_t *args)
 
 /* ---- sums of squares ----------------------------------------------------------------------- */
 
+/* Tensors whose squares are summed in one launch. */
+struct summed_t {
+    const void *in[WEFT_LIST_MOST];
+    double *partial[WEFT_LIST_MOST];
+    int64_t count[WEFT_LIST_MOST];
+    blocks_t blocks;
+};
+
 /* In the order of the CPU's kernel, so that the bits are the same: eight sums per chunk, element i
  * in number i % 8, then those in order. A thread has one of the sums; squares of f32 are exact in
  * f64. */
 template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-    squares(const T *in, int64_t count, double *partial)
+static __global__ void __launch_bounds__(THREADS) squares(const __grid_constant__ summed_t summed)
 {
-    int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x, chunk = at / SUMS;
+    int64_t block;
+    int t = find_tensor(summed.blocks, &block);
+    const T *in = (const T *)summed.in[t];
+    int64_t count = summed.count[t], at = block * THREADS + threadIdx.x, chunk = at / SUMS;
     int64_t from = chunk * WEFT_SUMSQ_CHUNK, to = from + WEFT_SUMSQ_CHUNK;
     int number = (int)(at % SUMS);
     double sum = 0;
@@ -219,18 +245,31 @@ static __global__ void __launch_bounds__(THREADS)
         total += __shfl_sync(~0u, sum, j, SUMS);
     }
     if (number == 0 && from < count) {
-        partial[chunk] = total;
+        summed.partial[t][chunk] = total;
     }
+}
+
+int weft_cuda_sumsq_list(const weft_cuda_exec_t *exec, const weft_sumsq_t *list, int count)
+{
+    summed_t summed = {};
+    int64_t elements = (int64_t)THREADS / SUMS * WEFT_SUMSQ_CHUNK;
+    unsigned blocks = share_blocks(list, count, elements, &summed.blocks);
+    if (blocks == 0) {
+        return 0;
+    }
+    for (int i = 0; i < count; i++) {
+        summed.in[i] = list[i].in, summed.partial[i] = list[i].partial;
+        summed.count[i] = list[i].count;
+    }
+    by_type(list[0].type, [&](auto zero) {
+        squares<decltype(zero)><<<blocks, THREADS, 0, stream_of(exec)>>>(summed);
+    });
+    return launched();
 }
 
 int weft_cuda_sumsq(const weft_cuda_exec_t *exec, const weft_sumsq_t *args)
 {
-    unsigned grid = grid_of(ceil_div(args->count, WEFT_SUMSQ_CHUNK) * SUMS, THREADS);
-    by_type(args->type, [&](auto zero) {
-        squares<<<grid, THREADS, 0, stream_of(exec)>>>((const decltype(zero) *)args->in,
-                                                        args->count, args->partial);
-    });
-    return launched();
+    return weft_cuda_sumsq_list(exec, args, 1);
 }
 
 /* Thread i adds numbers i, i + CLIP_THREADS, ... in order; then half of the threads add the sums of
