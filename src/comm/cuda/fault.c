@@ -1,5 +1,4 @@
 /* Errors of ranks on GPUs: what kernels and CUDA report, for the watch and for callers. */
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -202,12 +201,13 @@ weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)
                                              memory_order_relaxed);
     int late = laggard(cuda, launched);
     uint64_t start = late < 0 ? 0 : weft__now_ns();
+    weft_idler_t idler = {0};
     for (unsigned i = 0; late >= 0; late = laggard(cuda, launched)) {
         weft__pause();
         if (++i % 64 != 0) {
             continue;
         }
-        sched_yield();
+        weft__wait_idle(&idler, false);
         if (weft__cuda_broken(cuda)) {
             return weft__cuda_check(cuda);
         }
@@ -227,11 +227,12 @@ weft_status_t weft__cuda_keep_up(weft_cuda_t *cuda)
 weft_status_t weft__cuda_await_idle(weft_cuda_t *cuda)
 {
     weft_cuda_past_t own = weft__cuda_past(cuda->own);
+    weft_idler_t idler = {0};
     while (!weft__cuda_idle(&own)) {
         if (weft__cuda_broken(cuda)) {
             return weft__cuda_check(cuda);
         }
-        sched_yield();
+        weft__wait_idle(&idler, false);
     }
     cuda->report->finished = cuda->marks; /* no kernel runs that might write it */
     return weft__cuda_engine_check(cuda);
@@ -241,11 +242,12 @@ weft_status_t weft__cuda_await(weft_cuda_t *cuda, uint64_t mark)
 {
     const uint64_t *finished = &cuda->report->finished;
     uint64_t start = weft__now_ns(), looked = start;
+    weft_idler_t idler = {0};
     /* Partner: the fence in finish(), after which `finished` is set. */
     while (__atomic_load_n(finished, __ATOMIC_ACQUIRE) < mark) {
         uint64_t now = weft__now_ns();
         if (now - start > SPIN_NS) {
-            sched_yield();
+            weft__wait_idle(&idler, false); /* a call of seconds needs no core for all of them */
         } else {
             weft__pause();
         }
