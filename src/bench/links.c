@@ -49,7 +49,7 @@ int weft__links_profile(const char *name)
 
 void weft__links_read_machine(weft_links_t *links)
 {
-    /* Without them links have other names; nothing is less true for it. */
+    /* Where this fails, links get plainer names; what is measured is the same. */
     if (links->cores.of == NULL && weft__core_map_read(&links->cores) != WEFT_OK) {
         links->cores = (weft_core_map_t){.cores = 0};
     }

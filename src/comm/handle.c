@@ -266,7 +266,8 @@ void weft__comm_break(weft_comm_h comm)
 static weft_status_t query(weft_comm_h comm, const char *who, int value, int *out_p)
 {
     if (!out_p) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_%s: no place for the result", who);
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: there is no pointer for the result: NULL",
+                          who);
     }
     *out_p = value;
     (void)comm;
@@ -319,7 +320,7 @@ weft_status_t weft_comm_split(weft_comm_h comm, int color, int key, weft_comm_h 
 {
     WEFT_TRY(weft__comm_check(comm, "comm_split"));
     if (!new_p) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_comm_split: no place for the new communicator");
+        return weft__fail(WEFT_ERR_INVALID, "weft_comm_split: new_p is NULL");
     }
     weft_comm_h child;
     WEFT_TRY(weft__comm_create(config, comm->device, &child));

@@ -64,7 +64,7 @@ static weft_status_t own_store(void)
 weft_status_t weft_unique_id_create(weft_unique_id_t *id_p)
 {
     if (!id_p) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_unique_id_create: no place for the id");
+        return weft__fail(WEFT_ERR_INVALID, "weft_unique_id_create: id_p is NULL");
     }
     WEFT_TRY(own_store());
     id_body_t body = {.magic = ID_MAGIC, .port = own.port};
@@ -83,7 +83,7 @@ weft_status_t weft_unique_id_derive(const weft_unique_id_t *id, uint64_t number,
     if (!id || !id_p || !is_id(id)) {
         return weft__fail(WEFT_ERR_INVALID, "weft_unique_id_derive: %s",
                           id && id_p ? "this id is not from weft_unique_id_create"
-                                     : "no id, or no place for one");
+                                     : "id or id_p is NULL");
     }
     id_body_t body;
     memcpy(&body, id, sizeof(body));
@@ -206,7 +206,7 @@ weft_status_t weft_comm_init_rank(weft_comm_h *comm_p, int nranks, weft_unique_i
 {
     weft_status_t status = WEFT_OK;
     if (!comm_p) {
-        status = weft__fail(WEFT_ERR_INVALID, "weft_comm_init_rank: no place for the communicator");
+        status = weft__fail(WEFT_ERR_INVALID, "weft_comm_init_rank: comm_p is NULL");
     } else if (nranks < 1 || nranks > WEFT_MAX_RANKS) {
         status = weft__fail(WEFT_ERR_INVALID, "weft_comm_init_rank: %d ranks; 1 to %d are possible",
                             nranks, WEFT_MAX_RANKS);
@@ -275,7 +275,7 @@ static weft_status_t join_devices(weft_comm_h *comms, int ndev, const int *devli
 weft_status_t weft_comm_init_all(weft_comm_h *comms, int ndev, const int *devlist)
 {
     if (!comms) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: no place for the communicators");
+        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: comms is NULL");
     }
     if (ndev < 1 || ndev > WEFT_MAX_DEVICES) {
         return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_all: %d ranks; 1 to %d are possible",
@@ -340,7 +340,7 @@ static weft_status_t choose_for_job(const weft_job_t *job, int device,
 weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *config)
 {
     if (!comm_p) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_job: no place for the communicator");
+        return weft__fail(WEFT_ERR_INVALID, "weft_comm_init_job: comm_p is NULL");
     }
     const weft_job_t *job;
     const weft_backend_ops_t *backend;
@@ -349,7 +349,10 @@ weft_status_t weft_comm_init_job(weft_comm_h *comm_p, const weft_comm_config_t *
     WEFT_TRY(weft__job(&job));
     WEFT_TRY(check_job(job));
     WEFT_TRY(weft_device_get(&device));
-    weft_joiner_t joiner = {.comm_p = comm_p, .nranks = job->size, .rank = job->rank};
+    weft_joiner_t joiner = {.comm_p = comm_p,
+                            .nranks = job->size,
+                            .rank = job->rank,
+                            .apart = job->local_size < job->size};
     WEFT_TRY(weft__comm_create(config, device, &joiner.comm));
     /* Every rank makes its n-th communicator of the job in the same n-th call. */
     static _Atomic unsigned counter;

@@ -24,7 +24,7 @@ typedef enum weft_state {
 typedef enum weft_debt {
     WEFT_OWES_NOTHING,
     WEFT_OWES_REST, /* it has entered the call, and may have to do more in it before it ends */
-    WEFT_OWES_ALL   /* what is waited for is its to do, and not done */
+    WEFT_OWES_ALL   /* it has not done what this rank waits for */
 } weft_debt_t;
 
 /* What was seen of a rank. `state` is looked at before the rest: what a rank did before it went
@@ -64,7 +64,7 @@ typedef struct weft_waiting {
     uint64_t sig, count;  /* of the first one, or of the message */
     const char *in;       /* a function of another interface */
     const char *doing;    /* "waiting for a record" */
-    const char *advice;   /* if all came and it does not go on all the same; NULL: none */
+    const char *advice;   /* what to do if all came and the call still does not end; or NULL */
 
     int timeout_ms; /* 0: none is ever late */
     uint64_t waited_ns;

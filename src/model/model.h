@@ -356,8 +356,8 @@ weft_status_t weft__model_backward(const weft_pass_t *pass, const weft_acts_t *a
 /* ---- generating --------------------------------------------------------------------------- */
 
 /* Keys and values of `slots` sequences of up to `capacity` positions, and room to run `rows` new
- * tokens at a time, of whichever of them. For a whole model. How much of a slot is filled is the
- * caller's to know: it says so with each batch, and may go back. */
+ * tokens at a time, of whichever of them. For a whole model. The caller keeps track of how much of
+ * a slot is filled: it says so with each batch, and may go back. */
 typedef struct weft_cache {
     int64_t slots, capacity, rows;
     void *keys, *values; /* layers x slots x capacity x kv_heads D */

@@ -107,10 +107,12 @@ weft_status_t weft__model_add(weft_model_t *model, weft_param_key_t key,
 {
     if (is_of_block(key.role) != (key.layer >= 0) || !has_block(model, key) ||
         weft__model_param(model, key) >= 0) {
-        return weft__fail(WEFT_ERR_INVALID,
-                          "%s cannot be added to layers %d to %d: they have it, or no place for it",
-                          name, model->slice.layer_first,
-                          model->slice.layer_first + model->slice.layer_count - 1);
+        return weft__fail(
+            WEFT_ERR_INVALID,
+            "%s cannot be added to layers %d to %d: they have it already, or are not of its "
+            "kind",
+            name, model->slice.layer_first,
+            model->slice.layer_first + model->slice.layer_count - 1);
     }
     WEFT_TRY(make_room(model));
     int at = weft__model_lower(model, key);

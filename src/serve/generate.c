@@ -278,8 +278,8 @@ static weft_status_t write_token(writer_t *w, int slot, const float *values)
     text_t *text = &w->texts[slot];
     if (!are_numbers(values, g->model->config.vocab)) {
         return weft__fail(WEFT_ERR_INVALID,
-                          "the model computes what is not a number: its weights are damaged, or "
-                          "it had diverged when it was saved");
+                          "the model's output is NaN or infinite: its weights are damaged, or "
+                          "training had diverged when it was saved");
     }
     double draw = (double)(weft__rng_at(g->seed, (uint64_t)text->made) >> 11) * 0x1p-53;
     uint32_t token = weft__generate_pick(values, g->model->config.vocab, g->temperature, g->top_k,

@@ -34,7 +34,7 @@ weft_status_t weft__generate(const weft_generate_t *generate, const weft_tokens_
 uint32_t weft__generate_pick(const float *logits, int vocab, double temperature, int top_k,
                              double draw, int *order);
 
-/* The tokens of a prompt, at least one: an empty text is what follows an end. */
+/* The tokens of a prompt, at least one: for an empty text it is the one that ends texts. */
 weft_status_t weft__generate_prompt(weft_tokenizer_t *tokenizer, const char *text,
                                     weft_tokens_t *tokens);
 

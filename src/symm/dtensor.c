@@ -68,7 +68,7 @@ weft_status_t weft_dtensor_create(weft_symm_h symm, size_t rows, size_t row_byte
     WEFT_TRY(weft__symm_check(symm, "dtensor_create"));
     if (!tensor_p || row_bytes == 0 || rows > SIZE_MAX / 2 / row_bytes) {
         return weft__fail(WEFT_ERR_INVALID, "weft_dtensor_create: %s",
-                          !tensor_p        ? "no place for the tensor"
+                          !tensor_p        ? "tensor_p is NULL"
                           : row_bytes == 0 ? "rows of 0 bytes"
                                            : "the tensor is larger than any memory");
     }

@@ -271,7 +271,7 @@ weft_status_t weft_symm_create(weft_comm_h comm, size_t bytes, weft_symm_h *symm
         return weft__fail(WEFT_ERR_INVALID, "weft_symm_create: %s",
                           symm_p
                               ? "not inside a group; let each rank call it from a thread of its own"
-                              : "no place for the heap");
+                              : "symm_p is NULL");
     }
     bytes = bytes ? bytes : weft__settings()->symm_size;
     if (bytes > SIZE_MAX / 2) {
@@ -338,7 +338,7 @@ weft_status_t weft_symm_malloc(weft_symm_h symm, size_t bytes, void **ptr_p)
         return status;
     }
     if (!ptr_p) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_symm_malloc: no place for the address");
+        return weft__fail(WEFT_ERR_INVALID, "weft_symm_malloc: ptr_p is NULL");
     }
     pthread_mutex_lock(&symm->lock);
     uint64_t offset = take(symm, bytes);
@@ -401,7 +401,8 @@ static weft_status_t check_place(weft_symm_h symm, const char *who, const void *
 {
     WEFT_TRY(weft__symm_check(symm, who));
     if (!place) {
-        return weft__fail(WEFT_ERR_INVALID, "weft_%s: no place for the result", who);
+        return weft__fail(WEFT_ERR_INVALID, "weft_%s: there is no pointer for the result: NULL",
+                          who);
     }
     return WEFT_OK;
 }

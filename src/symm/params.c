@@ -50,7 +50,7 @@ weft_status_t weft_params_create(weft_symm_h symm, size_t bytes, weft_params_h *
     }
     if (!params_p || bytes == 0) {
         return weft__fail(WEFT_ERR_INVALID, "weft_params_create: %s",
-                          params_p ? "0 bytes of parameters" : "no place for the parameters");
+                          params_p ? "0 bytes of parameters" : "params_p is NULL");
     }
     void *part[3] = {NULL};
     size_t sizes[3] = {sizeof(weft_params_head_t) + (size_t)symm->size * 2 * sizeof(uint64_t),

@@ -308,7 +308,7 @@ static void drain(weft_nccl_member_t *member)
 static void nccl_close(void *ctx)
 {
     weft_nccl_member_t *member = ctx;
-    char said[WEFT_ERROR_TEXT]; /* maybe why it is closed; what fails below is not */
+    char said[WEFT_ERROR_TEXT]; /* perhaps the reason for closing: kept, whatever fails below */
     snprintf(said, sizeof(said), "%s", weft_last_error());
     drain(member);
     weft__nccl_watch_stop(member);

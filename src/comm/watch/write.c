@@ -189,8 +189,8 @@ static void describe_wait(const weft_waiting_t *w, const weft_seen_t *seen, int 
             snprintf(text, room, "in %s: all ranks arrived, but rank %d does not go on", where,
                      w->peer);
         } else {
-            snprintf(text, room, "in %s: all ranks arrived, but it does not end on rank %d%s%s",
-                     where, w->rank, w->advice ? "; " : "", w->advice ? w->advice : "");
+            snprintf(text, room, "in %s: all ranks arrived, but rank %d does not finish%s%s", where,
+                     w->rank, w->advice ? "; " : "", w->advice ? w->advice : "");
         }
     }
 }

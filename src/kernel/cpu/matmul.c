@@ -77,9 +77,9 @@ static int64_t choose_parts(const product_t *p)
     return weft__most(weft__least(a->k / PART, PARTIAL_MOST / (a->m * a->n) + 1), 1);
 }
 
-/* As few blocks as keep nine of ten threads busy until the end. Where there are few threads, whose
- * cores the exchange of gradients wants as well, two for each: who has its core takes over from who
- * has not. */
+/* As few blocks as keep nine of ten threads busy until the end. With few threads, two blocks for
+ * each: the exchange of gradients also runs on these cores, and a thread that has its core for
+ * itself takes blocks over from one that has to share. */
 static int blocks_of_part(int64_t parts, int threads)
 {
     int least = threads > 1 && threads <= 4 ? 2 * threads : threads;

@@ -49,8 +49,7 @@ static void network_that_does_not_connect_gets_advice(void **state)
     assert_int_equal(enter(0, 2, 300), WEFT_OK);
     assert_int_equal(enter(1, 2, 300), WEFT_OK);
     assert_int_equal(weft__nccl_comm_meet(&comms[0]), WEFT_ERR_TIMEOUT);
-    assert_said(
-        "timed out after 0.3 s in joining: all ranks arrived, but it does not end on rank 0");
+    assert_said("timed out after 0.3 s in joining: all ranks arrived, but rank 0 does not finish");
     assert_said("NCCL_SOCKET_IFNAME");
 }
 

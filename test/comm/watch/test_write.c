@@ -173,8 +173,8 @@ static void ranks_that_are_late(void **state)
         {nobody,
          {.state = WEFT_SEEN_JOINED, .calls = 7},
          WEFT_ERR_TIMEOUT,
-         "timed out after 5.0 s in call 7, allreduce of 8 f32, sum: all ranks arrived, but it does "
-         "not end on rank 0"},
+         "timed out after 5.0 s in call 7, allreduce of 8 f32, sum: all ranks arrived, but rank 0 "
+         "does not finish"},
         {in_send(),
          {0},
          WEFT_ERR_TIMEOUT,
@@ -192,7 +192,7 @@ static void ranks_that_are_late(void **state)
         {unconnected,
          {.state = WEFT_SEEN_JOINED},
          WEFT_ERR_TIMEOUT,
-         "timed out after 0.3 s in joining: all ranks arrived, but it does not end on rank 0; set "
+         "timed out after 0.3 s in joining: all ranks arrived, but rank 0 does not finish; set "
          "NCCL_DEBUG=INFO"},
         {of_shmem(),
          {.state = WEFT_SEEN_JOINED, .pid = 4711},
