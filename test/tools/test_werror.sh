@@ -34,3 +34,8 @@ for version in 11 15.1.0 9; do
     [ "$(werror "$work/cc" 12 14 2>"$work/err")" = OFF ] || die "version $version is not known"
     grep -q "${version%%.*} is not one of those .*(12 to 14)" "$work/err" || die "$(cat "$work/err")"
 done
+
+# The build of make test, which this may be one of.
+if [[ $WEFT_BUILD == */gcc ]] && [ "$(werror gcc 12 14 2>/dev/null)" = ON ]; then
+    grep -q -e '-Werror' "$WEFT_BUILD/compile_commands.json" || die "make test takes warnings of gcc for no errors"
+fi
