@@ -1,7 +1,7 @@
 #!/bin/bash
-# ctest: timeout=120
+# ctest: timeout=120 plain
 # The CUDA module is found beside the program, whatever the program is called by and wherever it is started from, by
-# every rank that it starts.
+# every rank that it starts. Labelled plain: sanitized builds have a library of their own, which it is beside instead.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
