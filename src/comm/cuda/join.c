@@ -215,10 +215,23 @@ static weft_status_t fill_peer_info(weft_cuda_t *cuda)
     return write_slabs(cuda);
 }
 
+#define OUT_OF_MEMORY 2 /* cudaErrorMemoryAllocation: of memory, or of MPS's connections */
+
+static weft_status_t load_kernels(const weft_cuda_t *cuda)
+{
+    int error = weft__cuda_kernels()->load(cuda->gpu);
+    const char *what = error == OUT_OF_MEMORY && weft__cuda_props(cuda->gpu)->mps == 1
+                           ? "kernels cannot be loaded (if the GPU has memory left, the jobs on it "
+                             "ask for more connections than MPS has: give each of them a "
+                             "smaller " WEFT_CUDA_CONNECTIONS ", or run one after the other)"
+                           : "kernels cannot be loaded";
+    return weft__cuda_status(error, what);
+}
+
 /* This rank's mailbox, and its peer info. */
 static weft_status_t prepare(weft_cuda_t *cuda)
 {
-    WEFT_TRY(weft__cuda_status(weft__cuda_kernels()->load(cuda->gpu), "kernels cannot be loaded"));
+    WEFT_TRY(load_kernels(cuda));
     WEFT_TRY(make_memory(cuda));
     return fill_peer_info(cuda);
 }
