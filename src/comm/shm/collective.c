@@ -40,8 +40,17 @@ weft_status_t weft__shm_announce(weft_shm_t *shm, const weft_call_t *call, weft_
     return status;
 }
 
+/* This rank's own parts lie elsewhere than what it has announced, which is for others. */
+static void use_own(weft_shm_t *shm, const weft_shm_own_t *own)
+{
+    char **src = &shm->pointers[shm->rank], **dst = &shm->pointers[shm->size + shm->rank];
+    *src = own->src ? own->src : *src;
+    *dst = own->dst ? own->dst : *dst;
+}
+
 /* Carry out a call by a given algorithm. */
-static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t choice)
+static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t choice,
+                         const weft_shm_own_t *own)
 {
     if (choice.algo == WEFT_ALGO_ONESHOT) {
         bool blocks = weft__coll_info[call->coll].src_blocks == 'S';
@@ -53,10 +62,11 @@ static weft_status_t run(weft_shm_t *shm, const weft_call_t *call, weft_choice_t
     /* Before it goes in chunks: is it the same call for all? */
     WEFT_TRY(weft__shm_announce(shm, call, choice.algo));
     if (choice.algo != WEFT_ALGO_ONESHOT && shm->shared == WEFT_SLOT_ALL_SHARED) {
+        use_own(shm, own);
         return weft__shm_window(shm, call, choice);
     }
     shm->host->seq++;
-    return weft__shm_chunks(shm, call, choice.algo);
+    return weft__shm_chunks(shm, call, choice);
 }
 
 weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
@@ -73,7 +83,7 @@ weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
     } else {
         weft_choice_t choice = weft__tuner_choose(&shm->comm->tuner, call->coll,
                                                   weft__call_bytes(call));
-        status = run(shm, call, choice);
+        status = run(shm, call, choice, &(weft_shm_own_t){NULL, NULL});
     }
     if (__builtin_expect(status != WEFT_OK, 0)) {
         weft__host_drain(host);
@@ -81,9 +91,9 @@ weft_status_t weft__shm_collective(void *ctx, const weft_call_t *call)
     return status;
 }
 
-/* For chunks: a part of a call, by the same algorithm as the whole. */
-weft_status_t weft__shm_run_chunk(weft_shm_t *shm, const weft_call_t *chunk, weft_algo_t algo)
+weft_status_t weft__shm_run_chunk(weft_shm_t *shm, const weft_call_t *chunk, weft_algo_t algo,
+                                  const weft_shm_own_t *own)
 {
-    weft_choice_t choice = {algo, WEFT_STORE_CACHED, "a piece"};
-    return run(shm, chunk, choice);
+    weft_choice_t choice = {algo, WEFT_STORE_CACHED, "a chunk"};
+    return run(shm, chunk, choice, own);
 }

@@ -64,9 +64,17 @@ weft_status_t weft__shm_oneshot(weft_shm_t *shm, const weft_call_t *call);
 weft_status_t weft__shm_small(void *ctx, const weft_call_t *call); /* with all that is around it */
 
 /* A call in chunks: through bounce buffers (staged), or as many one-shots. (staging.c) */
-weft_status_t weft__shm_chunks(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo);
-/* A chunk of a call, as made by weft__shm_chunks. (collective.c) */
-weft_status_t weft__shm_run_chunk(weft_shm_t *shm, const weft_call_t *chunk, weft_algo_t algo);
+weft_status_t weft__shm_chunks(weft_shm_t *shm, const weft_call_t *call, weft_choice_t choice);
+
+/* Where a rank itself finds its own part of a call's buffers, if that is not where others would.
+ * NULL: it is. */
+typedef struct weft_shm_own {
+    char *src, *dst;
+} weft_shm_own_t;
+
+/* A chunk of a call, by the same algorithm as the whole. (collective.c) */
+weft_status_t weft__shm_run_chunk(weft_shm_t *shm, const weft_call_t *chunk, weft_algo_t algo,
+                                  const weft_shm_own_t *own);
 
 /* Blocks of different sizes. (staging.c) */
 weft_status_t weft__shm_alltoallv(weft_shm_t *shm, const weft_call_t *call);

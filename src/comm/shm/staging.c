@@ -3,8 +3,15 @@
  * Some calls cannot run in one go: a rank's buffers are out of the others' reach (plain malloc in
  * another process), or a one-shot is larger than a slot. They are cut along `count`: chunk i holds
  * elements [i x c, (i+1) x c) of every block, and is a call of its own on contiguous buffers.
- * Pieces go through bounce buffers in the rank's device memory where that is needed. All ranks cut
- * alike, because c depends only on what they share. */
+ * Chunks go through bounce buffers in the rank's device memory where that is needed. All ranks cut
+ * alike, because c depends only on what they share.
+ *
+ * Through the bounce buffers goes only what others touch. Rank r of a direct all-reduce reads slice
+ * r of all sources and writes it to all destinations, so its own slice stays where it is:
+ *
+ *     rank 0   src |own    |rest   | -> bounce |       |rest   | <- rank 1 reads
+ *              dst |own    |rest   | <- bounce |       |rest   | <- rank 1 writes
+ */
 #include "base/log.h"
 #include "comm/shm/shm.h"
 
@@ -41,53 +48,101 @@ static size_t table_blocks(const weft_shm_t *shm, const weft_call_t *call)
     return many ? (size_t)shm->size : 1;
 }
 
+/* What others read of a rank's source, or write of its destination: all of it, all but the rank's
+ * own slice (of a buffer with one block) or block, or none of it. */
+typedef enum touch { ALL, REST, NONE } touch_t;
+
+/* By weft__direct. Of all-to-all a rank reads all its blocks, whose distance is another one here
+ * than in the bounce buffer: it goes there whole. */
+static const struct {
+    touch_t src, dst;
+} direct_touches[WEFT_COLL_COUNT] = {
+    [WEFT_COLL_ALLREDUCE] = {REST, REST},      [WEFT_COLL_REDUCE] = {REST, REST},
+    [WEFT_COLL_REDUCE_SCATTER] = {REST, NONE}, [WEFT_COLL_BROADCAST] = {REST, REST},
+    [WEFT_COLL_ALLGATHER] = {NONE, REST},      [WEFT_COLL_GATHER] = {NONE, REST},
+    [WEFT_COLL_SCATTER] = {REST, NONE},
+};
+
+/* One buffer of the user's on its way through its bounce buffer. */
+typedef struct side {
+    char *user; /* NULL: this rank has none */
+    char *bounce;
+    int blocks;
+    bool direct; /* others reach the user's own */
+    touch_t touch;
+    weft_store_t store; /* into the user's own */
+} side_t;
+
 typedef struct chunk {
     size_t offset, count; /* in elements of a block */
+    size_t whole;         /* elements of a block of the user's */
     size_t element;       /* bytes */
-    int src_blocks, dst_blocks;
-    bool src_direct, dst_direct; /* the user's own buffer serves */
-} piece_t;
+    side_t src, dst;
+} chunk_t;
 
-static void pack(const weft_call_t *call, const piece_t *chunk, char *to)
+static char *user_block(const chunk_t *chunk, const side_t *side, size_t block)
 {
-    size_t bytes = chunk->count * chunk->element;
-    for (size_t b = 0; b < (size_t)chunk->src_blocks; b++) {
-        const char *from = (const char *)call->src +
-                           (b * call->count + chunk->offset) * chunk->element;
-        weft__kernels()->copy(to + b * bytes, from, bytes, WEFT_STORE_CACHED);
+    return side->user + (block * chunk->whole + chunk->offset) * chunk->element;
+}
+
+static void move(const chunk_t *chunk, const side_t *side, size_t block, size_t lo, size_t hi)
+{
+    size_t bytes = (hi - lo) * chunk->element;
+    char *user = user_block(chunk, side, block) + lo * chunk->element;
+    char *bounce = side->bounce + (block * chunk->count + lo) * chunk->element;
+    bool in = side == &chunk->src;
+    if (bytes > 0) {
+        weft__kernels()->copy(in ? bounce : user, in ? user : bounce, bytes,
+                              in ? WEFT_STORE_CACHED : side->store);
     }
 }
 
-static void unpack(const weft_call_t *call, const piece_t *chunk, const char *from)
+/* Copy what others touch of a chunk: of the source into its bounce buffer, of the destination out
+ * of it. */
+static void move_touched(const weft_shm_t *shm, const chunk_t *chunk, const side_t *side)
 {
-    size_t bytes = chunk->count * chunk->element;
-    for (size_t b = 0; b < (size_t)chunk->dst_blocks; b++) {
-        char *to = (char *)call->dst + (b * call->count + chunk->offset) * chunk->element;
-        weft__kernels()->copy(to, from + b * bytes, bytes, WEFT_STORE_CACHED);
+    size_t lo, hi;
+    weft__slice(chunk->count, chunk->element, shm->size, shm->rank, &lo, &hi);
+    for (int b = 0; b < side->blocks && side->touch != NONE; b++) {
+        if (side->touch == REST && side->blocks == 1) {
+            move(chunk, side, 0, 0, lo);
+            move(chunk, side, 0, hi, chunk->count);
+        } else if (side->touch == ALL || b != shm->rank) {
+            move(chunk, side, (size_t)b, 0, chunk->count);
+        }
     }
 }
 
-static weft_status_t run_piece(weft_shm_t *shm, const weft_call_t *call, const piece_t *chunk,
+/* Where this rank itself finds its own slice or block, as if blocks lay as in the bounce buffer. */
+static char *own_part(const weft_shm_t *shm, const chunk_t *chunk, const side_t *side)
+{
+    size_t block = side->blocks > 1 ? (size_t)shm->rank : 0;
+    return side->direct || side->touch == ALL || side->blocks == 0
+               ? NULL
+               : user_block(chunk, side, block) - block * chunk->count * chunk->element;
+}
+
+static char *of_chunk(const chunk_t *chunk, const side_t *side)
+{
+    return !side->direct ? side->bounce : side->user ? user_block(chunk, side, 0) : NULL;
+}
+
+static weft_status_t run_chunk(weft_shm_t *shm, const weft_call_t *call, const chunk_t *chunk,
                                weft_algo_t algo)
 {
     weft_call_t part = *call;
+    weft_shm_own_t own = {own_part(shm, chunk, &chunk->src), own_part(shm, chunk, &chunk->dst)};
     part.count = chunk->count;
-    if (chunk->src_direct) {
-        part.src = call->src ? (const char *)call->src + chunk->offset * chunk->element : NULL;
-    } else {
-        pack(call, chunk, shm->bounce);
-        part.src = shm->bounce;
+    part.src = of_chunk(chunk, &chunk->src);
+    part.dst = of_chunk(chunk, &chunk->dst);
+    if (!chunk->src.direct) {
+        move_touched(shm, chunk, &chunk->src);
     }
-    if (chunk->dst_direct) {
-        part.dst = call->dst ? (char *)call->dst + chunk->offset * chunk->element : NULL;
-    } else {
-        part.dst = shm->bounce + shm->bounce_bytes;
+    WEFT_TRY(weft__shm_run_chunk(shm, &part, algo, &own));
+    if (!chunk->dst.direct) {
+        move_touched(shm, chunk, &chunk->dst);
     }
-    weft_status_t status = weft__shm_run_chunk(shm, &part, algo);
-    if (status == WEFT_OK && !chunk->dst_direct) {
-        unpack(call, chunk, shm->bounce + shm->bounce_bytes);
-    }
-    return status;
+    return WEFT_OK;
 }
 
 /* This call goes in chunks: others that name it in an error mean the whole. */
@@ -100,33 +155,46 @@ static void mark_whole(weft_shm_t *shm, const weft_call_t *call)
     atomic_store_explicit(&me->whole_call, shm->host->calls, memory_order_relaxed);
 }
 
-weft_status_t weft__shm_chunks(weft_shm_t *shm, const weft_call_t *call, weft_algo_t algo)
+static side_t side_of(const weft_shm_t *shm, const weft_call_t *call, weft_choice_t choice,
+                      bool dst)
 {
     const weft_coll_info_t *info = &weft__coll_info[call->coll];
-    bool oneshot = algo == WEFT_ALGO_ONESHOT;
-    size_t element = weft_dtype_size(call->type);
-    size_t blocks = table_blocks(shm, call);
-    size_t room = oneshot ? WEFT_SLOT_BYTES : shm->chunk;
+    const void *user = dst ? call->dst : call->src;
+    side_t side = {.user = (char *)(uintptr_t)user,
+                   .blocks = dst ? weft__call_dst_blocks(call, shm->rank, shm->size)
+                                 : weft__call_src_blocks(call, shm->rank, shm->size)};
+    size_t bytes = weft__call_bytes(call) * (size_t)side.blocks;
+    side.direct = (dst ? info->dst_blocks : info->src_blocks) == '1' &&
+                  (choice.algo == WEFT_ALGO_ONESHOT || weft__shm_shared(shm, user, bytes));
+    if (choice.algo == WEFT_ALGO_DIRECT) {
+        side.touch = dst ? direct_touches[call->coll].dst : direct_touches[call->coll].src;
+    }
+    /* In place, lines are in the cache since they were read. */
+    side.store = call->src == call->dst ? WEFT_STORE_CACHED : choice.store;
+    return side;
+}
+
+weft_status_t weft__shm_chunks(weft_shm_t *shm, const weft_call_t *call, weft_choice_t choice)
+{
+    size_t element = weft_dtype_size(call->type), blocks = table_blocks(shm, call);
+    size_t room = choice.algo == WEFT_ALGO_ONESHOT ? WEFT_SLOT_BYTES : shm->chunk;
     size_t most = room / element / blocks;
-    piece_t chunk = {.element = element,
-                     .src_blocks = weft__call_src_blocks(call, shm->rank, shm->size),
-                     .dst_blocks = weft__call_dst_blocks(call, shm->rank, shm->size)};
+    chunk_t chunk = {.element = element,
+                     .whole = call->count,
+                     .src = side_of(shm, call, choice, false),
+                     .dst = side_of(shm, call, choice, true)};
     most = most ? most : 1;
-    size_t src_bytes = call->count * element * (size_t)chunk.src_blocks;
-    size_t dst_bytes = call->count * element * (size_t)chunk.dst_blocks;
-    chunk.src_direct = info->src_blocks == '1' &&
-                       (oneshot || weft__shm_shared(shm, call->src, src_bytes));
-    chunk.dst_direct = info->dst_blocks == '1' &&
-                       (oneshot || weft__shm_shared(shm, call->dst, dst_bytes));
     mark_whole(shm, call);
-    weft_status_t status = bounce_ready(shm, most * element * blocks);
-    while (status == WEFT_OK && chunk.offset < call->count) {
+    WEFT_TRY(bounce_ready(shm, most * element * blocks));
+    chunk.src.bounce = shm->bounce;
+    chunk.dst.bounce = shm->bounce + shm->bounce_bytes;
+    while (chunk.offset < call->count) {
         size_t left = call->count - chunk.offset;
         chunk.count = left < most ? left : most;
-        status = run_piece(shm, call, &chunk, algo);
+        WEFT_TRY(run_chunk(shm, call, &chunk, choice.algo));
         chunk.offset += chunk.count;
     }
-    return status;
+    return WEFT_OK;
 }
 
 /* ---- alltoallv -------------------------------------------------------------------------- */
@@ -198,7 +266,7 @@ static weft_status_t staged_blocks(weft_shm_t *shm, const weft_call_t *call, siz
                              .src = in,
                              .dst = out,
                              .comm = call->comm};
-        status = weft__shm_run_chunk(shm, &round, WEFT_ALGO_DIRECT);
+        status = weft__shm_run_chunk(shm, &round, WEFT_ALGO_DIRECT, &(weft_shm_own_t){NULL, NULL});
         for (size_t p = 0; status == WEFT_OK && p < size; p++) {
             size_t n = part_of(v->recvcounts[p], at, most) * element;
             char *to = (char *)call->dst + (v->recvoffsets[p] + at) * element;
