@@ -41,7 +41,7 @@ static void keep_watch(int fd, pid_t *groups, int room)
     }
 }
 
-static void be_guard(int fd, pid_t *groups, int room)
+static void be_guard(int fd, int ready, pid_t *groups, int room)
 {
     sigset_t all;
     sigfillset(&all);
@@ -51,7 +51,7 @@ static void be_guard(int fd, pid_t *groups, int room)
     prctl(PR_SET_NAME, "weft-guard");
     prctl(PR_SET_PDEATHSIG, SIGCONT); /* or one that is stopped would not notice the end either */
     /* nobody must have to wait for us, be it the reader of the launcher's output or an umount */
-    if (dup2(fd, 0) != 0 || chdir("/") != 0) {
+    if (dup2(fd, 0) != 0 || chdir("/") != 0 || write(ready, "", 1) != 1) {
         _exit(1);
     }
     close_range(1, ~0u, 0);
@@ -59,9 +59,18 @@ static void be_guard(int fd, pid_t *groups, int room)
     _exit(0);
 }
 
+/* On a busy machine it may first run long after the fork, and until then whoever stops it stops it
+ * for good. Returns at once if it has ended: the job goes on without it. */
+static void await_ready(int fd)
+{
+    char byte;
+    while (read(fd, &byte, 1) < 0 && errno == EINTR) {
+    }
+}
+
 weft_status_t weft__guard_start(int groups, weft_guard_t *guard_p)
 {
-    int fds[2];
+    int fds[2], ready[2];
     weft_status_t status;
     pid_t *room = malloc((size_t)groups * sizeof(*room));
     if (room == NULL) {
@@ -71,19 +80,29 @@ weft_status_t weft__guard_start(int groups, weft_guard_t *guard_p)
         status = weft__fail(WEFT_ERR_SYSTEM, "launch: cannot make a pipe: %s", strerror(errno));
         goto err_free;
     }
+    if (pipe2(ready, O_CLOEXEC) != 0) {
+        status = weft__fail(WEFT_ERR_SYSTEM, "launch: cannot make a pipe: %s", strerror(errno));
+        goto err_close;
+    }
     pid_t pid = fork();
     if (pid < 0) {
         status = weft__fail(WEFT_ERR_SYSTEM, "launch: cannot fork: %s", strerror(errno));
-        goto err_close;
+        goto err_close_ready;
     }
     if (pid == 0) {
         close(fds[1]); /* or the end of the launcher would not be the end of the pipe */
-        be_guard(fds[0], room, groups);
+        be_guard(fds[0], ready[1], room, groups);
     }
     close(fds[0]);
+    close(ready[1]);
+    await_ready(ready[0]);
+    close(ready[0]);
     free(room);
     *guard_p = (weft_guard_t){.pid = pid, .fd = fds[1]};
     return WEFT_OK;
+err_close_ready:
+    close(ready[0]);
+    close(ready[1]);
 err_close:
     close(fds[0]);
     close(fds[1]);
