@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-static const team_fn parts[] = {matrix_small, matrix_medium, matrix_large, matrix_ragged,
-                                matrix_pairs, matrix_floats, NULL};
+static const team_fn parts[] = {matrix_small, matrix_medium, matrix_large,  matrix_ragged,
+                                matrix_pairs, matrix_floats, matrix_float8, NULL};
 
 static const team_fn short_parts[] = {matrix_small, matrix_medium, matrix_ragged, matrix_pairs,
                                       NULL};

@@ -105,11 +105,10 @@ typedef struct columns {
     int nsrc, ndst, ranks;
 } columns_t;
 
-/* Vectors that a thread has in flight from one source. Halves need twice the registers. */
+/* Vectors that a thread has in flight from one source. Small elements need more registers: 4 bytes
+ * each, while they are reduced. */
 template <int TYPE> struct reduce_unroll {
-    static const int U = TYPE == WEFT_F16 || TYPE == WEFT_BF16 || TYPE == WEFT_I8 || TYPE == WEFT_U8
-                             ? 2
-                             : 4;
+    static const int U = sizeof(typename weft_element<TYPE>::T) <= 2 ? 2 : 4;
 };
 
 template <int TYPE, int OP, int U>
