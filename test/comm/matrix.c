@@ -668,7 +668,7 @@ static void float8_case(matrix_t *m, weft_dtype_t type, weft_op_t op)
     memcpy(in->host, all[m->team->rank], PAIRS);
     buffer_push(in, in->host, PAIRS);
     for (int small = 0; small < 2; small++) { /* by both families of kernels */
-        size_t step = small ? 1024 : PAIRS;
+        size_t step = small ? 4096 : PAIRS;
         for (size_t at = 0; at < PAIRS; at += step) {
             CHECK_OK(weft_allreduce((const char *)in->at + at, (char *)out->at + at, step, type, op,
                                     m->comms[small ? WEFT_ALGO_ONESHOT : WEFT_ALGO_DIRECT], NULL));

@@ -10,8 +10,8 @@
 static const team_fn parts[] = {matrix_small, matrix_medium, matrix_large,  matrix_ragged,
                                 matrix_pairs, matrix_floats, matrix_float8, NULL};
 
-static const team_fn short_parts[] = {matrix_small, matrix_medium, matrix_ragged, matrix_pairs,
-                                      NULL};
+static const team_fn short_parts[] = {matrix_small, matrix_medium, matrix_ragged,
+                                      matrix_pairs, matrix_float8, NULL};
 
 static void run(int ranks, int procs)
 {
