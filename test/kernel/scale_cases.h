@@ -1,4 +1,4 @@
-/* weft_scale on any kind of device: test/kernel/ runs these on virtual GPUs, test/gpu/ on others. */
+/* weft_scale on any kind of device: test/kernel/ runs these on virtual GPUs, test/gpu/ on GPUs. */
 #ifndef WEFT_TEST_KERNEL_SCALE_CASES_H
 #define WEFT_TEST_KERNEL_SCALE_CASES_H
 
