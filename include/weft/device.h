@@ -72,9 +72,9 @@ weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stre
 /* dst[i] = src[i] x *scalar for i < count, in stream order: products as those of collectives,
  * rounded once (types.h). dst == src is allowed; other overlaps are WEFT_ERR_INVALID. `scalar` is
  * one element: in memory of a device (weft_malloc) it is read in stream order, in host memory
- * before this returns, also for a graph that captures the call. All three are aligned to an element.
- * GPUs must reach dst and src themselves: memory of the stream's GPU, or pinned. Otherwise it is
- * WEFT_ERR_INVALID, as are an unknown type and, unless count is 0, NULL. */
+ * before this returns, also for a graph that captures the call. All three are aligned to an
+ * element. GPUs must reach dst and src themselves: memory of the stream's GPU, or pinned. Otherwise
+ * it is WEFT_ERR_INVALID, as are an unknown type and, unless count is 0, NULL. */
 weft_status_t weft_scale(void *dst, const void *src, size_t count, weft_dtype_t type,
                          const void *scalar, weft_stream_h stream);
 
