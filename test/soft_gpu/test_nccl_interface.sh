@@ -166,9 +166,12 @@ static void premultiplied(float *x, float *y)
     }
 }
 
-/* Recorded once, run three times with other data and another scalar, and calls between. */
+/* Recorded once, run three times with other data and another scalar, and calls between. What the
+ * program allocates meanwhile is not the graph's. */
 static void in_a_graph(float *x, float *y)
 {
+    static char sevens[sizeof(host) - 4096]; /* one of these and a small call fit into the graph's */
+    char *mine[8];
     float factor = (float)(rank + 1), *scalar;
     void *module = dlopen(getenv("WEFT_CUDA_MODULE"), RTLD_NOW), *graph;
     const weft_cuda_device_ops_t *cuda = dlsym(module, "weft_cuda_device");
@@ -186,6 +189,16 @@ static void in_a_graph(float *x, float *y)
         check("graph", y, COUNT, 0, (float)i);
         DO(ncclAllReduce(x, x, COUNT, ncclFloat, op, comm, native));
         check("beside a graph", x, COUNT, 0, (float)i);
+        DO(ncclAllReduce(x, x, 1, ncclFloat, op, comm, native)); /* takes back what it may */
+        for (int k = 0; i == 1 && k < 8; k++) {
+            memset(sevens, 7, sizeof(sevens));
+            DO(weft_malloc((void **)&mine[k], sizeof(sevens)));
+            put(mine[k], sevens, sizeof(sevens));
+        }
+    }
+    for (int k = 0; k < 8; k++) {
+        put(host, mine[k], sizeof(sevens));
+        wrong += memcmp(host, sevens, sizeof(sevens)) != 0;
     }
     DO(cuda->graph_destroy(0, graph));
 }
