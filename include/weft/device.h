@@ -69,6 +69,15 @@ weft_status_t weft_host_free(void *ptr);
 weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream);
 weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream);
 
+/* dst[i] = src[i] x *scalar for i < count, in stream order: products as those of collectives,
+ * rounded once (types.h). dst == src is allowed; other overlaps are WEFT_ERR_INVALID. `scalar` is
+ * one element: in memory of a device (weft_malloc) it is read in stream order, in host memory
+ * before this returns, also for a graph that captures the call. All three are aligned to an
+ * element. GPUs must reach dst and src themselves: memory of the stream's GPU, or pinned. Otherwise
+ * it is WEFT_ERR_INVALID, as are an unknown type and, unless count is 0, NULL. */
+weft_status_t weft_scale(void *dst, const void *src, size_t count, weft_dtype_t type,
+                         const void *scalar, weft_stream_h stream);
+
 /* Make [ptr, ptr + bytes), which is not from weft_malloc, as good as if it were, for the current
  * device:
  *
@@ -132,6 +141,10 @@ weft_status_t weft_stream_synchronize(weft_stream_h stream);
 
 /* WEFT_OK if all work queued so far is done, WEFT_PENDING if not. */
 weft_status_t weft_stream_query(weft_stream_h stream);
+
+/* *capturing_p: 1 while work on the stream goes into a CUDA graph, so that it runs later, and any
+ * number of times; else 0. Unlike a query this leaves the graph intact. */
+weft_status_t weft_stream_capturing(weft_stream_h stream, int *capturing_p);
 
 /* Make later work of `stream` wait for `event`. An event never recorded does not hold it up. */
 weft_status_t weft_stream_wait(weft_stream_h stream, weft_event_h event);

@@ -10,7 +10,10 @@ extern "C" {
 #endif
 
 /* Element types: enum name, short name, bytes. f16 is IEEE binary16, bf16 the upper half of a
- * binary32; both are reduced in f32 and rounded once (to nearest even). */
+ * binary32, f8e4m3 and f8e5m2 are the two formats of OCP's 8-bit floating point (4 or 5 bits of
+ * exponent, 3 or 2 of mantissa). These four are reduced in f32 and rounded once (to nearest even).
+ * What is too large for f8e5m2, or infinite, becomes infinite. f8e4m3 has no infinities: there it
+ * becomes the largest number, 448. NaN stays NaN, in f8 as the code 0x7f. */
 #define WEFT_DTYPE_TABLE(X)                                                                        \
     X(WEFT_F64, f64, 8)                                                                            \
     X(WEFT_F32, f32, 4)                                                                            \
@@ -21,7 +24,9 @@ extern "C" {
     X(WEFT_I32, i32, 4)                                                                            \
     X(WEFT_U32, u32, 4)                                                                            \
     X(WEFT_I64, i64, 8)                                                                            \
-    X(WEFT_U64, u64, 8)
+    X(WEFT_U64, u64, 8)                                                                            \
+    X(WEFT_F8E4M3, f8e4m3, 1)                                                                      \
+    X(WEFT_F8E5M2, f8e5m2, 1)
 
 typedef enum weft_dtype {
 #define WEFT_DTYPE_ENUM(name, text, bytes) name,

@@ -4,11 +4,30 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/float8.h"
+
+static bool is_float8(weft_dtype_t type)
+{
+    return type == WEFT_F8E4M3 || type == WEFT_F8E5M2;
+}
+
+/* Few bits hold few numbers: every sum of some ranks' elements is between -8 and 8, since at most 8
+ * ranks have one that is not 0. */
+static int64_t small_element(const weft_pattern_t *p, unsigned r, size_t i)
+{
+    unsigned every = ((unsigned)p->ranks + 7) / 8;
+    int64_t value = (int64_t)((i * 3 + (size_t)r * 7) % 11 % 3) - 1;
+    return (r + i % 64) % every == 0 ? value : 0;
+}
+
 static int64_t element(const weft_pattern_t *p, int rank, size_t i)
 {
     unsigned r = (unsigned)rank + p->salt;
     if (p->op == WEFT_PROD) {
         return (i + r) % 5 == 0 ? 2 : 1;
+    }
+    if (is_float8(p->type) && p->op != WEFT_MIN && p->op != WEFT_MAX) {
+        return small_element(p, r, i);
     }
     int64_t value = (int64_t)((i * 3 + (size_t)r * 7) % 11);
     bool is_unsigned = p->type == WEFT_U8 || p->type == WEFT_U32 || p->type == WEFT_U64;
@@ -77,6 +96,7 @@ static void store(weft_dtype_t type, int64_t value, int divide_by, void *to)
     double f64 = divide_by > 1 ? exact / divide_by : exact;
     int64_t whole = divide_by > 1 ? value / divide_by : value;
     uint16_t half;
+    uint8_t code;
     switch (type) {
     case WEFT_F64:
         memcpy(to, &f64, 8);
@@ -88,6 +108,11 @@ static void store(weft_dtype_t type, int64_t value, int divide_by, void *to)
     case WEFT_BF16:
         half = narrow(type, f32);
         memcpy(to, &half, 2);
+        break;
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        code = type == WEFT_F8E4M3 ? weft__f32_to_e4m3(f32) : weft__f32_to_e5m2(f32);
+        memcpy(to, &code, 1);
         break;
     default:
         memcpy(to, &whole, weft_dtype_size(type)); /* little endian: the low bytes */

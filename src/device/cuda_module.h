@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define WEFT_CUDA_ABI 11 /* of all tables */
+#define WEFT_CUDA_ABI 12 /* of all tables */
 #define WEFT_CUDA_IPC_BYTES 64
 #define WEFT_CUDA_SLABS 256 /* pieces of memory of one device; what other processes map */
 

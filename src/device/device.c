@@ -315,23 +315,22 @@ static weft_status_t check_bounds(const char *call, bool dst, const void *ptr, s
     return WEFT_OK;
 }
 
-weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream)
+weft_status_t weft__device_check_copy(const char *call, const void *dst, const void *src,
+                                      size_t bytes, weft_stream_h stream)
 {
     const weft_device_ops_t *ops;
-    weft_status_t status = check_memory("weft_memcpy", "dst", dst, bytes);
-    if (status == WEFT_OK) {
-        status = check_memory("weft_memcpy", "src", src, bytes);
-    }
-    if (status == WEFT_OK) {
-        status = check_stream("weft_memcpy", stream, true);
-    }
-    if (status == WEFT_OK) {
-        status = weft__device_ops(&ops);
-    }
-    status = status == WEFT_OK ? check_bounds("weft_memcpy", true, dst, bytes) : status;
-    status = status == WEFT_OK ? check_bounds("weft_memcpy", false, src, bytes) : status;
-    return status != WEFT_OK || bytes == 0 ? status
-                                           : ops->copy(device_now(), dst, src, bytes, stream);
+    WEFT_TRY(check_memory(call, "dst", dst, bytes));
+    WEFT_TRY(check_memory(call, "src", src, bytes));
+    WEFT_TRY(check_stream(call, stream, true));
+    WEFT_TRY(weft__device_ops(&ops));
+    WEFT_TRY(check_bounds(call, true, dst, bytes));
+    return check_bounds(call, false, src, bytes);
+}
+
+weft_status_t weft_memcpy(void *dst, const void *src, size_t bytes, weft_stream_h stream)
+{
+    WEFT_TRY(weft__device_check_copy("weft_memcpy", dst, src, bytes, stream));
+    return bytes == 0 ? WEFT_OK : ops_now()->copy(device_now(), dst, src, bytes, stream);
 }
 
 weft_status_t weft_memset(void *dst, int value, size_t bytes, weft_stream_h stream)
@@ -413,6 +412,18 @@ weft_status_t weft_stream_query(weft_stream_h stream)
 {
     weft_status_t status = check_stream("weft_stream_query", stream, true);
     return status != WEFT_OK || stream == NULL ? status : ops_now()->stream_query(stream);
+}
+
+weft_status_t weft_stream_capturing(weft_stream_h stream, int *capturing_p)
+{
+    bool capturing = false;
+    WEFT_TRY(check_output("weft_stream_capturing", capturing_p));
+    WEFT_TRY(check_stream("weft_stream_capturing", stream, true));
+    if (stream != NULL && ops_now()->stream_capturing != NULL) {
+        WEFT_TRY(ops_now()->stream_capturing(stream, &capturing));
+    }
+    *capturing_p = capturing;
+    return WEFT_OK;
 }
 
 weft_status_t weft_stream_wait(weft_stream_h stream, weft_event_h event)

@@ -93,6 +93,10 @@ bool weft__device_is_cuda(void);
  * process can use. */
 weft_status_t weft__device_check(const char *call, int device);
 
+/* The checks of weft_memcpy, for other calls that read `src` and write `dst` on `stream`. */
+weft_status_t weft__device_check_copy(const char *call, const void *dst, const void *src,
+                                      size_t bytes, weft_stream_h stream);
+
 /* As weft_malloc and weft_stream_create, on a given device. */
 weft_status_t weft__device_malloc(int device, void **ptr_p, size_t bytes);
 weft_status_t weft__stream_create_on(int device, weft_stream_h *stream_p);

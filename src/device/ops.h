@@ -36,6 +36,8 @@ typedef struct weft_device_ops {
     bool (*stream_is_self)(weft_stream_h stream); /* does its work run in the calling thread? */
     weft_status_t (*stream_synchronize)(weft_stream_h stream);
     weft_status_t (*stream_query)(weft_stream_h stream);
+    /* Optional: no stream is ever captured. */
+    weft_status_t (*stream_capturing)(weft_stream_h stream, bool *capturing_p);
     weft_status_t (*stream_wait)(weft_stream_h stream, weft_event_h event);
     weft_status_t (*synchronize)(int device);
 

@@ -1,6 +1,6 @@
 /* Elements and reductions on the GPU. They give the very bits of the CPU's kernels: operands are
- * taken in the order of the ranks, halves are summed in f32 and rounded once, and products and sums
- * are never contracted (the module is compiled with -fmad=false). */
+ * taken in the order of the ranks, halves and float8 are summed in f32 and rounded once, and
+ * products and sums are never contracted (the module is compiled with -fmad=false). */
 #ifndef WEFT_KERNEL_ELEMENT_CUH
 #define WEFT_KERNEL_ELEMENT_CUH
 
@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include <weft/types.h>
+
+#include "base/float8.h"
 
 /* T: in memory. A: while it is reduced. */
 template <int TYPE> struct weft_element;
@@ -62,6 +64,23 @@ template <> struct weft_element<WEFT_BF16> {
     }
 };
 
+#define WEFT_FLOAT8_ELEMENT(TYPE, format)                                                          \
+    template <> struct weft_element<TYPE> {                                                        \
+        typedef uint8_t T;                                                                         \
+        typedef float A;                                                                           \
+        static __device__ __forceinline__ A load(T x)                                              \
+        {                                                                                          \
+            return weft__##format##_to_f32(x);                                                     \
+        }                                                                                          \
+        static __device__ __forceinline__ T store(A x)                                             \
+        {                                                                                          \
+            return weft__f32_to_##format(x);                                                       \
+        }                                                                                          \
+    };
+WEFT_FLOAT8_ELEMENT(WEFT_F8E4M3, e4m3)
+WEFT_FLOAT8_ELEMENT(WEFT_F8E5M2, e5m2)
+#undef WEFT_FLOAT8_ELEMENT
+
 /* Sums and products wrap; signed overflow is not for C to decide. */
 template <typename A> __device__ __forceinline__ A weft_add(A a, A b)
 {
@@ -93,10 +112,10 @@ template <int OP, typename A> __device__ __forceinline__ A weft_combine(A a, A b
     switch (OP) {
     case WEFT_PROD:
         return weft_mul(a, b);
-    case WEFT_MIN:
-        return b < a ? b : a;
+    case WEFT_MIN: /* of 0 and -0 the later one, as on CPUs */
+        return a < b ? a : b;
     case WEFT_MAX:
-        return a < b ? b : a;
+        return a > b ? a : b;
     default: /* the sum, also of an average */
         return weft_add(a, b);
     }

@@ -24,12 +24,12 @@ typedef struct weft_kernels {
     void (*copy)(void *dst, const void *src, size_t bytes, weft_store_t store);
 
     /* For each i < count: r = srcs[0][i] op srcs[1][i] op ... srcs[nsrc-1][i], from left to right;
-     * AVG divides the sum by nsrc. dsts[d][i] = r for every d < ndst. nsrc, ndst >= 1. f16 and
-     * bf16 are reduced in f32 and rounded once. Any dst may equal any src (same address exactly);
-     * other overlaps are not allowed. A few cache lines of each stream are taken in turn, so any
-     * number of sources and destinations is fine. STREAM needs destinations that lie alike modulo
-     * 64; those that differ from dsts[0] are stored through the cache. One source is copied bit by
-     * bit, whatever the operation. */
+     * AVG divides the sum by nsrc. dsts[d][i] = r for every d < ndst. nsrc, ndst >= 1. f16,
+     * bf16 and float8 are reduced in f32 and rounded once. Any dst may equal any src (same address
+     * exactly); other overlaps are not allowed. A few cache lines of each stream are taken in turn,
+     * so any number of sources and destinations is fine. STREAM needs destinations that lie alike
+     * modulo 64; those that differ from dsts[0] are stored through the cache. One source is copied
+     * bit by bit, whatever the operation. */
     void (*reduce)(void *const *dsts, int ndst, const void *const *srcs, int nsrc, size_t count,
                    weft_dtype_t type, weft_op_t op, weft_store_t store);
 
@@ -38,8 +38,8 @@ typedef struct weft_kernels {
     void (*combine)(void *dst, const void *a, const void *b, size_t count, weft_dtype_t type,
                     weft_op_t op);
 
-    /* dst[i] = src[i] / n for AVG, in the element's own type (f16, bf16: in f32, rounded once); a
-     * copy for other ops. dst may equal src. */
+    /* dst[i] = src[i] / n for AVG, in the element's own type (f16, bf16 and float8: in f32, rounded
+     * once); a copy for other ops. dst may equal src. */
     void (*finish)(void *dst, const void *src, size_t count, weft_dtype_t type, weft_op_t op,
                    int n);
 } weft_kernels_t;

@@ -31,9 +31,9 @@ static ncclResult_t check_config(const ncclCollConfig_t *config, cudaStream_t st
     return ncclSuccess;
 }
 
-/* A reduction that needs more than one call of Weft's. */
-static ncclResult_t staged(ncclComm_t comm, const char *who, const ncclCollConfig_t *config,
-                           cudaStream_t stream, weft_nccl_reduction_t reduction)
+/* A sum that needs more than one call of Weft's. */
+static ncclResult_t premultiplied(ncclComm_t comm, const char *who, const ncclCollConfig_t *config,
+                                  cudaStream_t stream, weft_nccl_reduction_t reduction)
 {
     WEFT_NCCL_TRY(weft__nccl_enter_ready(comm, who, &reduction.comm));
     ncclResult_t result = config ? check_config(config, stream) : ncclSuccess;
@@ -43,11 +43,11 @@ static ncclResult_t staged(ncclComm_t comm, const char *who, const ncclCollConfi
     weft_nccl_record_t *record = NULL;
     if (result == ncclSuccess && weft__nccl_reporting) {
         weft_dtype_t type = WEFT_U8;
-        weft__nccl_type(reduction.type, false, &type);
+        weft__nccl_type(reduction.type, &type);
         record = weft__nccl_report_begin(comm, who, reduction.count, type, reduction.stream);
     }
     if (result == ncclSuccess) {
-        result = weft__nccl_staged(comm, &reduction);
+        result = weft__nccl_premultiplied(comm, &reduction);
     }
     if (record) {
         weft__nccl_report_end(record);
@@ -64,7 +64,7 @@ static ncclResult_t enter(ncclComm_t comm, const char *who, size_t count, ncclDa
     WEFT_NCCL_TRY(weft__nccl_enter_ready(comm, who, &target->comm));
     ncclResult_t result = config ? check_config(config, stream) : ncclSuccess;
     if (result == ncclSuccess) {
-        result = weft__nccl_type(type, op >= 0, &target->type);
+        result = weft__nccl_type(type, &target->type);
     }
     if (result == ncclSuccess && op >= 0) {
         result = weft__nccl_op((ncclRedOp_t)op, &target->op);
@@ -99,10 +99,10 @@ ncclResult_t ncclAllReduceConfig(const void *sendbuff, void *recvbuff, size_t co
                                  cudaStream_t stream, const ncclCollConfig_t *config)
 {
     target_t to;
-    if (weft__nccl_is_staged(datatype, op)) {
-        return staged(comm, "AllReduce", config, stream,
-                      (weft_nccl_reduction_t){WEFT_NCCL_ALLREDUCE, sendbuff, recvbuff, count,
-                                              datatype, op, 0, NULL, NULL});
+    if (weft__nccl_is_premultiplied(op)) {
+        return premultiplied(comm, "AllReduce", config, stream,
+                             (weft_nccl_reduction_t){WEFT_NCCL_ALLREDUCE, sendbuff, recvbuff, count,
+                                                     datatype, op, 0, NULL, NULL});
     }
     WEFT_NCCL_TRY(enter(comm, "AllReduce", count, datatype, (int)op, stream, config, &to));
     return leave(comm, &to,
@@ -114,10 +114,10 @@ ncclResult_t ncclReduceConfig(const void *sendbuff, void *recvbuff, size_t count
                               cudaStream_t stream, const ncclCollConfig_t *config)
 {
     target_t to;
-    if (weft__nccl_is_staged(datatype, op)) {
-        return staged(comm, "Reduce", config, stream,
-                      (weft_nccl_reduction_t){WEFT_NCCL_REDUCE, sendbuff, recvbuff, count, datatype,
-                                              op, root, NULL, NULL});
+    if (weft__nccl_is_premultiplied(op)) {
+        return premultiplied(comm, "Reduce", config, stream,
+                             (weft_nccl_reduction_t){WEFT_NCCL_REDUCE, sendbuff, recvbuff, count,
+                                                     datatype, op, root, NULL, NULL});
     }
     WEFT_NCCL_TRY(enter(comm, "Reduce", count, datatype, (int)op, stream, config, &to));
     return leave(comm, &to,
@@ -139,10 +139,10 @@ ncclResult_t ncclReduceScatterConfig(const void *sendbuff, void *recvbuff, size_
                                      cudaStream_t stream, const ncclCollConfig_t *config)
 {
     target_t to;
-    if (weft__nccl_is_staged(datatype, op)) {
-        return staged(comm, "ReduceScatter", config, stream,
-                      (weft_nccl_reduction_t){WEFT_NCCL_REDUCE_SCATTER, sendbuff, recvbuff,
-                                              recvcount, datatype, op, 0, NULL, NULL});
+    if (weft__nccl_is_premultiplied(op)) {
+        return premultiplied(comm, "ReduceScatter", config, stream,
+                             (weft_nccl_reduction_t){WEFT_NCCL_REDUCE_SCATTER, sendbuff, recvbuff,
+                                                     recvcount, datatype, op, 0, NULL, NULL});
     }
     WEFT_NCCL_TRY(enter(comm, "ReduceScatter", recvcount, datatype, (int)op, stream, config, &to));
     return leave(

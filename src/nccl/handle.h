@@ -92,9 +92,7 @@ void *weft__nccl_cuda(const char *name);
 
 /* ---- reductions (reduction.c) ------------------------------------------------------------ */
 
-/* The type of Weft's that moves or, if `reduced`, adds elements of `type`. Float8 moves as bytes,
- * and is added in f32 (staged.c). */
-ncclResult_t weft__nccl_type(ncclDataType_t type, bool reduced, weft_dtype_t *type_p);
+ncclResult_t weft__nccl_type(ncclDataType_t type, weft_dtype_t *type_p);
 ncclResult_t weft__nccl_op(ncclRedOp_t op, weft_op_t *op_p);
 
 /* What a premultiplied sum multiplies with: read now, or from `device` when the call runs. */
@@ -111,7 +109,7 @@ ncclResult_t weft__nccl_scalar(ncclRedOp_t op, ncclComm_t comm, ncclDataType_t t
 /* Forget the operations of a communicator that is gone. */
 void weft__nccl_forget_ops(ncclComm_t comm);
 
-/* ---- reductions of what Weft does not reduce itself (staged.c) --------------------------- */
+/* ---- premultiplied sums (premultiplied.c) ------------------------------------------------ */
 
 typedef enum { WEFT_NCCL_ALLREDUCE, WEFT_NCCL_REDUCE, WEFT_NCCL_REDUCE_SCATTER } weft_nccl_coll_t;
 
@@ -127,30 +125,22 @@ typedef struct weft_nccl_reduction {
     weft_stream_h stream;
 } weft_nccl_reduction_t;
 
-/* Whether it is one of those: a premultiplied sum, or a type of 8 bits. */
-bool weft__nccl_is_staged(ncclDataType_t type, ncclRedOp_t op);
+/* Did a program make the operation, or is it one of NCCL's? */
+bool weft__nccl_is_premultiplied(ncclRedOp_t op);
 
 /* Carry it out through memory of its own, in the order of the stream. */
-ncclResult_t weft__nccl_staged(ncclComm_t comm, const weft_nccl_reduction_t *reduction);
+ncclResult_t weft__nccl_premultiplied(ncclComm_t comm, const weft_nccl_reduction_t *reduction);
 
-/* A call of the open group failed (join.c). */
+/* The outermost group of this thread has ended, or was given up; the communicator has. */
+void weft__nccl_premultiplied_group_end(void);
+void weft__nccl_premultiplied_close(ncclComm_t comm);
+
+/* ---- groups (join.c) --------------------------------------------------------------------- */
+
+/* A call of the open group failed. */
 void weft__nccl_group_fail(ncclResult_t result, const char *why);
 
-/* How many groups are open in this thread; and what staged calls leave for the outermost end,
- * which was run or given up (join.c calls it). */
+/* How many groups are open in this thread. */
 int weft__nccl_group_depth(void);
-ncclResult_t weft__nccl_staged_end(bool run);
-
-/* ---- elements (convert.c) ---------------------------------------------------------------- */
-
-size_t weft__nccl_type_size(ncclDataType_t type);
-
-/* to[i] = from[i] x scalar, both of `type`, rounded once. In place is allowed. */
-void weft__nccl_scale(void *to, const void *from, size_t count, ncclDataType_t type,
-                      const void *scalar);
-
-/* Float8 to f32, and back, rounded to nearest even; e4m3 saturates, e5m2 becomes infinite. */
-void weft__nccl_widen(float *to, const void *from, size_t count, ncclDataType_t type);
-void weft__nccl_narrow(void *to, const float *from, size_t count, ncclDataType_t type);
 
 #endif

@@ -609,6 +609,7 @@ static ncclResult_t end(ncclComm_t comm, const char *who, weft_status_t (*how)(w
     ncclResult_t result = weft__nccl_result(status);
     if (status != WEFT_ERR_INVALID) { /* which changes nothing */
         weft__nccl_forget_ops(comm);
+        weft__nccl_premultiplied_close(comm);
         weft__nccl_report_closed(comm);
         atomic_store(&comm->comm, NULL);
         weft__nccl_close(comm);
@@ -681,7 +682,7 @@ static ncclResult_t give_up(void)
     weft_barrier(NULL, NULL); /* refused, and so is then all that Weft's group holds */
     weft_group_end();
     weft__nccl_report_group_end();
-    weft__nccl_staged_end(false);
+    weft__nccl_premultiplied_group_end();
     ncclResult_t result = failed;
     failed = ncclSuccess;
     return weft__nccl_fail(result, "the group was not run, because a call in it failed: %s",
@@ -723,8 +724,7 @@ ncclResult_t ncclGroupEnd(void)
     ncclResult_t result = weft__nccl_result(weft_group_end());
     if (depth == 0) {
         weft__nccl_report_group_end();
-        ncclResult_t staged = weft__nccl_staged_end(result == ncclSuccess);
-        result = result != ncclSuccess ? result : staged;
+        weft__nccl_premultiplied_group_end();
     }
     if (depth == 0 && waiting_count > 0) {
         ncclResult_t joined = run_waiting();

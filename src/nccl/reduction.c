@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-ncclResult_t weft__nccl_type(ncclDataType_t type, bool reduced, weft_dtype_t *type_p)
+ncclResult_t weft__nccl_type(ncclDataType_t type, weft_dtype_t *type_p)
 {
     static const weft_dtype_t types[ncclNumTypes] = {
-        [ncclInt8] = WEFT_I8,       [ncclUint8] = WEFT_U8,      [ncclInt32] = WEFT_I32,
-        [ncclUint32] = WEFT_U32,    [ncclInt64] = WEFT_I64,     [ncclUint64] = WEFT_U64,
-        [ncclFloat16] = WEFT_F16,   [ncclFloat32] = WEFT_F32,   [ncclFloat64] = WEFT_F64,
-        [ncclBfloat16] = WEFT_BF16, [ncclFloat8e4m3] = WEFT_U8, [ncclFloat8e5m2] = WEFT_U8};
-    if ((unsigned)type >= ncclNumTypes || (reduced && type >= ncclFloat8e4m3)) {
+        [ncclInt8] = WEFT_I8,       [ncclUint8] = WEFT_U8,          [ncclInt32] = WEFT_I32,
+        [ncclUint32] = WEFT_U32,    [ncclInt64] = WEFT_I64,         [ncclUint64] = WEFT_U64,
+        [ncclFloat16] = WEFT_F16,   [ncclFloat32] = WEFT_F32,       [ncclFloat64] = WEFT_F64,
+        [ncclBfloat16] = WEFT_BF16, [ncclFloat8e4m3] = WEFT_F8E4M3, [ncclFloat8e5m2] = WEFT_F8E5M2};
+    if ((unsigned)type >= ncclNumTypes) {
         return weft__nccl_fail(ncclInvalidArgument, "there is no ncclDataType_t %d", (int)type);
     }
     *type_p = types[type];
@@ -67,13 +67,13 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
                                       ncclScalarResidence_t residence, ncclComm_t comm)
 {
     weft_comm_h inner;
-    size_t size = weft__nccl_type_size(datatype);
-    if (!op || !scalar || size == 0) {
+    weft_dtype_t type = WEFT_U8;
+    if (!op || !scalar) {
         return weft__nccl_fail(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: %s",
-                               !op       ? "there is no place for the operation: NULL"
-                               : !scalar ? "the scalar is NULL"
-                                         : "there is no such ncclDataType_t");
+                               !op ? "there is no place for the operation: NULL"
+                                   : "the scalar is NULL");
     }
+    WEFT_NCCL_TRY(weft__nccl_type(datatype, &type));
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate) {
         return weft__nccl_fail(ncclInvalidArgument,
                                "ncclRedOpCreatePreMulSum: there is no ncclScalarResidence_t %d",
@@ -88,7 +88,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
         if (residence == ncclScalarDevice) {
             all[i].scalar.device = scalar;
         } else {
-            memcpy(all[i].scalar.bytes, scalar, size);
+            memcpy(all[i].scalar.bytes, scalar, weft_dtype_size(type));
         }
     }
     pthread_mutex_unlock(&lock);

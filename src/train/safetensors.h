@@ -15,7 +15,7 @@
 /* A tensor's name and form. */
 typedef struct weft_tensor_form {
     const char *name;
-    weft_dtype_t dtype; /* WEFT_DTYPE_COUNT: a type that Weft has not (BOOL, I16, F8_...) */
+    weft_dtype_t dtype; /* WEFT_DTYPE_COUNT: none that weights have here (BOOL, I16, F8_...) */
     int dims;           /* 0: a scalar */
     uint64_t shape[WEFT_TENSOR_DIMS];
 } weft_tensor_form_t;

@@ -16,7 +16,8 @@ uint64_t data_mix(uint64_t x)
 
 static bool is_float(weft_dtype_t type)
 {
-    return type == WEFT_F64 || type == WEFT_F32 || type == WEFT_F16 || type == WEFT_BF16;
+    return type == WEFT_F64 || type == WEFT_F32 || type == WEFT_F16 || type == WEFT_BF16 ||
+           type == WEFT_F8E4M3 || type == WEFT_F8E5M2;
 }
 
 static bool is_signed(weft_dtype_t type)
@@ -54,6 +55,53 @@ static uint16_t small_from_double(double value, int exponent_bits)
     return (uint16_t)(sign | bits);
 }
 
+/* ---- float8, by what its codes stand for -------------------------------------------------- */
+
+/* Codes without a sign are in the order of their values. */
+static double float8_to_double(weft_dtype_t type, uint8_t code)
+{
+    int fraction_bits = type == WEFT_F8E4M3 ? 3 : 2, bias = type == WEFT_F8E4M3 ? 7 : 15;
+    int size = code & 0x7f, exponent = size >> fraction_bits;
+    int fraction = size & ((1 << fraction_bits) - 1);
+    double value = exponent == 0
+                       ? ldexp(fraction, 1 - bias - fraction_bits)
+                       : ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+    if (size > data_float8_largest(type)) {
+        value = type == WEFT_F8E5M2 && size == 0x7c ? INFINITY : NAN;
+    }
+    return code & 0x80 ? -value : value;
+}
+
+uint8_t data_float8_largest(weft_dtype_t type)
+{
+    return type == WEFT_F8E4M3 ? 0x7e : 0x7b;
+}
+
+/* The nearest of all codes, by search; of two the even one. */
+static uint8_t float8_from_double(weft_dtype_t type, double value)
+{
+    uint8_t sign = signbit(value) ? 0x80 : 0, low = 0, high = data_float8_largest(type);
+    double size = fabs(value);
+    if (isnan(value)) {
+        return 0x7f;
+    }
+    while (low < high) { /* the largest that is not above it */
+        uint8_t middle = (uint8_t)((low + high + 1) / 2);
+        bool above = float8_to_double(type, middle) > size;
+        high = above ? (uint8_t)(middle - 1) : high;
+        low = above ? low : middle;
+    }
+    double here = float8_to_double(type, low);
+    if (low == data_float8_largest(type)) {
+        double step = here - float8_to_double(type, (uint8_t)(low - 1));
+        bool fits = type == WEFT_F8E4M3 || size - here < step / 2;
+        return (uint8_t)(sign | (fits ? low : low + 1));
+    }
+    double next = float8_to_double(type, (uint8_t)(low + 1));
+    bool up = next - size < size - here || (next - size == size - here && low % 2 == 1);
+    return (uint8_t)(sign | (up ? low + 1 : low));
+}
+
 double data_to_double(weft_dtype_t type, const void *from)
 {
     double f64;
@@ -66,6 +114,9 @@ double data_to_double(weft_dtype_t type, const void *from)
     case WEFT_F32:
         memcpy(&f32, from, 4);
         return (double)f32;
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        return float8_to_double(type, *(const uint8_t *)from);
     default:
         memcpy(&half, from, 2);
         return small_to_double(half, type == WEFT_F16 ? 5 : 8);
@@ -82,6 +133,10 @@ void data_from_double(weft_dtype_t type, double value, void *to)
         break;
     case WEFT_F32:
         memcpy(to, &f32, 4);
+        break;
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        *(uint8_t *)to = float8_from_double(type, value);
         break;
     default:
         half = small_from_double(value, type == WEFT_F16 ? 5 : 8);
@@ -100,6 +155,16 @@ static double float_element(const data_t *d, int rank, size_t i)
 {
     static const double factors[] = {1, -1, 2, 0.5};
     uint64_t x = noise(d, rank, i);
+    bool float8 = d->type == WEFT_F8E4M3 || d->type == WEFT_F8E5M2;
+    if (float8 && (d->op == WEFT_SUM || d->op == WEFT_AVG || d->op == WEFT_PROD)) {
+        /* e5m2 has the whole numbers up to 8, e4m3 the powers of two from 2^-9 to 2^8: no more than
+         * 8 ranks have what changes a result. */
+        size_t every = ((size_t)d->ranks + 7) / 8;
+        bool counts = ((size_t)rank + i) % every == 0;
+        return d->op == WEFT_PROD ? factors[x % (counts ? 4 : 2)]
+               : counts           ? (double)(x % 3) - 1
+                                  : 0;
+    }
     switch (d->op) {
     case WEFT_PROD:
         return factors[x % 4];

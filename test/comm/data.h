@@ -33,6 +33,9 @@ bool data_check(const data_t *data, int rank, size_t first, size_t count, const 
 double data_to_double(weft_dtype_t type, const void *from);
 void data_from_double(weft_dtype_t type, double value, void *to);
 
+/* The code of the largest number; what follows it is infinite or NaN. */
+uint8_t data_float8_largest(weft_dtype_t type);
+
 uint64_t data_mix(uint64_t x); /* a hash */
 
 #endif

@@ -9,6 +9,7 @@
 #include "comm/memory.h"
 #include "comm/tuner.h"
 #include "device/device.h"
+#include "kernel/kernel.h"
 
 #define GUARD 256 /* bytes around a buffer that nobody may touch */
 #define SHIFT 32  /* room to start at odd elements */
@@ -544,10 +545,12 @@ static double random_float(weft_dtype_t type, int rank, size_t i, void *to)
 /* How far a sum may be off, relative to the sum of the magnitudes. */
 static double tolerance(weft_dtype_t type, int ranks)
 {
-    double unit = type == WEFT_F64   ? 0x1p-52
-                  : type == WEFT_F32 ? 0x1p-23
-                  : type == WEFT_F16 ? 0x1p-10
-                                     : 0x1p-7;
+    double unit = type == WEFT_F64      ? 0x1p-52
+                  : type == WEFT_F32    ? 0x1p-23
+                  : type == WEFT_F16    ? 0x1p-10
+                  : type == WEFT_BF16   ? 0x1p-7
+                  : type == WEFT_F8E4M3 ? 0x1p-3
+                                        : 0x1p-2;
     return unit * ranks;
 }
 
@@ -563,7 +566,8 @@ static void check_sums(const team_t *team, weft_dtype_t type, size_t count, cons
             magnitude += fabs(x);
         }
         double value = data_to_double(type, got + i * element);
-        double most = tolerance(type, team->size) * magnitude + 1e-7;
+        double least = weft_dtype_size(type) == 1 ? 0x1p-10 * team->size : 1e-7;
+        double most = tolerance(type, team->size) * magnitude + least;
         if (!(fabs(value - sum) <= most)) {
             FAIL("element %zu is %.9g, not %.9g", i, value, sum);
         }
@@ -608,15 +612,86 @@ static void float_case(matrix_t *m, weft_algo_t algo, weft_dtype_t type, size_t 
 
 void matrix_floats(team_t *team)
 {
+    static const weft_dtype_t types[] = {WEFT_F64,  WEFT_F32,    WEFT_F16,
+                                         WEFT_BF16, WEFT_F8E4M3, WEFT_F8E5M2};
     matrix_t m;
     matrix_open(&m, team, 70001 * 8);
     for (int a = 0; a < algorithms(); a++) {
-        for (int t = WEFT_F64; t <= WEFT_BF16; t++) {
-            float_case(&m, (weft_algo_t)a, (weft_dtype_t)t, 777);
-            float_case(&m, (weft_algo_t)a, (weft_dtype_t)t, 20011);
+        for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+            float_case(&m, (weft_algo_t)a, types[t], 777);
+            float_case(&m, (weft_algo_t)a, types[t], 20011);
         }
         if (!UNDER_TSAN) {
             float_case(&m, (weft_algo_t)a, WEFT_F32, 70001);
+        }
+    }
+    matrix_close(&m);
+}
+
+/* ---- float8, every pair of codes ---------------------------------------------------------- */
+
+enum { CODES = 256, PAIRS = CODES * CODES };
+
+/* Rank 0 has one code of a pair and rank 1 the other; the rest have what changes nothing, so that
+ * the order of the operands does not matter. */
+static void fill_pairs(weft_dtype_t type, weft_op_t op, int rank, unsigned char *to)
+{
+    int one = type == WEFT_F8E4M3 ? 0x38 : 0x3c, minus_zero = 0x80;
+    for (int i = 0; i < PAIRS; i++) {
+        to[i] = (unsigned char)(rank == 0 || (rank > 1 && (op == WEFT_MIN || op == WEFT_MAX))
+                                    ? i / CODES
+                                : rank == 1       ? i % CODES
+                                : op == WEFT_PROD ? one
+                                                  : minus_zero);
+    }
+}
+
+/* Which of 0 and -0, or of a NaN and a number, is the least or the greatest is not defined. */
+static bool is_open(weft_op_t op, unsigned char a, unsigned char b, weft_dtype_t type)
+{
+    double x = data_to_double(type, &a), y = data_to_double(type, &b);
+    return (op == WEFT_MIN || op == WEFT_MAX) && ((x == 0 && y == 0) || isnan(x) || isnan(y));
+}
+
+static void float8_case(matrix_t *m, weft_dtype_t type, weft_op_t op)
+{
+    static unsigned char all[8][PAIRS], want[PAIRS];
+    const void *srcs[8];
+    void *dst = want;
+    const buffer_t *in = &m->memory[DEVICE][0], *out = &m->memory[DEVICE][1];
+    team_note("%s of every pair of %s", weft_op_name(op), weft_dtype_name(type));
+    for (int p = 0; p < m->team->size; p++) {
+        fill_pairs(type, op, p, all[p]);
+        srcs[p] = all[p];
+    }
+    weft__kernels()->reduce(&dst, 1, srcs, m->team->size, PAIRS, type, op, WEFT_STORE_CACHED);
+    memcpy(in->host, all[m->team->rank], PAIRS);
+    buffer_push(in, in->host, PAIRS);
+    for (int small = 0; small < 2; small++) { /* by both families of kernels */
+        size_t step = small ? 4096 : PAIRS;
+        for (size_t at = 0; at < PAIRS; at += step) {
+            CHECK_OK(weft_allreduce((const char *)in->at + at, (char *)out->at + at, step, type, op,
+                                    m->comms[small ? WEFT_ALGO_ONESHOT : WEFT_ALGO_DIRECT], NULL));
+        }
+        buffer_pull(out, out->host, PAIRS);
+        for (int i = 0; i < PAIRS; i++) {
+            bool open = is_open(op, (unsigned char)(i / CODES), (unsigned char)i, type);
+            if (!open && (unsigned char)out->host[i] != want[i]) {
+                FAIL("of %#x and %#x it is %#x, not %#x", i / CODES, i % CODES,
+                     (unsigned)(unsigned char)out->host[i], (unsigned)want[i]);
+            }
+        }
+    }
+    team_meet(m->team);
+}
+
+void matrix_float8(team_t *team)
+{
+    matrix_t m;
+    matrix_open(&m, team, PAIRS);
+    for (int type = WEFT_F8E4M3; type <= WEFT_F8E5M2; type++) {
+        for (int op = 0; op < WEFT_OP_COUNT; op++) {
+            float8_case(&m, (weft_dtype_t)type, (weft_op_t)op);
         }
     }
     matrix_close(&m);

@@ -14,4 +14,7 @@ void matrix_ragged(team_t *team); /* alltoallv */
 void matrix_pairs(team_t *team);  /* sends and receives between all pairs */
 void matrix_floats(team_t *team); /* random floats: the same bits everywhere, every time */
 
+/* Every pair of float8 codes, at most 8 ranks: the bits that the CPU's kernels give. */
+void matrix_float8(team_t *team);
+
 #endif

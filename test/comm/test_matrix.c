@@ -33,6 +33,7 @@ MATRIX_TEST(large_odd_counts, matrix_large)
 MATRIX_TEST(ragged_alltoallv, matrix_ragged)
 MATRIX_TEST(pairs_of_all_sizes, matrix_pairs)
 MATRIX_TEST(random_floats_same_bits, matrix_floats)
+MATRIX_TEST(float8_every_pair_of_codes, matrix_float8)
 
 /* Ranks that are threads of several processes. */
 static void threads_of_two_processes(void **state)
@@ -72,6 +73,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ragged_alltoallv),
         cmocka_unit_test(pairs_of_all_sizes),
         cmocka_unit_test(random_floats_same_bits),
+        cmocka_unit_test(float8_every_pair_of_codes),
         cmocka_unit_test(threads_of_two_processes),
         cmocka_unit_test(small_odd_chunks),
         cmocka_unit_test(without_simd),

@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
-static const team_fn parts[] = {matrix_small, matrix_medium, matrix_large, matrix_ragged,
-                                matrix_pairs, matrix_floats, NULL};
+static const team_fn parts[] = {matrix_small, matrix_medium, matrix_large,  matrix_ragged,
+                                matrix_pairs, matrix_floats, matrix_float8, NULL};
 
-static const team_fn short_parts[] = {matrix_small, matrix_medium, matrix_ragged, matrix_pairs,
-                                      NULL};
+static const team_fn short_parts[] = {matrix_small, matrix_medium, matrix_ragged,
+                                      matrix_pairs, matrix_float8, NULL};
 
 static void run(int ranks, int procs)
 {

@@ -77,9 +77,46 @@ static uint16_t to_bf16(float value)
     return (uint16_t)(high + up);
 }
 
+/* A float8 by its bits of fraction: 3 is e4m3, 2 is e5m2. */
+static float from_f8(uint8_t bits, int fraction_bits)
+{
+    int bias = fraction_bits == 3 ? 7 : 15, ones = (1 << fraction_bits) - 1;
+    int exponent = (bits & 0x7f) >> fraction_bits, fraction = bits & ones;
+    float size;
+    if (fraction_bits == 2 && exponent == 31) {
+        size = fraction != 0 ? NAN : INFINITY;
+    } else if (fraction_bits == 3 && (bits & 0x7f) == 0x7f) {
+        size = NAN;
+    } else if (exponent == 0) {
+        size = ldexpf((float)fraction, 1 - bias - fraction_bits);
+    } else {
+        size = ldexpf((float)(1 + ones + fraction), exponent - bias - fraction_bits);
+    }
+    return (bits & 0x80) != 0 ? -size : size;
+}
+
+static uint8_t to_f8(float value, int fraction_bits)
+{
+    int largest = fraction_bits == 3 ? 0x7e : 0x7b;
+    int bias = fraction_bits == 3 ? 7 : 15, exponent;
+    uint8_t sign = signbit(value) ? 0x80 : 0;
+    float size = fabsf(value);
+    if (isnan(value)) {
+        return 0x7f;
+    }
+    if (isinf(value)) {
+        return sign | (fraction_bits == 3 ? 0x7e : 0x7c);
+    }
+    frexpf(size, &exponent);
+    exponent = size == 0 || exponent < 2 - bias ? 1 - bias : exponent - 1;
+    int units = (int)nearbyintf(ldexpf(size, fraction_bits - exponent));
+    int code = ((exponent + bias - 1) << fraction_bits) + units;
+    return sign | (uint8_t)(code <= largest ? code : fraction_bits == 3 ? largest : largest + 1);
+}
+
 /* ---- one element ------------------------------------------------------------------------ */
 
-/* Halves are held as f32 while they are reduced. */
+/* Halves and float8 are held as f32 while they are reduced. */
 typedef union number {
     double f64;
     float f32;
@@ -94,7 +131,8 @@ static bool is_signed(weft_dtype_t type)
 
 static bool is_f32(weft_dtype_t type)
 {
-    return type == WEFT_F32 || type == WEFT_F16 || type == WEFT_BF16;
+    return type == WEFT_F32 || type == WEFT_F16 || type == WEFT_BF16 || type == WEFT_F8E4M3 ||
+           type == WEFT_F8E5M2;
 }
 
 #define READ(type, data, index)                                                                    \
@@ -119,6 +157,12 @@ static number_t get(const void *data, size_t index, weft_dtype_t type)
         break;
     case WEFT_BF16:
         number.f32 = from_bf16(READ(uint16_t, data, index));
+        break;
+    case WEFT_F8E4M3:
+        number.f32 = from_f8(READ(uint8_t, data, index), 3);
+        break;
+    case WEFT_F8E5M2:
+        number.f32 = from_f8(READ(uint8_t, data, index), 2);
         break;
     case WEFT_I8:
         number.i64 = READ(int8_t, data, index);
@@ -152,6 +196,12 @@ static void put(void *data, size_t index, weft_dtype_t type, number_t number)
     case WEFT_BF16:
         half = to_bf16(number.f32);
         memcpy(to, &half, 2);
+        break;
+    case WEFT_F8E4M3:
+        *(uint8_t *)to = to_f8(number.f32, 3);
+        break;
+    case WEFT_F8E5M2:
+        *(uint8_t *)to = to_f8(number.f32, 2);
         break;
     default: /* little-endian: the low bytes of the wide value */
         memcpy(to, &number, size);
@@ -309,6 +359,8 @@ static const uint16_t extremes_f16[] = {0,      1,      0xffff, 0x7fff, 0x8000, 
 static const uint16_t extremes_bf16[] = {0,      1,      0xffff, 0x7fff, 0x8000, 0x8001, 0x7f80,
                                          0xff80, 0x7fc0, 0x7f81, 0x7f7f, 0x0080, 0x807f};
 static const uint8_t extremes_8[] = {0, 1, 255, 127, 128, 129, 2};
+static const uint8_t extremes_f8[] = {0,    1,    0xff, 0x7f, 0x80, 0x81, 0x7e, 0xfe,
+                                      0x7c, 0xfc, 0x7b, 0x08, 0x87, 0x04, 0x83, 0x78};
 
 #define PICK(table) (&(table)[pick % (sizeof(table) / sizeof((table)[0]))])
 
@@ -322,7 +374,7 @@ static const void *extreme(weft_dtype_t type, uint64_t pick)
     case 2:
         return type == WEFT_F16 ? PICK(extremes_f16) : PICK(extremes_bf16);
     default:
-        return PICK(extremes_8);
+        return is_f32(type) ? PICK(extremes_f8) : PICK(extremes_8);
     }
 }
 

@@ -16,6 +16,7 @@ thread)
     on_soft_gpu device
     on_soft_gpu register
     on_soft_gpu group
+    on_soft_gpu scale
     on_soft_gpu tune
     ;;
 *)
@@ -27,7 +28,7 @@ thread)
     on_soft_gpu graph 'thousand_replays_of_threads'
     unset WEFT_TEST_SHORT
     on_soft_gpu graph 'plain*'
-    for name in device events register group streams tune; do
+    for name in device events register group scale streams tune; do
         on_soft_gpu $name
     done
     # More ranks than the GPU has multiprocessors (8): each gets one block all the same.

@@ -14,10 +14,9 @@ int weft__cuda_batch_size(void *ctx, const weft_call_t *calls, int n)
     int some = 0;
     while (some < n && some < WEFT_CUDA_PIECES) {
         weft_coll_t coll = calls[some].coll;
-        uint64_t bytes = calls[some].count * weft_dtype_size(calls[some].type);
         units += units_of(&calls[some]);
         if (weft__cuda_goes_direct(cuda, coll, 8 * units) ||
-            weft__cuda_engine_takes(cuda, coll, bytes)) {
+            weft__cuda_engine_takes_call(cuda, &calls[some])) {
             break;
         }
         some++;

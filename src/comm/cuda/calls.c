@@ -336,7 +336,7 @@ static weft_status_t run_one(weft_cuda_t *cuda, const weft_call_t *call, weft_st
     uint64_t block = c.count * weft_dtype_size(c.type);
     WEFT_TRY(weft__cuda_check_alignment(call));
     WEFT_TRY(weft__cuda_in_order(cuda, stream, &capturing));
-    bool engine = weft__cuda_engine_takes(cuda, c.coll, block);
+    bool engine = weft__cuda_engine_takes_call(cuda, call);
     int by = engine ? BY_NCCL : weft__cuda_goes_direct(cuda, c.coll, block) ? BY_OTHERS : BY_US;
     weft_status_t status = find_buffers(cuda, &c, &k, by, stream, &staging, &pinned);
     k.mark = staging.loan ? 0

@@ -199,6 +199,9 @@ void weft__cuda_engine_settle(weft_cuda_t *cuda);
 
 /* Is a call with blocks of `bytes` NCCL's? The same on all ranks. */
 bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes);
+/* Is this one? Float8 is not, where it is reduced: NCCL refuses that on GPUs before Hopper, and
+ * rounds every partial sum elsewhere. */
+bool weft__cuda_engine_takes_call(weft_cuda_t *cuda, const weft_call_t *call);
 weft_status_t weft__cuda_engine_launch(weft_cuda_t *cuda, const weft_call_t *call,
                                        weft_stream_h stream, bool capturing);
 void weft__cuda_engine_close(weft_cuda_t *cuda);

@@ -106,6 +106,13 @@ bool weft__cuda_engine_takes(weft_cuda_t *cuda, weft_coll_t coll, uint64_t bytes
     return known > 0;
 }
 
+bool weft__cuda_engine_takes_call(weft_cuda_t *cuda, const weft_call_t *call)
+{
+    bool float8 = call->type == WEFT_F8E4M3 || call->type == WEFT_F8E5M2;
+    return weft__cuda_engine_takes(cuda, call->coll, weft__call_bytes(call)) &&
+           !(float8 && weft__coll_info[call->coll].reduces);
+}
+
 /* Events before and after a call, so that the watch knows whether it is that call which does not
  * end. */
 static int mark(weft_cuda_t *cuda, void **event_p, weft_stream_h stream)

@@ -26,7 +26,7 @@ extern const batch_fn batch_family[WEFT_DTYPE_COUNT][WEFT_OP_COUNT];
     BY_OP(kernel, WEFT_F64), BY_OP(kernel, WEFT_F32), BY_OP(kernel, WEFT_F16),                     \
         BY_OP(kernel, WEFT_BF16), BY_OP(kernel, WEFT_I8), BY_OP(kernel, WEFT_U8),                  \
         BY_OP(kernel, WEFT_I32), BY_OP(kernel, WEFT_U32), BY_OP(kernel, WEFT_I64),                 \
-        BY_OP(kernel, WEFT_U64)
+        BY_OP(kernel, WEFT_U64), BY_OP(kernel, WEFT_F8E4M3), BY_OP(kernel, WEFT_F8E5M2)
 #define BY_TYPE(kernel)                                                                            \
     {                                                                                              \
         OF_REDUCTIONS(kernel),                                                                     \

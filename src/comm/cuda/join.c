@@ -11,6 +11,7 @@
 #include "comm/cuda/maps.h"
 #include "comm/cuda/probe.h"
 #include "comm/host/procs.h"
+#include "kernel/scale.h"
 
 /* ---- slabs ------------------------------------------------------------------------------ */
 
@@ -232,6 +233,7 @@ static weft_status_t load_kernels(const weft_cuda_t *cuda)
 static weft_status_t prepare(weft_cuda_t *cuda)
 {
     WEFT_TRY(load_kernels(cuda));
+    WEFT_TRY(weft__scale_load(cuda->gpu));
     WEFT_TRY(make_memory(cuda));
     return fill_peer_info(cuda);
 }

@@ -105,11 +105,12 @@ typedef struct columns {
     int nsrc, ndst, ranks;
 } columns_t;
 
-/* Vectors that a thread has in flight from one source. Halves need twice the registers. */
+/* Vectors that a thread has in flight from one source. Halves need twice the registers, and float8
+ * four times as many. */
 template <int TYPE> struct reduce_unroll {
-    static const int U = TYPE == WEFT_F16 || TYPE == WEFT_BF16 || TYPE == WEFT_I8 || TYPE == WEFT_U8
-                             ? 2
-                             : 4;
+    typedef weft_element<TYPE> E;
+    static const int SPREAD = (int)(sizeof(typename E::A) / sizeof(typename E::T));
+    static const int U = SPREAD == 4 ? 1 : sizeof(typename E::T) <= 2 ? 2 : 4;
 };
 
 template <int TYPE, int OP, int U>

@@ -42,8 +42,12 @@ typedef enum weft_nccl_type {
     WEFT_NCCL_FLOAT16 = 6,
     WEFT_NCCL_FLOAT32 = 7,
     WEFT_NCCL_FLOAT64 = 8,
-    WEFT_NCCL_BFLOAT16 = 9
+    WEFT_NCCL_BFLOAT16 = 9,
+    WEFT_NCCL_FLOAT8E4M3 = 10, /* since WEFT_NCCL_FLOAT8 */
+    WEFT_NCCL_FLOAT8E5M2 = 11
 } weft_nccl_type_t;
+
+#define WEFT_NCCL_FLOAT8 22400 /* the version that has float8 */
 
 /* ncclRedOp_t */
 typedef enum weft_nccl_op {

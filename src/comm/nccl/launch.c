@@ -10,11 +10,12 @@
 
 /* Values + 1, so that what is not here is 0. */
 static const int types[WEFT_DTYPE_COUNT] = {
-    [WEFT_F64] = WEFT_NCCL_FLOAT64 + 1, [WEFT_F32] = WEFT_NCCL_FLOAT32 + 1,
-    [WEFT_F16] = WEFT_NCCL_FLOAT16 + 1, [WEFT_BF16] = WEFT_NCCL_BFLOAT16 + 1,
-    [WEFT_I8] = WEFT_NCCL_INT8 + 1,     [WEFT_U8] = WEFT_NCCL_UINT8 + 1,
-    [WEFT_I32] = WEFT_NCCL_INT32 + 1,   [WEFT_U32] = WEFT_NCCL_UINT32 + 1,
-    [WEFT_I64] = WEFT_NCCL_INT64 + 1,   [WEFT_U64] = WEFT_NCCL_UINT64 + 1,
+    [WEFT_F64] = WEFT_NCCL_FLOAT64 + 1,       [WEFT_F32] = WEFT_NCCL_FLOAT32 + 1,
+    [WEFT_F16] = WEFT_NCCL_FLOAT16 + 1,       [WEFT_BF16] = WEFT_NCCL_BFLOAT16 + 1,
+    [WEFT_I8] = WEFT_NCCL_INT8 + 1,           [WEFT_U8] = WEFT_NCCL_UINT8 + 1,
+    [WEFT_I32] = WEFT_NCCL_INT32 + 1,         [WEFT_U32] = WEFT_NCCL_UINT32 + 1,
+    [WEFT_I64] = WEFT_NCCL_INT64 + 1,         [WEFT_U64] = WEFT_NCCL_UINT64 + 1,
+    [WEFT_F8E4M3] = WEFT_NCCL_FLOAT8E4M3 + 1, [WEFT_F8E5M2] = WEFT_NCCL_FLOAT8E5M2 + 1,
 };
 
 static const int ops[WEFT_OP_COUNT] = {
@@ -23,9 +24,16 @@ static const int ops[WEFT_OP_COUNT] = {
     [WEFT_AVG] = WEFT_NCCL_AVG + 1,
 };
 
+static bool is_float8(const weft_call_t *call)
+{
+    return call->type == WEFT_F8E4M3 || call->type == WEFT_F8E5M2;
+}
+
+/* Float8 that is only moved is bytes, which every version knows. */
 static weft_nccl_type_t type_of(const weft_call_t *call)
 {
-    return (weft_nccl_type_t)(types[call->type] - 1);
+    bool bytes = is_float8(call) && !weft__coll_info[call->coll].reduces;
+    return bytes ? WEFT_NCCL_UINT8 : (weft_nccl_type_t)(types[call->type] - 1);
 }
 
 static weft_nccl_op_t op_of(const weft_call_t *call)
@@ -34,7 +42,7 @@ static weft_nccl_op_t op_of(const weft_call_t *call)
 }
 
 /* Before anything is started, so that the refusal changes nothing. */
-static weft_status_t check_words(const weft_call_t *calls, int n)
+static weft_status_t check_words(const weft_nccl_t *nccl, const weft_call_t *calls, int n)
 {
     for (int i = 0; i < n; i++) {
         const weft_coll_info_t *info = &weft__coll_info[calls[i].coll];
@@ -45,6 +53,12 @@ static weft_status_t check_words(const weft_call_t *calls, int n)
         if (info->reduces && !ops[calls[i].op]) {
             return weft__fail(WEFT_ERR_UNSUPPORTED, "weft_%s: NCCL has no operation %s", info->name,
                               weft_op_name(calls[i].op));
+        }
+        if (info->reduces && is_float8(&calls[i]) && nccl->api->version < WEFT_NCCL_FLOAT8) {
+            return weft__fail(WEFT_ERR_UNSUPPORTED,
+                              "weft_%s: this NCCL does not reduce %s; 2.24 and later ones do, on "
+                              "GPUs since Hopper",
+                              info->name, weft_dtype_name(calls[i].type));
         }
     }
     return WEFT_OK;
@@ -319,7 +333,7 @@ weft_status_t weft__nccl_launch(weft_nccl_t *nccl, const weft_call_t *calls, int
 {
     launch_t launch = {.nccl = nccl, .stream = stream};
     const void *src = calls->src;
-    weft_status_t status = check_words(calls, n);
+    weft_status_t status = check_words(nccl, calls, n);
     if (status == WEFT_OK) {
         status = begin(nccl);
     }

@@ -479,6 +479,13 @@ static weft_status_t event_synchronize(weft_event_h event)
     return weft__cuda_status(error, "weft_event_synchronize");
 }
 
+static weft_status_t stream_capturing(weft_stream_h stream, bool *capturing_p)
+{
+    return weft__cuda_status(
+        weft__cuda()->stream_capturing(stream->gpu, stream->native, capturing_p),
+        "weft_stream_capturing");
+}
+
 static weft_status_t stream_wait(weft_stream_h stream, weft_event_h event)
 {
     if (stream == NULL) {
@@ -527,6 +534,7 @@ const weft_device_ops_t weft__device_cuda = {
     .stream_is_self = stream_is_self,
     .stream_synchronize = stream_synchronize,
     .stream_query = stream_query,
+    .stream_capturing = stream_capturing,
     .stream_wait = stream_wait,
     .synchronize = synchronize,
     .event_create = event_create,

@@ -29,8 +29,8 @@ typedef struct pass {
     const void *const *srcs;
     int ndst, nsrc;
     bool stream, prefetch;
-    bool from_f32; /* halves only: srcs[0] is f32 already */
-    bool to_f32;   /* halves only: destinations are f32 */
+    bool from_f32; /* halves and float8 only: srcs[0] is f32 already */
+    bool to_f32;   /* halves and float8 only: destinations are f32 */
     division_t division;
     double factor; /* the divisor, or its reciprocal */
 } pass_t;
@@ -48,6 +48,8 @@ typedef struct kernel {
     size_t step;
 } kernel_t;
 
+#include "kernel/cpu/float8_impl.h"
+
 INLINE bool is_half(weft_dtype_t type)
 {
     return type == WEFT_F16 || type == WEFT_BF16;
@@ -55,7 +57,13 @@ INLINE bool is_half(weft_dtype_t type)
 
 INLINE bool is_float(weft_dtype_t type)
 {
-    return type == WEFT_F64 || type == WEFT_F32 || is_half(type);
+    return type == WEFT_F64 || type == WEFT_F32 || is_half(type) || is_float8(type);
+}
+
+/* Is it reduced in f32, and rounded to its own type once? */
+INLINE bool is_widened(weft_dtype_t type)
+{
+    return is_half(type) || is_float8(type);
 }
 
 INLINE size_t size_of(weft_dtype_t type)
@@ -380,11 +388,18 @@ DEFINE_ALL(U64)
     }
 
 static const kernel_t kernels[WEFT_DTYPE_COUNT][WEFT_OP_COUNT] = {
-    KERNELS(F64, F64, 8, VEC_WIDE),      KERNELS(F32, F32, 4, VEC_WIDE),
-    KERNELS(F16, F16, 4, VEC_WIDE_HALF), KERNELS(BF16, BF16, 4, VEC_WIDE_HALF),
-    KERNELS(I8, U8, 1, VEC_WIDE),        KERNELS(U8, U8, 1, VEC_WIDE),
-    KERNELS(I32, U32, 4, VEC_WIDE),      KERNELS(U32, U32, 4, VEC_WIDE),
-    KERNELS(I64, U64, 8, VEC_WIDE),      KERNELS(U64, U64, 8, VEC_WIDE),
+    KERNELS(F64, F64, 8, VEC_WIDE),
+    KERNELS(F32, F32, 4, VEC_WIDE),
+    KERNELS(F16, F16, 4, VEC_WIDE_HALF),
+    KERNELS(BF16, BF16, 4, VEC_WIDE_HALF),
+    KERNELS(I8, U8, 1, VEC_WIDE),
+    KERNELS(U8, U8, 1, VEC_WIDE),
+    KERNELS(I32, U32, 4, VEC_WIDE),
+    KERNELS(U32, U32, 4, VEC_WIDE),
+    KERNELS(I64, U64, 8, VEC_WIDE),
+    KERNELS(U64, U64, 8, VEC_WIDE),
+    KERNELS_FLOAT8(F8E4M3),
+    KERNELS_FLOAT8(F8E5M2),
 };
 
 #endif

@@ -72,8 +72,9 @@ static weft_nccl_result_t answer(const char *name, struct weft_nccl_comm *comm)
 
 static const char *type_name(weft_nccl_type_t type)
 {
-    static const char *const names[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                        "uint64", "float16", "float32", "float64", "bfloat16"};
+    static const char *const names[] = {"int8",    "uint8",    "int32",      "uint32",
+                                        "int64",   "uint64",   "float16",    "float32",
+                                        "float64", "bfloat16", "float8e4m3", "float8e5m2"};
     return (unsigned)type < sizeof(names) / sizeof(names[0]) ? names[type] : "?";
 }
 

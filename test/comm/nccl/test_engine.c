@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "comm/nccl/engine.h"
 #include "comm/nccl/fake_nccl.h"
 #include "comm/nccl/host_gpu.h"
 #include "comm/nccl/nccl.h"
@@ -244,10 +245,10 @@ static void every_type_and_operation_has_its_word(void **state)
 {
     (void)state;
     static const char *const types[WEFT_DTYPE_COUNT] = {
-        [WEFT_F64] = "float64",   [WEFT_F32] = "float32", [WEFT_F16] = "float16",
-        [WEFT_BF16] = "bfloat16", [WEFT_I8] = "int8",     [WEFT_U8] = "uint8",
-        [WEFT_I32] = "int32",     [WEFT_U32] = "uint32",  [WEFT_I64] = "int64",
-        [WEFT_U64] = "uint64"};
+        [WEFT_F64] = "float64",   [WEFT_F32] = "float32",       [WEFT_F16] = "float16",
+        [WEFT_BF16] = "bfloat16", [WEFT_I8] = "int8",           [WEFT_U8] = "uint8",
+        [WEFT_I32] = "int32",     [WEFT_U32] = "uint32",        [WEFT_I64] = "int64",
+        [WEFT_U64] = "uint64",    [WEFT_F8E4M3] = "float8e4m3", [WEFT_F8E5M2] = "float8e5m2"};
     static const char *const ops[WEFT_OP_COUNT] = {[WEFT_SUM] = "sum",
                                                    [WEFT_PROD] = "prod",
                                                    [WEFT_MIN] = "min",
@@ -261,6 +262,25 @@ static void every_type_and_operation_has_its_word(void **state)
                    STREAM);
         }
     }
+    weft__nccl_close(nccl);
+}
+
+/* Float8 that moves is bytes to every version; older ones do not reduce it. */
+static void float8_and_old_versions(void **state)
+{
+    (void)state;
+    weft_nccl_t *nccl = open_engine(0, 2);
+    weft_call_t call = call_of(WEFT_COLL_BROADCAST, 3, WEFT_F8E4M3, WEFT_SUM, 1);
+    expect(nccl, &call, 1, "Broadcast %p %p 3 uint8 root 1 on %p\n", SRC, DST, STREAM);
+    const weft_nccl_api_t *api = nccl->api;
+    weft_nccl_api_t old = *api;
+    old.version = 22304;
+    nccl->api = &old;
+    expect(nccl, &call, 1, "Broadcast %p %p 3 uint8 root 1 on %p\n", SRC, DST, STREAM);
+    call = call_of(WEFT_COLL_REDUCE_SCATTER, 3, WEFT_F8E5M2, WEFT_SUM, 0);
+    assert_int_equal(weft__nccl_launch(nccl, &call, 1, STREAM), WEFT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(weft_last_error(), "does not reduce f8e5m2"));
+    nccl->api = api;
     weft__nccl_close(nccl);
 }
 
@@ -651,6 +671,7 @@ int main(void)
         TEST(one_thread_joins_several_ranks),
         TEST(in_progress_is_waited_for),
         TEST(every_type_and_operation_has_its_word),
+        TEST(float8_and_old_versions),
         TEST(collectives_that_nccl_has),
         TEST(barrier_reduces_a_word_of_the_engines_own),
         TEST(gather_and_scatter_are_messages_in_a_group),

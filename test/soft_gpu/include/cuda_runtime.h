@@ -7,7 +7,10 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <tuple>
+#include <type_traits>
 
+#include "soft_gpu/device.h"
 #include "soft_gpu/grid.h"
 
 #define __device__
@@ -135,5 +138,15 @@ cudaError_t cudaSetDevice(int gpu);
 cudaError_t cudaGetLastError();
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least_p, int *greatest_p);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+
+template <typename... WANTED, typename... GIVEN>
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
+                                             void (*kernel)(WANTED...), GIVEN &&...args)
+{
+    std::tuple<std::remove_const_t<WANTED>...> copy(args...);
+    unsigned blocks = config->gridDim.x, threads = config->blockDim.x;
+    return soft_enqueue(config->stream,
+                        [=] { soft_run_grid(blocks, threads, [&] { std::apply(kernel, copy); }); });
+}
 
 #endif
