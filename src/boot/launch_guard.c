@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,11 +61,13 @@ static void be_guard(int fd, int ready, pid_t *groups, int room)
 }
 
 /* On a busy machine it may first run long after the fork, and until then whoever stops it stops it
- * for good. Returns at once if it has ended: the job goes on without it. */
-static void await_ready(int fd)
+ * for good, but for this. Returns at once if it has ended: the job goes on without it. */
+static void await_ready(int fd, pid_t guard)
 {
-    char byte;
-    while (read(fd, &byte, 1) < 0 && errno == EINTR) {
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    int got;
+    while ((got = poll(&ready, 1, 100)) == 0 || (got < 0 && errno == EINTR)) {
+        kill(guard, SIGCONT);
     }
 }
 
@@ -95,7 +98,7 @@ weft_status_t weft__guard_start(int groups, weft_guard_t *guard_p)
     }
     close(fds[0]);
     close(ready[1]);
-    await_ready(ready[0]);
+    await_ready(ready[0], pid);
     close(ready[0]);
     free(room);
     *guard_p = (weft_guard_t){.pid = pid, .fd = fds[1]};
