@@ -231,12 +231,14 @@ weft_status_t weft__nccl_id_create(weft_nccl_id_t *id_p)
 
 static weft_nccl_t *alloc_engine(const weft_nccl_api_t *api, const weft_nccl_binding_t *binding)
 {
+    weft_cuda_props_t props;
     weft_nccl_t *nccl = calloc(1, sizeof(*nccl));
     if (!nccl) {
         return NULL;
     }
     nccl->api = api;
     nccl->binding = *binding;
+    nccl->adds_float8 = binding->ops->props(binding->gpu, &props) == 0 && props.major >= 9;
     nccl->refs = 1;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);

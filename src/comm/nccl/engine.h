@@ -12,6 +12,7 @@ struct weft_nccl_join;
 struct weft_nccl {
     const weft_nccl_api_t *api;
     weft_nccl_binding_t binding;
+    bool adds_float8; /* on this rank's GPU; older versions do not on any */
     int rank, size;
     struct weft_nccl_join *join; /* under way, or NULL */
 

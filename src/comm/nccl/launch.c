@@ -54,9 +54,10 @@ static weft_status_t check_words(const weft_nccl_t *nccl, const weft_call_t *cal
             return weft__fail(WEFT_ERR_UNSUPPORTED, "weft_%s: NCCL has no operation %s", info->name,
                               weft_op_name(calls[i].op));
         }
-        if (info->reduces && is_float8(&calls[i]) && nccl->api->version < WEFT_NCCL_FLOAT8) {
+        if (info->reduces && is_float8(&calls[i]) &&
+            (nccl->api->version < WEFT_NCCL_FLOAT8 || !nccl->adds_float8)) {
             return weft__fail(WEFT_ERR_UNSUPPORTED,
-                              "weft_%s: this NCCL does not reduce %s; 2.24 and later ones do, on "
+                              "weft_%s: NCCL does not reduce %s here; 2.24 and later ones do, on "
                               "GPUs since Hopper",
                               info->name, weft_dtype_name(calls[i].type));
         }

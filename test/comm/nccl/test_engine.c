@@ -281,6 +281,10 @@ static void float8_and_old_versions(void **state)
     assert_int_equal(weft__nccl_launch(nccl, &call, 1, STREAM), WEFT_ERR_UNSUPPORTED);
     assert_non_null(strstr(weft_last_error(), "does not reduce f8e5m2"));
     nccl->api = api;
+    nccl->adds_float8 = false; /* as on a GPU before Hopper */
+    assert_int_equal(weft__nccl_launch(nccl, &call, 1, STREAM), WEFT_ERR_UNSUPPORTED);
+    nccl->adds_float8 = true;
+    expect(nccl, &call, 1, "ReduceScatter %p %p 3 float8e5m2 sum on %p\n", SRC, DST, STREAM);
     weft__nccl_close(nccl);
 }
 
