@@ -52,6 +52,9 @@ static ncclResult_t premultiplied(ncclComm_t comm, const char *who, const ncclCo
     if (record) {
         weft__nccl_report_end(record);
     }
+    if (result != ncclSuccess) {
+        atomic_store(&comm->told, true);
+    }
     weft__nccl_leave(comm);
     return result;
 }
