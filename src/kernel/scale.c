@@ -10,8 +10,8 @@
 #include "kernel/cuda/scale.h"
 #include "kernel/kernel.h"
 
-#define BLOCK                                                                                      \
-    4096 /* bytes of a buffer with nothing but the scalar, which others are multiplied by */
+/* Bytes of a buffer that holds the scalar again and again. */
+#define BLOCK 4096
 
 /* By the products of two buffers, which are fast and round as those of collectives. */
 static void scale(const weft_scaling_t *s)
