@@ -156,8 +156,8 @@ static weft_status_t complete(const weft_optimizer_t *o, const weft_zero_t *zero
 
 static weft_status_t find_norm(const weft_optimizer_t *o, const weft_hyper_t *hyper)
 {
-    for (int i = 0; i < o->count;
-         i++) { /* of pieces that were open until now; grads.c has the others' */
+    /* Of pieces that were open until now; grads.c has those of the others. */
+    for (int i = 0; i < o->count; i++) {
         WEFT_TRY(weft__zero_square(o->zeros[i], WEFT_ALL_BUCKETS, true, o->stream));
     }
     if (!o->alone) {
